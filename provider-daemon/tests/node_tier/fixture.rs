@@ -19,7 +19,7 @@ use testbed::{Cluster, Hold, Tier};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
-/// Returns the maximum wait for a condition. It includes the recovery from an outage.
+/// Returns the maximum wait for a condition, including the time to recover from an outage.
 pub(crate) fn wait_limit() -> Duration {
     Duration::from_secs(90) + outage() * 2
 }
@@ -33,7 +33,7 @@ const CHAIN_KINDS: [&str; 4] = [
 ];
 const LABELLED: [&str; 3] = ["get", "namespaces", "--selector=akash.network=true"];
 
-/// A cluster with exclusive access.
+/// A cluster to which this test has exclusive access.
 pub(crate) struct Stage {
     pub(crate) testbed: Cluster,
     _alone: Hold,
@@ -47,7 +47,7 @@ pub(crate) struct MarketFixture {
     _alone: Hold,
 }
 
-/// Returns the number in an environment variable, or `small` for the short form.
+/// Returns the number in the environment variable `name`, or `small` if the variable is not set.
 pub(crate) fn number(name: &str, small: u64) -> u64 {
     std::env::var(name).map_or(small, |text| {
         text.parse()
@@ -83,7 +83,7 @@ impl Stage {
         self.testbed.kubectl(&[&LABELLED[..], &names].concat()).unwrap()
     }
 
-    /// Deletes objects of failed tests, and waits until all lease namespaces are deleted.
+    /// Deletes the lease objects of earlier tests. Waits until no lease namespace exists and the node accepts pods.
     fn clear(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -119,7 +119,7 @@ impl Stage {
         chains.unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Deletes the objects of the leases of a test chain.
+    /// Deletes the lease objects that have this chain ID as an annotation.
     fn clear_chain(&self, chain: &str) {
         let path = format!(
             "jsonpath={{.items[?(@.metadata.annotations.provider\\.akash\\.network/chain-id==\"{chain}\")].metadata.name}}"
@@ -224,7 +224,7 @@ impl MarketFixture {
         world.stop().await.unwrap();
     }
 
-    /// Returns the available capacity and the placements as text, for an exact comparison.
+    /// Returns the inventory and the placements of the cluster as text, for an exact comparison.
     pub(crate) async fn capacity(&self) -> String {
         let first = self.world.inventory().watch().next().await;
         let update = first.unwrap().unwrap();

@@ -209,7 +209,7 @@ impl<'a> Fixture<'a> {
         )
     }
 
-    /// Same as `persistent_state`, when the controllers have finished their work after an update.
+    /// Waits until the state of the cluster no longer changes. Returns the same values as `persistent_state`.
     fn settled(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let mut persistent_state = self.persistent_state();
         until("the state of the cluster no longer changes", || {
@@ -220,7 +220,7 @@ impl<'a> Fixture<'a> {
         persistent_state
     }
 
-    /// Runs every lease command with both kinds of credentials.
+    /// Runs every lease command with a token, and again with a client certificate.
     fn commands(&self) {
         scope(|scope| {
             for auth in ["jwt", "mtls"] {
@@ -294,8 +294,8 @@ impl<'a> Fixture<'a> {
         assert!(code == Some(7) && screen.contains("40 100"), "{code:?} {screen}");
     }
 
-    /// Updates the lease. Asserts that a follower of the logs receives the lines of the new pod and the end
-    /// of the old pod.
+    /// Updates the lease. Asserts that a follower of the logs receives lines of the new pod, and that a follower of the
+    /// events receives the end of the old pod.
     fn update(&self) {
         let logs = self.tenant.starts(
             "logs",
@@ -319,8 +319,8 @@ impl<'a> Fixture<'a> {
         assert_eq!(text, "second\n");
     }
 
-    /// Stops the provider with SIGTERM while streams are open. Asserts the close reason of each stream, and
-    /// starts the next provider, which continues.
+    /// Stops the provider with SIGTERM while streams are open. Asserts the close reason of each stream. Then starts the
+    /// provider again and asserts that the lease still runs.
     fn stopped(&self, mut provider: Daemon) -> Daemon {
         let streams = Streams::open(self.network, &self.tenant);
         let tick = streams.tick;
@@ -338,8 +338,8 @@ impl<'a> Fixture<'a> {
         self.goes_on("second", tick)
     }
 
-    /// Kills the provider while streams are open. Asserts that each stream ends without a close frame, and
-    /// starts the next provider, which continues.
+    /// Kills the provider while streams are open. Asserts that each stream ends without a close frame. Then starts the
+    /// provider again and asserts that the lease still runs.
     fn killed(&self, mut provider: Daemon) -> Daemon {
         let streams = Streams::open(self.network, &self.tenant);
         let tick = streams.tick;
@@ -364,8 +364,8 @@ impl<'a> Fixture<'a> {
         provider
     }
 
-    /// Cuts the provider off from the chain. Asserts that known tenants are served and that unknown ones get
-    /// a temporary error, also after a restart.
+    /// Cuts the provider off from the chain. Asserts that the tenant of the lease is served, and that an account
+    /// unknown to the provider gets a temporary error, also after a restart. Closes both deployments during the outage.
     fn cut_off(&self, mut provider: Daemon) -> Daemon {
         let before = provider.output().len();
         self.network.cut(true);

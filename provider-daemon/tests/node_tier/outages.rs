@@ -43,7 +43,7 @@ fn failing() -> String {
     web("failing").replace("mkdir -p /www;", "exit 1;")
 }
 
-/// In the campaign, the kubelet is paused for ten times as long as a lease may be unhealthy.
+/// In `cargo xtask campaign kubelet`, the kubelet is paused for ten times the unhealthy limit.
 #[test]
 fn paused_kubelet_ends_no_lease() {
     run_with(&["--unhealthy-limit=60s"], &[&web("all")], |fixture| {
@@ -70,7 +70,7 @@ fn paused_kubelet_ends_no_lease() {
     });
 }
 
-/// Pauses the kubelet. Returns the unhealthy time of the failing lease when it stopped increasing.
+/// Pauses the kubelet. Asserts that the unhealthy time of the failing lease stops increasing, and returns this time.
 async fn while_paused(
     fixture: &MarketFixture,
     watched: &TenantLease<'_>,
@@ -152,8 +152,8 @@ impl Drop for StoppedComponent<'_> {
     }
 }
 
-/// Outage of the control plane. When it starts, one lease runs, one is being deployed, one updated and one
-/// closed. Another tenant orders during the outage.
+/// Outage of the control plane. When it starts, one lease runs, one is being deployed, one updated and one closed. The
+/// manifest of another lease is refused during the outage and accepted afterwards.
 async fn control_plane<'a>(
     fixture: &'a MarketFixture,
     part: Component,

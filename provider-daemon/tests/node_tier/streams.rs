@@ -5,7 +5,7 @@ use crate::network::{Account, Network};
 use serde_json::Value;
 use tokio_tungstenite::tungstenite::Message;
 
-/// The lease in URL paths.
+/// URL path of the lease.
 pub(crate) const LEASE: &str = "/lease/7/1/1";
 const LOGS: &str = "/logs?follow=true&tail=1&service=web";
 const EVENTS: &str = "/kubeevents?follow=true";

@@ -81,7 +81,7 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// Creates an order and takes the bid.
+    /// Creates a deployment, waits for a bid, and creates a lease from the bid.
     pub(crate) async fn lease(self) -> TenantLease<'a> {
         let deposit = Coin {
             denom: "uact".into(),
@@ -128,7 +128,7 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// Creates an order, takes the bid, submits the manifest and waits until all services run.
+    /// Creates a lease, submits the manifest and waits until all services run.
     pub(crate) async fn run(self) -> TenantLease<'a> {
         let mut leased = self.lease().await;
         leased.send().await.unwrap();

@@ -235,7 +235,8 @@ fn openssl(served: &Served, public: &OwnCertificate) {
     assert!(stdout.contains("ALPN protocol: h2"), "{stdout}");
 }
 
-/// Checks that valid and invalid requests of the OpenAPI document get a documented response.
+/// Sends valid and invalid requests generated from the OpenAPI document. Checks that the document describes each
+/// response.
 fn schemathesis(served: &Served) {
     let Some(schemathesis) = available("schemathesis", clients::schemathesis()) else {
         return;

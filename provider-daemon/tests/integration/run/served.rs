@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 const DSEQ: u64 = 9;
 
-/// The program and its tenant.
+/// A running provider with a lease, and the tenant of the lease.
 pub(crate) struct Served {
     pub(crate) stage: Stage,
     pub(crate) provider: Running,
@@ -22,13 +22,13 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts the program with additional flags and waits until the lease runs. Without a block time, blocks
-    /// are created only while the test waits for a condition.
+    /// Starts the provider with additional flags, creates a lease and waits until the lease runs. If `block_time` is
+    /// `None`, blocks are created only while the test waits for a condition.
     pub(crate) fn start(name: &str, block_time: Option<Duration>, more: &[&str]) -> Self {
         Self::on(Stage::new(name, true), block_time, more)
     }
 
-    /// Same as [`Self::start`], with an existing stage.
+    /// Same as [`Self::start`], on a stage that the caller created.
     pub(crate) fn on(mut stage: Stage, block_time: Option<Duration>, more: &[&str]) -> Self {
         let (tenant, _) = tenant(&stage);
         stage

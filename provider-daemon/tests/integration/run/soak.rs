@@ -20,17 +20,18 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Minimum duration of a run in which slopes are evaluated. In a shorter run, a single allocation of a buffer
 /// looks like a slope.
 const JUDGED_FROM: Duration = Duration::from_secs(1_800);
-/// Time after which memory must not grow.
+/// Time since the start of the load after which the growth of each resource is limited.
 const SETTLED: Duration = Duration::from_secs(600);
-/// Maximum number of descriptors that the load adds permanently: 32 idle connections to the node, and files.
+/// Maximum number of additional file descriptors that stay open after the load: 32 idle connections to the node, and
+/// some files.
 const IDLE_DESCRIPTORS: f64 = 40.0;
 /// Maximum growth of memory in the second half of a run, in KiB per order.
 const ORDER_KIB: f64 = 100.0;
-/// Maximum wait for the end of the connections after the load.
+/// Maximum wait for the connections to close after the load.
 const CLOSE_TIME: Duration = Duration::from_secs(10);
 /// Resource, maximum value, and maximum growth per minute after [`SETTLED`].
-///
-/// On a busy machine, each pending request of a tenant or to the node has a descriptor.
+/// Each pending request uses a descriptor. A busy machine has many pending requests, so the maximum of descriptors is
+/// high.
 const BOUNDS: [(&str, f64, f64); 4] = [
     ("memory (KiB)", 400_000.0, 100.0),
     ("descriptors", 400.0, 1.0),
@@ -77,8 +78,8 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (spread > 0.0).then(|| 60.0 * (many * xy - x * y) / spread)
 }
 
-/// Returns the lowest point of each minute. A higher value in the minute includes the requests in progress, which
-/// depend on the load of the machine.
+/// Returns the lowest point of each minute. Higher points also contain requests in progress, and their number depends
+/// on the load of the machine.
 fn lowest_by_minute(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let minute = |point: &(f64, f64)| point.0.div_euclid(60.0);
     let minutes = points.chunk_by(|a, b| minute(a).total_cmp(&minute(b)).is_eq());
@@ -86,8 +87,8 @@ fn lowest_by_minute(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     lowest.copied().collect()
 }
 
-/// Returns the resources that the orders leak, from the samples before, during and after the load. This function needs
-/// no long run.
+/// Returns the resources that the orders leak: descriptors that stay open after the load, and memory that grows with
+/// each order. Also works for a run that is too short for a slope.
 fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
     let (memory, descriptors) = (0, 1);
     // An unknown value is a finding.
@@ -111,7 +112,8 @@ fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
     findings
 }
 
-/// Prints the maximum and the slope of each resource. Returns the resources that exceed their bounds.
+/// Prints the maximum of each resource and its growth per minute after `settled`. Returns the resources that exceed
+/// their bounds. Without `has_slope`, only the maximum is checked.
 fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> {
     let mut findings = Vec::new();
     for (index, (what, most, growth)) in BOUNDS.into_iter().enumerate() {
@@ -153,8 +155,8 @@ fn slope_is_that_of_the_line_and_needs_points() {
     assert_eq!(slope(&[(1.0, 1.0); 5]), None, "all points at one time");
 }
 
-/// Returns one sample per second of a run with this growth of memory (KiB) and descriptors per minute. The number of
-/// pending requests, each with a descriptor, increases with time.
+/// Returns one sample per second of a simulated run. `memory` (KiB) and `descriptors` are the growth per minute. The
+/// number of pending requests, each with a descriptor, increases with time.
 fn run(seconds: u32, memory: f64, descriptors: f64) -> Vec<Sample> {
     let sample = |second: u32| {
         let (minutes, pending) = (f64::from(second) / 60.0, f64::from(second % 20 * second / 100));

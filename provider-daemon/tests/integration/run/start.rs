@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Number of blocks within which a provider without a problem would have bid.
 const BLOCKS: u64 = 8;
-/// Maximum time until the status reports a silent node. A connection counts as dead after 12 s, and a
+/// Maximum time until the status reports a node that does not respond. A connection counts as dead after 12 s, and a
 /// reconnect within 2 s is not an outage. The remaining time is for a busy machine.
 const NOTICED: Duration = Duration::from_secs(22);
 
@@ -92,7 +92,7 @@ fn unusable_node_at_start_is_reported_and_awaited() {
     }
 }
 
-/// The tests of the API tier cover how the provider uses the cluster when it becomes available.
+/// Covers only the time without a cluster. Tests of the API tier cover a cluster that becomes available later.
 #[test]
 fn provider_without_cluster_serves_and_waits() {
     let mut stage = Stage::new("start-cluster", true);

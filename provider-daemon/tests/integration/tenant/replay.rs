@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
-/// Serves the most recent recording on each connection.
+/// A server that replays one recording on each connection: the one that `play` set last.
 pub(crate) struct Replay {
     address: SocketAddr,
     recording: Arc<Mutex<Value>>,
@@ -165,7 +165,8 @@ fn websocket(
     Ok(())
 }
 
-/// Reads client frames up to the recorded total length, because a client may split its input differently.
+/// Reads client frames until their contents have the recorded length. A client may split its input into more frames
+/// than the recorded client did.
 fn client_frame(tls: &mut Tls, recorded: usize) -> std::io::Result<Vec<u8>> {
     let mut all = binary_frame(tls)?;
     while all.len() < recorded {

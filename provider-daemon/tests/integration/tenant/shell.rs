@@ -92,7 +92,7 @@ impl Pty {
         Self { ours, theirs }
     }
 
-    /// Returns `true` in canonical mode, in which lines can be edited, as before a program switches to raw
+    /// Returns `true` if the terminal edits and echoes input lines, which it does until a program switches it to raw
     /// mode.
     pub(crate) fn is_canonical(&self) -> bool {
         let modes = tcgetattr(&self.theirs).unwrap().local_modes;

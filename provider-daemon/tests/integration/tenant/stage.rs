@@ -257,7 +257,7 @@ impl Stage {
         self.lease_of(dseq, read(sdl), providers)
     }
 
-    /// Same as [`Self::lease`], for a parsed SDL. Manifest and groups of the SDL may contradict each other.
+    /// Same as [`Self::lease`], for a parsed SDL. The manifest and the groups of this SDL may contradict each other.
     pub(crate) fn lease_of(&self, dseq: u64, sdl: Sdl, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         let id = DeploymentId {
             owner: TENANT.parse().unwrap(),
