@@ -125,7 +125,7 @@ fn crashes(cluster: &Cluster, options: &Options) -> Result<()> {
     Err(Error::new(format!("after a crash:\n{}", again.status())))
 }
 
-/// Resources of the machine that a cluster uses and must release when it is removed.
+/// Layout of a cluster, to find resources of the machine that the removed cluster has not released.
 struct Remains {
     layout: Layout,
 }
@@ -167,7 +167,7 @@ impl Remains {
     }
 }
 
-/// Returns the files and folders of the cluster that exist, except logs.
+/// Returns the existing files and folders of the cluster, except its logs and its lock file.
 fn there(layout: &Layout) -> Vec<PathBuf> {
     let groups = std::fs::read_dir("/sys/fs/cgroup")
         .into_iter()
@@ -199,7 +199,7 @@ fn names(path: &Path, what: &str) -> bool {
     path.display().to_string().contains(what)
 }
 
-/// Returns the command lines of other processes that contain one of these names.
+/// Returns the command lines that contain one of these names. Leaves out this process and command lines with `xtask`.
 fn processes_naming(what: &[&str]) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let me = std::process::id().to_string();

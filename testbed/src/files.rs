@@ -15,7 +15,7 @@ use crate::tier::Tier;
 
 mod node;
 
-/// Users with tokens: component (`None` for the administrator), user and group.
+/// Users in the token file: component (`None` for the administrator), user name and group.
 const USERS: [(Option<Component>, &str, &str); 6] = [
     (None, "testbed-admin", "system:masters"),
     (

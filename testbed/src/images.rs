@@ -41,8 +41,8 @@ pub(crate) fn import(layout: &Layout) -> Result<()> {
     remove_if_present(&folder, |path| std::fs::remove_dir_all(path))
 }
 
-/// Creates `localhost/busybox:1` with a shell, `localhost/pause:1`, which sleeps, and `localhost/bare:1`,
-/// which sleeps and contains a single program without a shell.
+/// Creates three images: `localhost/busybox:1` starts a shell, and `localhost/pause:1` sleeps. `localhost/bare:1` also
+/// sleeps, and contains only one program and no shell.
 fn build(folder: &Path) -> Result<PathBuf> {
     create_dir(&folder.join("save"))?;
     let full = layer(folder, "full", furnish)?;

@@ -31,7 +31,7 @@ pub(crate) struct Layout {
     pub(crate) dir: PathBuf,
     /// Name of the cluster's network namespace.
     pub(crate) netns: String,
-    /// Number of the address range.
+    /// Number of the cluster on this machine. Its addresses and link names are derived from this number.
     pub(crate) index: u8,
     /// Folder of the programs built from Go.
     pub(crate) programs: PathBuf,
@@ -40,10 +40,10 @@ pub(crate) struct Layout {
 /// Addresses of a cluster, all reachable from the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Addresses {
-    /// Address of the machine at the link to the cluster. The cluster connects to programs on the machine at
+    /// Address of the machine on the network link to the cluster. The cluster connects to programs on the machine at
     /// this address.
     pub host: Ipv4Addr,
-    /// Address of the cluster at the link: API server, kubelet and node ports.
+    /// Address of the cluster on the network link. The API server, the kubelet and the node ports use this address.
     pub node: Ipv4Addr,
     /// Range of pod addresses.
     pub pods: String,

@@ -24,7 +24,7 @@ pub fn obstacle() -> Option<String> {
         .map(|error| format!("cannot create a network namespace on this machine: {error}"))
 }
 
-/// Creates the namespace and the link with the first free number, and stores the number in the layout.
+/// Creates the network namespace and the link. Stores the first free cluster number in the layout.
 pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     ip(&["netns", "add", &layout.netns])?;
     let mut last = Error::new("no number is free");
@@ -80,8 +80,8 @@ pub(crate) fn file(netns: &str) -> PathBuf {
     Path::new("/run/netns").join(netns)
 }
 
-/// Tries to use the number of the layout. Returns `true` if the number was free: no route has its addresses,
-/// and the link was created.
+/// Tries to use the cluster number in the layout. Returns `true` if the number was free: no route contained its
+/// addresses, and the link was created.
 fn claim(layout: &Layout) -> Result<bool> {
     let addresses = layout.addresses();
     let routes = Run::new("ip")
@@ -115,7 +115,7 @@ fn claim(layout: &Layout) -> Result<bool> {
     }
 }
 
-/// Returns whether a routing table has a route with the fixed octets of `range`.
+/// Returns whether a routing table contains an address that starts with the whole octets that `range` fixes.
 fn is_routed(routes: &str, range: &str) -> bool {
     let (address, bits) = range.split_once('/').unwrap_or((range, "32"));
     let fixed = bits.parse::<usize>().unwrap_or(32) / 8;

@@ -9,9 +9,8 @@ const FIRST: u16 = 10_000;
 const COUNT: u32 = 20_000;
 
 /// Returns an unused port of loopback. No outgoing connection takes the port before its server starts.
-///
 /// # Errors
-/// All ports of the range are in use.
+/// Fails if all ports of the range are in use.
 pub fn free_port() -> Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..COUNT {

@@ -28,9 +28,9 @@ const GENERATION: &str = "generation.invalid";
 /// Target of a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
-    /// These servers, in turn. Without any server the response is 503.
+    /// Servers that get the requests in turn. Without any server the response is 503.
     Servers(Vec<SocketAddr>),
-    /// A missing target. The response is 500.
+    /// A target that does not exist. The response is 500.
     Broken,
 }
 
@@ -44,8 +44,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy without hostnames on an unused loopback port, with its files in a folder.
-    ///
+    /// Starts a proxy on an unused loopback port. The proxy serves no hostname before the first [`Self::load`]. Its
+    /// files are stored in `dir`.
     /// # Errors
     /// Fails if the program cannot be installed or does not start. The error contains its output.
     pub fn start(dir: &Path) -> Result<Self> {

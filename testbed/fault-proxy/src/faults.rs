@@ -55,7 +55,7 @@ pub struct Stats {
     pub polls: u64,
     /// Number of opened websockets.
     pub subscriptions: u64,
-    /// Number of pushed blocks.
+    /// Number of blocks pushed to clients. Repetitions by the fault `repeat_events` are not counted.
     pub pushed: u64,
     /// Number of injected faults.
     pub faults: u64,

@@ -43,7 +43,7 @@ impl Distance {
 pub(crate) struct View {
     /// Newest block.
     pub(crate) height: u64,
-    /// Oldest retained block.
+    /// Oldest retained block, or 0 if all blocks are retained.
     pub(crate) oldest: u64,
 }
 

@@ -96,8 +96,8 @@ where
     }
 }
 
-/// Pushes a block to the client unless the block is lost. Afterwards repeats the previous block, if it is to
-/// be repeated.
+/// Pushes a block to the client unless the fault `lose_events` drops the block. Then pushes the previous block again if
+/// the fault `repeat_events` selected it.
 async fn push<S>(
     shared: &Shared,
     to_client: &mut S,

@@ -24,7 +24,7 @@ const EVENTS: usize = pick(40, 10_000);
 /// Number of nodes that are changed one after the other.
 const CHANGES: usize = pick(3, 60);
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
-/// Time after which the operator has processed all events.
+/// Waiting time in which the operator processes all pending events.
 const SETTLE: Duration = Duration::from_secs(2);
 const LIST: &str = r#"{
     "10de": {"name": "nvidia", "devices": {
@@ -80,8 +80,8 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     Ok((operator, program))
 }
 
-/// Adds devices to a node. Of ten nodes, one has devices named by the PCI bus, one has devices named by the
-/// vendor's labels, and one has devices of another vendor.
+/// Adds GPUs to three of ten nodes: NVIDIA GPUs with a PCI label, NVIDIA GPUs with a product label, and AMD GPUs with a
+/// PCI label.
 fn with_devices(number: usize, mut node: Value) -> Value {
     let (label, value, resource) = match number % 10 {
         1 => (

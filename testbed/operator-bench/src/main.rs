@@ -118,7 +118,8 @@ async fn measure(args: Args) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Counts the requests of each idle operator. Requests for its Lease and restarts of watches are left out.
+/// Prints the requests and the CPU time of each idle operator per minute. Requests for its Lease and restarts of
+/// watches are not counted.
 async fn rest(running: &[(Operator<'_>, Program)]) -> Result<(), Failed> {
     // Wait until the work of the last part is done.
     sleep(Duration::from_secs(pick(1, 10))).await;

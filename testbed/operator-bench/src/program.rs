@@ -147,7 +147,7 @@ impl Program {
     }
 }
 
-/// Returns `true` if the status is that of a leader that has no pending work.
+/// Returns `true` if the status reports a ready leader without pending work.
 pub(crate) fn is_in_step(status: &Value) -> bool {
     status["is_ready"] == true && status["busy"] == 0 && status["election"]["is_leader"] == true
 }

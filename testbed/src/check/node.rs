@@ -79,8 +79,7 @@ fn enters(cluster: &Cluster) -> Result<()> {
     holds("another user", &outcome.stdout, "uid=1000(tenant)")
 }
 
-/// Checks that a volume is created for its first claim, and that a later pod finds the data of an earlier
-/// one.
+/// Checks that a claim gets a volume, and that a later pod reads the data that an earlier pod wrote.
 fn keeps(cluster: &Cluster) -> Result<()> {
     let pod = |name: &str, script: &str| {
         let overrides = json!({"spec": {

@@ -7,7 +7,7 @@ use super::{Cluster, Hold};
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// Environment variable with the state folder of the cluster, or of several equal clusters.
+/// Environment variable with the state folder of one cluster, or of several interchangeable clusters.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";
 /// Interval between two attempts to get an unused cluster.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -105,7 +105,7 @@ fn error_at(dir: &Path, what: &str) -> Error {
     Error::new(format!("{VARIABLE}={}: {what}", dir.display()))
 }
 
-/// Returns the state folders of the clusters of this checkout, the tier with the most components first.
+/// Returns the state folders of the clusters of this checkout, in alphabetical order.
 fn candidates() -> Vec<PathBuf> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/cluster");
     let Ok(entries) = std::fs::read_dir(target) else {

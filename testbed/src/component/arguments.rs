@@ -28,8 +28,7 @@ fn flag(name: &str, value: &str) -> String {
     format!("--{name}={value}")
 }
 
-/// Returns the arguments of etcd. It does not sync its data to the disk, because the data is deleted with the
-/// folder.
+/// Returns the arguments of etcd. Syncing to the disk is disabled, because the data is deleted with the folder.
 fn etcd(layout: &Layout) -> Vec<String> {
     vec![
         flag("data-dir", &text_of(&layout.data(Component::Etcd))),
@@ -43,8 +42,8 @@ fn etcd(layout: &Layout) -> Vec<String> {
     ]
 }
 
-/// Returns the arguments of the API server. It creates a certificate for its addresses. The certificate file
-/// also contains the certificate authority.
+/// Returns the arguments of the API server. The API server creates a certificate for its addresses. The certificate
+/// file also contains the certificate authority.
 fn api_server(layout: &Layout) -> Vec<String> {
     let addresses = layout.addresses();
     let node = addresses.node.to_string();
@@ -133,7 +132,7 @@ fn kubelet(layout: &Layout) -> Vec<String> {
     ]
 }
 
-/// Returns the arguments of kwok, which simulates only nodes with its annotation.
+/// Returns the arguments of kwok, which simulates only nodes with the annotation `kwok.x-k8s.io/node=fake`.
 fn kwok(layout: &Layout) -> Vec<String> {
     vec![
         flag("kubeconfig", &text_of(&layout.kubeconfig_of(Component::Kwok))),

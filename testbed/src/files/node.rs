@@ -57,8 +57,8 @@ fn containerd(layout: &Layout) -> String {
     out
 }
 
-/// Returns the configuration of the bridge. The bridge has the name of the cluster, so that the removal of the cluster
-/// finds the cached files of the bridge.
+/// Returns the configuration of the pod network. The name of the network is that of the network namespace, so that the
+/// removal of the cluster finds the cached CNI results.
 fn bridge(layout: &Layout) -> Value {
     json!({
         "cniVersion": "1.0.0",

@@ -18,7 +18,7 @@ const LATEST: &str = "/cosmos.base.tendermint.v1beta1.Service/GetLatestBlock";
 const BY_HEIGHT: &str = "/cosmos.base.tendermint.v1beta1.Service/GetBlockByHeight";
 const DISCOVERY: &str = "/akash.discovery.v1.Discovery/GetInfo";
 const SYNCING: &str = "/cosmos.base.tendermint.v1beta1.Service/GetSyncing";
-/// Maximum size of a request with a height.
+/// Maximum size of a request for a block, in bytes.
 const BYTES_MAX: usize = 1024;
 /// Length of the flag and the length field before each message.
 const PREFIX: usize = 5;
@@ -34,7 +34,7 @@ struct GetBlockByHeight {
     height: i64,
 }
 
-/// Response that states whether the node has all blocks.
+/// Response that states whether the node is catching up.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 struct Syncing {
     #[prost(bool, tag = "1")]
