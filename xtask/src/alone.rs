@@ -6,15 +6,14 @@
 use crate::error::Result;
 use crate::workspace::{Package, Workspace};
 
-/// Libraries in which the dependent binary selects the version of the Kubernetes API. Their tests select the
-/// version themselves.
+/// Libraries that compile only if a dependent crate selects the Kubernetes API version. They are checked together with
+/// their tests, which select the version.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
-/// Folders of crates that only this workspace uses. They are built separately whenever one of their commands
-/// runs.
+/// Folders of the development tools. They are not checked here, because each of their commands builds them separately.
 const TOOLS: [&str; 2] = ["testbed", "xtask"];
 
-/// Checks each published crate: with default features, without them, and with each single feature.
+/// Checks each crate except the tools: with default features, without them, and with each single feature.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let is_tool = |member: &&Package| {
         let of = |folder: &&str| {

@@ -52,7 +52,7 @@ enum Benchmark {
     Build,
 }
 
-/// Returns the short form of each benchmark, and its name on the command line.
+/// Returns the command line of each benchmark, such as `bench core`, and the short form of the benchmark.
 #[cfg(test)]
 pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
     let named = |what: &Benchmark| {
@@ -112,7 +112,7 @@ enum Target {
     Known,
 }
 
-/// Figures of the core and their targets. The benchmark fails if one of them is missing.
+/// Figures of the core and their targets. The benchmark fails if a figure is missing.
 const CORE: [(&str, Target); 10] = [
     ("engine_inputs_per_s", Target::AtLeast(2_000_000.0)),
     ("fit_1000_first_us", Target::AtMost(20.0)),
@@ -226,7 +226,7 @@ const HA: [(&str, Target); 14] = [
     ("rss_1000_leases_mib", Target::AtMost(64.0)),
 ];
 
-/// Figures of the operation of a provider.
+/// Figures of `bench operate`.
 const OPERATE: [(&str, Target); 7] = [
     ("metrics_scrape_1000_leases_ms", Target::AtMost(20.0)),
     ("metrics_scrape_kib", Target::AtMost(512.0)),

@@ -81,7 +81,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     }
 }
 
-/// Returns the short form of each campaign with its name on the command line.
+/// Returns the command line of each campaign, such as `campaign sim`, and the short form of the campaign.
 #[cfg(test)]
 pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
     let named = |name: &Name| {

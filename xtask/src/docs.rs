@@ -20,7 +20,8 @@ pub(crate) struct Args {
     write: bool,
 }
 
-/// Builds the documentation, runs its code and checks its links.
+/// Checks the links and the table of log messages, builds the documentation and runs its code. With `--write`, only
+/// writes the table.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     if args.write {
         return write_messages(workspace);

@@ -23,7 +23,7 @@ impl Figure {
     }
 }
 
-/// Finds the figures in mixed output.
+/// Returns the figures among other lines of output.
 pub(crate) fn find<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Figure> {
     lines.into_iter().filter_map(parse).collect()
 }

@@ -87,7 +87,7 @@ fn host(workspace: &Workspace) -> Result<String> {
         .ok_or_else(|| Error::new("cannot read the host from `rustc -vV`".to_owned()))
 }
 
-/// Names of the corpora, one per target.
+/// Returns the names of the fuzz targets, which are also the names of their corpus folders.
 fn targets(workspace: &Workspace) -> Result<Vec<String>> {
     let folder = workspace.root.join(CRATE).join("corpus");
     let unreadable = |error| Error::new(format!("{}: {error}", folder.display()));
@@ -149,7 +149,7 @@ fn run_target(workspace: &Workspace, (name, program): &Program, seconds: u64, se
         .run()
 }
 
-/// Runs the long form of the test `fuzz` in a release build, because the number of inputs matters.
+/// Runs the test `fuzz` with this duration and seed, in a release build, which tries more inputs.
 fn seeded(workspace: &Workspace, seconds: u64, seed: u64) -> Result<()> {
     let tests = workspace
         .cargo(&["test", "--locked", "--release", "-p", "akash-provider-gateway"])

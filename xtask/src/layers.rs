@@ -161,7 +161,8 @@ fn is_of_family(name: &str, family: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
 }
 
-/// Returns the dependencies between workspace crates that are not in the diagram above.
+/// Returns the dependencies between workspace crates that the diagram of this module does not contain, and the examples
+/// with more than one backend.
 fn misplaced(workspace: &Workspace) -> Vec<String> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut findings = Vec::new();

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// Maximum number of buffered output lines. When the buffer is full, the program waits.
 const LINES_IN_FLIGHT: usize = 1024;
 
-/// A program to run at the root of the workspace.
+/// A program to run.
 pub(crate) struct Process {
     command: Command,
     command_line: String,
@@ -22,7 +22,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Creates a program with this working directory.
+    /// Creates a call of `program` with the working directory `dir`.
     pub(crate) fn new(program: impl AsRef<OsStr>, dir: &Path) -> Self {
         let program = program.as_ref();
         let mut command = Command::new(program);
@@ -41,7 +41,7 @@ impl Process {
         }
     }
 
-    /// Creates a call of cargo with `--locked`.
+    /// Creates a call of cargo with the working directory `dir`.
     pub(crate) fn cargo(dir: &Path, args: &[&str]) -> Self {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         Self::new(cargo, dir).args(args)
@@ -115,7 +115,7 @@ impl Process {
         outcome.map(|()| lines)
     }
 
-    /// Runs the program and returns its stdout and its result.
+    /// Runs the program and calls `seen` with every line of its stdout. Returns the lines also if the program fails.
     pub(crate) fn collect(mut self, mut seen: impl FnMut(&str)) -> Result<(Vec<String>, Result<()>)> {
         self.command.stdout(Stdio::piped());
         let mut child = self.spawn()?;

@@ -131,7 +131,7 @@ fn is_prose(path: &Path) -> bool {
             .any(|part| SKIPPED.iter().any(|name| part.as_os_str() == *name))
 }
 
-/// Files that differ from the commit before the newest one.
+/// Returns the files with prose that differ from the parent of the current commit, including uncommitted changes.
 fn changed(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let names = crate::process::Process::new("git", &workspace.root)
         .args(["diff", "--name-only", "--diff-filter=d", "HEAD~1"])

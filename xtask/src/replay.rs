@@ -15,7 +15,7 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-/// Repeats the history of the event log in the simulation, which prints the events.
+/// Runs the history of the event log again in the simulation, which prints the events.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     // The simulation runs in the folder of the core, so a relative path would name another file.
     let file = args

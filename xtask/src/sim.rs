@@ -25,13 +25,13 @@ pub(crate) struct Args {
     pub(crate) seed: u64,
 }
 
-/// Build of the core for its histories and its exploration.
+/// Build settings of the core for the simulation and the exploration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
     /// Release build, for many histories.
     Released,
-    /// Slightly optimized, with the dependencies of all tests, and with overflow checks: for few histories,
-    /// which take less time than a release build.
+    /// Slightly optimized, with overflow checks and with the dependencies built for the tests. For few histories, build
+    /// and run take less time than with a release build.
     Quick,
 }
 

@@ -106,8 +106,8 @@ fn process(suite: &Suite, threads: &str, environment: &[(&str, &OsStr)]) -> Proc
     environment.iter().fold(program, with)
 }
 
-/// Runs several programs at the same time until all have run, the last one first. Prints the output of failed programs
-/// and returns them.
+/// Runs the programs in parallel, the last one in the list first. Prints the output of failed programs, and returns
+/// these programs.
 fn side_by_side(
     suites: Vec<Suite>,
     together: Parallelism,

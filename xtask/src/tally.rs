@@ -93,7 +93,7 @@ fn parse(line: &str) -> Option<Tally> {
     Some(tally)
 }
 
-/// Recognizes `test cluster::conformance::suite ... ok` by its name.
+/// Returns `true` for a line such as `test cluster::conformance::suite ... ok`.
 fn is_passed_conformance(line: &str) -> bool {
     let name = line
         .strip_prefix("test ")

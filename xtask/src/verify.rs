@@ -80,8 +80,8 @@ fn clippy(workspace: &Workspace) -> Result<()> {
         .run()
 }
 
-/// Builds the core without its default features for WebAssembly. In browsers, this part of the core screens
-/// orders.
+/// Checks that the core without its default features compiles for WebAssembly. Browsers use this part of the core to
+/// screen orders.
 fn wasm(workspace: &Workspace) -> Result<()> {
     let rustup = |args: &[&str]| crate::process::Process::new("rustup", &workspace.root).args(args);
     let installed = rustup(&["target", "list", "--installed"]).lines()?;

@@ -205,7 +205,7 @@ impl Workspace {
             .max_by_key(|(needed, _)| crate::verify::version(needed))
     }
 
-    /// Returns the packages that can be reached from `from` over the accepted links, including `from`.
+    /// Returns the packages that are reachable from `from` over links that `is_taken` accepts, including `from`.
     fn reached<'a>(
         &'a self,
         from: Vec<&'a str>,
@@ -371,7 +371,8 @@ impl Package {
             .map(|t| t.name.as_str())
     }
 
-    /// Returns the files or folders with targets for which the manifest disables tests.
+    /// Returns the untested library and binary targets: the folder if the manifest disables the tests of all of them,
+    /// else the root file of each target without tests.
     pub(crate) fn untested(&self) -> impl Iterator<Item = &Path> {
         let programs = || self.targets.iter().filter(|t| t.is("lib") || t.is("bin"));
         let is_whole = programs().all(|target| !target.test);

@@ -32,7 +32,7 @@ pub(super) fn core(workspace: &Workspace) -> Result<Figure> {
     Ok(Figure::new("core_cold_build_s", seconds, "s"))
 }
 
-/// Runs the other builds one after the other. Reads the CPU time from `/proc`.
+/// Measures the release build, then the test build. Reads the CPU time from `/proc`.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     let begun = processor_seconds()?;
     let (release, bytes) = cold(workspace, &RELEASE, |folder| size(&folder.join(BINARY)))?;
@@ -51,7 +51,8 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
     Ok(())
 }
 
-/// Builds into an empty folder, which is deleted after `look`. Returns the duration in seconds.
+/// Builds into an empty folder, calls `look` with the folder, and deletes it. Returns the build time in seconds and the
+/// result of `look`.
 fn cold<T>(
     workspace: &Workspace,
     command: &[&str],

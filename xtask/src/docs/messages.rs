@@ -13,7 +13,7 @@ const SOURCES: [&str; 2] = ["akash-provider-", "provider-daemon/"];
 /// Levels in the order of the table. `debug` and `trace` are not listed.
 const LEVELS: [&str; 3] = ["error", "warn", "info"];
 
-/// One log message: the order of the fields is the order of the table.
+/// One log message. The table is sorted by these fields, in this order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Message {
     level: usize,
@@ -50,7 +50,7 @@ pub(crate) fn write(workspace: &Workspace) -> Result<()> {
     std::fs::write(&path, expected).map_err(|error| Error::new(format!("cannot write {PAGE}: {error}")))
 }
 
-/// The path, the text and the expected text of the page.
+/// Returns the path of the page, its text, and its text with the current table.
 fn pages(workspace: &Workspace) -> Result<(PathBuf, String, String)> {
     let path = workspace.root.join(PAGE);
     let current = read(&path)?;

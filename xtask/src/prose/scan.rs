@@ -34,7 +34,7 @@ impl Iterator for Text {
     }
 }
 
-/// Words with better replacements.
+/// Terms to avoid, with their replacements.
 #[derive(Debug)]
 pub(super) struct List(Vec<(Vec<String>, String)>);
 
@@ -69,7 +69,7 @@ impl List {
         Ok(Self(list))
     }
 
-    /// Returns the listed words of `prose` with their replacements.
+    /// Returns every use of a listed term in `prose`, with its replacement.
     pub(super) fn find<'a>(&'a self, prose: &str) -> impl Iterator<Item = (String, &'a str)> + use<'a> {
         let words = split(prose);
         let at = move |place: usize| {

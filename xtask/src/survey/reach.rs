@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Identifiers in the public declarations of each type. Some of them are types.
+/// Identifiers that the public declarations of each type contain. Some of these identifiers are types.
 #[derive(Default)]
 pub(super) struct Declarations<'a> {
     of_type: BTreeMap<&'a str, HashSet<&'a str>>,

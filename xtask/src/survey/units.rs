@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
-/// Environment variable with which a stable cargo prints its build plan, as a nightly cargo does.
+/// Environment variable and value with which a stable cargo accepts unstable options, such as that for the build plan.
 const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
 /// Numbers of compilation units of a build.
@@ -20,7 +20,7 @@ struct Plan {
     executables: usize,
 }
 
-/// Returns the plans of the tests and of the release build.
+/// Returns the numbers of compilation units and test programs in the builds of the tests and of the release.
 pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
     let tests = plan(workspace, &["test", "--no-run", "--workspace", "--all-features"])?;
     let program = plan(workspace, &["build", "--release", "-p", "provider-daemon"])?;

@@ -79,7 +79,7 @@ struct Findings {
     notes: Notes,
 }
 
-/// Looks up every package. The notes name the database and its age.
+/// Looks up the advisories of every external package. The notes name the database and its age.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let Some(database) = Locations::of(workspace).newest(|own| fetch(HOME, own))? else {
         return Ok(vec![format!(
@@ -116,7 +116,8 @@ impl Locations {
         }
     }
 
-    /// Returns the newest copy. Updates an outdated one first. Returns `None` if no copy exists.
+    /// Returns the copy that was updated last, or `None` if no copy exists. Updates the copy of this check first if it
+    /// is missing or older than `FRESH`. A copy named by the environment variable is returned without an update.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {
             if !named.join("crates").is_dir() {
@@ -150,7 +151,7 @@ impl Locations {
     }
 }
 
-/// Updates the copy that belongs to this check. Ignores a failure.
+/// Downloads or updates the copy that belongs to this check. A failure is only printed.
 fn fetch(home: &str, own: &Path) {
     if let Err(error) = fetched(home, own) {
         eprintln!("cannot fetch the advisories: {error}");
@@ -187,8 +188,8 @@ fn written(copy: &Path) -> Option<Duration> {
     Some(SystemTime::now().duration_since(at).unwrap_or_default())
 }
 
-/// Returns the age of the newest advisory as text. In a git clone, this is the age of the newest commit.
-/// Otherwise it is the age of the newest file.
+/// Returns the age of the database as text. In a git clone, this is the age of the newest commit. Otherwise it is the
+/// time since the copy was last fetched or unpacked.
 fn age(copy: &Path) -> String {
     // In another folder git would use the surrounding repository.
     let is_clone = copy.join(".git").exists();
@@ -210,7 +211,8 @@ fn age(copy: &Path) -> String {
     }
 }
 
-/// Compares packages with their advisories.
+/// Returns the advisories that affect these packages. The policy decides which of them fail the check. An ignored
+/// advisory that affects no package also fails the check.
 fn judge<'p>(
     database: &Path,
     packages: impl Iterator<Item = &'p Package>,
