@@ -15,5 +15,5 @@ mod tenant;
 pub use play::{Network, Play, Ports};
 pub use tenant::{BLOCK, CHAIN_ID, DENOM, PROVIDER, SDL, TENANT, Tenant, cluster, config, market, prices};
 
-/// Error of an example, which ends it.
+/// Error that ends an example.
 pub type Failed = Box<dyn std::error::Error>;

@@ -21,8 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Real time between two blocks.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Maximum number of blocks until a step of the scenario must succeed. The limits of the chain are similar: five
-/// minutes for a bid or a manifest.
+/// Maximum number of blocks within which a step of the scenario must succeed.
 const BLOCKS_MAX: u32 = 1000;
 
 /// Chain of the scenario, with a client for the provider and an account of the tenant.
@@ -75,7 +74,7 @@ impl Ports {
     /// Returns the in-memory backends of the core crate.
     ///
     /// # Errors
-    /// None with the constants of this crate.
+    /// This function never fails with the constants of this crate.
     pub fn memory() -> Result<Self, Failed> {
         let inventory = MemoryInventorySource::new();
         inventory.push(InventoryUpdate {
@@ -140,7 +139,7 @@ impl Play {
     /// Returns the id of the lease in the scenario.
     ///
     /// # Errors
-    /// None with the constants of this crate.
+    /// This function never fails with the constants of this crate.
     pub fn lease(&self) -> Result<LeaseId, Failed> {
         self.tenant.lease()
     }

@@ -21,7 +21,7 @@ pub const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 pub const TENANT: &str = "akash150rtrmj2f8vl9tem8qpfw36ylw5jg9j27c8wqr";
 /// Denomination of all payments.
 pub const DENOM: &str = "uact";
-/// Block interval in block time. The examples complete blocks faster than this.
+/// Difference between the block times of consecutive blocks. In real time, the examples complete blocks faster.
 pub const BLOCK: Duration = Duration::from_secs(6);
 
 /// SDL of a web server with half a CPU core. The tenant pays at most 50 uact per block.
@@ -54,7 +54,7 @@ deployment:
 /// Creates a market with a registered provider and funded accounts.
 ///
 /// # Errors
-/// None with the constants of this file.
+/// This function never fails with the constants of this file.
 pub fn market() -> Result<Market, Failed> {
     let mut market = Market::new(MarketConfig::new(CHAIN_ID, BlockTime(1_700_000_000_000)));
     let coin = Coin {
@@ -77,7 +77,7 @@ pub fn market() -> Result<Market, Failed> {
 /// Returns the settings of the provider: its account, the chain id, and otherwise the defaults.
 ///
 /// # Errors
-/// None with the constants of this file.
+/// This function never fails with the constants of this file.
 pub fn config() -> Result<Config, Failed> {
     Ok(Config::new(PROVIDER.parse()?, CHAIN_ID))
 }
@@ -85,7 +85,7 @@ pub fn config() -> Result<Config, Failed> {
 /// Returns a price strategy: 0.01 per millicore and per MiB of memory, 0.001 per MiB of storage.
 ///
 /// # Errors
-/// None with the constants of this file.
+/// This function never fails with the constants of this file.
 pub fn prices() -> Result<Scale, Failed> {
     let config = ScaleConfig {
         cpu: "0.01".parse()?,
@@ -135,7 +135,7 @@ impl Tenant {
     /// Returns the id of the lease, which equals the id of the provider's bid.
     ///
     /// # Errors
-    /// None with the constants of this file.
+    /// This function never fails with the constants of this file.
     pub fn lease(&self) -> Result<LeaseId, Failed> {
         let deployment = self.id.clone();
         let group = GroupId { deployment, gseq: 1 };

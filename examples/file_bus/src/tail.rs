@@ -49,7 +49,8 @@ impl Tail {
         }
     }
 
-    /// Returns the next delivery and the subscriber. If the folder cannot be read, tries again.
+    /// Waits for the next delivery. Returns the delivery, and `self` for the next call. Retries while the folder cannot
+    /// be read.
     pub(crate) async fn deliver(mut self) -> Option<(Delivery, Self)> {
         loop {
             if let Some(delivery) = self.ready.pop_front() {
@@ -108,8 +109,8 @@ impl Place {
         Ok(Some(line?))
     }
 
-    /// Opens the file that contains the next line. If that line was removed, opens the first later file. Returns false
-    /// while no such file exists.
+    /// Opens the file that contains the next line. If that line was removed, opens the first later file and adds a
+    /// `Delivery::Lagged` to `found`. Returns false if that file is already open or does not exist yet.
     fn turn_over(&mut self, found: &mut Vec<Delivery>) -> io::Result<bool> {
         let files = log::files(&self.folder)?;
         let holder = files.range(..=self.next).next_back();

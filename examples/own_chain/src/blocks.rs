@@ -32,7 +32,7 @@ pub(crate) struct Pending {
 
 impl State {
     /// Executes a block: changes the market, and sends the events of the block to the subscribers. Returns the outcome
-    /// of each transaction. The outcomes are the same each time the file is read.
+    /// of each transaction. Executing the blocks of the file again after a restart produces the same outcomes.
     pub(crate) fn execute(&mut self, block: &Block) -> Vec<TxOutcome> {
         let height = block.height;
         self.market.begin_block(block.time);
@@ -57,8 +57,8 @@ impl State {
         outcomes
     }
 
-    /// Takes pending transactions from the pool for the next block. Returns the block and these transactions. Expired
-    /// transactions get their outcome instead.
+    /// Removes pending transactions from the pool for the next block. Returns the block and its pending transactions.
+    /// Expired transactions are left out, and their senders get a `TxOutcome::Rejected`.
     fn propose(&mut self, elapsed: Duration) -> (Block, Vec<Pending>) {
         let (height, time) = (self.market.height() + 1, self.market.time().plus(elapsed));
         let mut taken = Vec::new();

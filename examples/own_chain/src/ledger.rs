@@ -20,7 +20,7 @@ const NO_REMEDY: &str = "no action needed: this block was never published, and t
 pub struct Genesis {
     /// Chain id.
     pub chain_id: String,
-    /// Time of block 1, which is the genesis.
+    /// Block time of block 1, which contains only this initial state.
     pub time: BlockTime,
     /// Parameters of the market.
     pub params: MarketParams,
@@ -80,8 +80,9 @@ impl fmt::Display for Damage {
 
 /// Receiver of the lines that are read from a ledger.
 pub(crate) trait Reader {
-    /// Processes the next block of the file. Returns the number of blocks that are missing directly before it and were
-    /// not reported with `lost`. Returns an error with the reason if the block does not follow the previous block.
+    /// Processes the next block of the file. Returns the number of blocks that are missing between the previous block
+    /// and this block, without the blocks that `lost` reported. An error contains the reason why this block cannot
+    /// follow the previous block.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
     /// Reports that a line is unusable and may have been a block.
     fn lost(&mut self);
@@ -160,8 +161,8 @@ impl Ledger {
         Ok(damages)
     }
 
-    /// Counts a line as complete, and moves the write offset to its end. If the last line has no line break, for
-    /// example after a change with an editor, appends a line break.
+    /// Moves the write offset to `end`, which is the end of `line`. If the line has no line break, for example after a
+    /// change with an editor, appends a line break.
     fn pass(&mut self, line: &Text, end: u64) -> io::Result<()> {
         self.end = end;
         if !line.is_ended {

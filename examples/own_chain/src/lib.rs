@@ -33,8 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// Maximum number of missing blocks before a block. If more blocks are missing, the height of the block counts as
-/// wrong.
+/// Maximum number of consecutive missing blocks. A block after a larger gap is treated as an unusable line.
 const GAP_MAX: Height = 1000;
 
 /// Chain that is stored in a file. Clones share the file. Dropping the last clone closes the file.

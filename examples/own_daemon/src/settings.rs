@@ -9,7 +9,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// Settings that the file contains.
+/// Settings of the daemon, from its settings file.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// URLs of chain nodes.

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Reads the stored state. Returns the default if the file does not exist, as at the first start. If the contents
-/// cannot be parsed, the circuit breaker counts as tripped until a person releases it.
+/// cannot be parsed, returns a state with a tripped circuit breaker, which an operator must release.
 ///
 /// # Errors
 /// The file exists but cannot be read.
@@ -23,7 +23,7 @@ pub fn read(file: &Path) -> io::Result<RestartState> {
     }
 }
 
-/// Store of the state that survives restarts, in a file. The provider writes the file while it runs.
+/// Path of the file in which the running provider stores the state that survives restarts.
 #[derive(Debug)]
 pub struct StateFile(pub PathBuf);
 

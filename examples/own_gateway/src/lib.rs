@@ -29,9 +29,9 @@ use tokio_util::sync::CancellationToken;
 /// Running gateway and web page.
 #[derive(Debug)]
 pub struct GatewayServer {
-    /// Address of the gateway.
+    /// Listen address of the gateway.
     pub gateway: SocketAddr,
-    /// Address of the web page for the person who runs the provider.
+    /// Listen address of the web page for the operator of the provider.
     pub page: SocketAddr,
     stop: CancellationToken,
     serving: [JoinHandle<()>; 2],

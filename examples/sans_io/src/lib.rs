@@ -21,7 +21,7 @@ use example_embedded::{BLOCK, Failed, PROVIDER, cluster, config, market, prices}
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Provider with its environment. The caller drives it step by step.
+/// Engine of a provider, with a market and a cluster in memory. The caller advances the time block by block.
 #[derive(Debug)]
 pub struct ManualProvider {
     engine: Engine,
@@ -40,7 +40,7 @@ impl ManualProvider {
     /// Creates a provider with a market, a cluster and its capacity.
     ///
     /// # Errors
-    /// None with the constants of the embedded example.
+    /// This function never fails with the constants of the embedded example.
     pub fn new() -> Result<Self, Failed> {
         let mut hand = Self {
             engine: Engine::new(config()?)?,
