@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const NODE: &str = "CHAIN_BENCH_NODE";
 
 const BLOCK: Duration = Duration::from_millis(200);
-/// Maximum delay of a response or a pushed block: several blocks.
+/// Maximum delay of a response or a pushed block, which is several block intervals.
 const LATE: Duration = Duration::from_millis(1500);
 const MINUTE: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(2)

@@ -50,7 +50,7 @@ impl Nonces {
         self.0.insert((nanos, signer.clone()));
     }
 
-    /// Removes the nonces of transactions that cannot be in a block after the block time `time`.
+    /// Removes the nonces of transactions that timed out before the block time `time`.
     pub(super) fn expire(&mut self, time: BlockTime) {
         let now = time.0.saturating_mul(NANOS_PER_MILLI);
         // Only nonces before the block's time: one that ends exactly then may still land, as in `timeout`.

@@ -37,7 +37,7 @@ impl Filter {
     /// Parses a query.
     ///
     /// # Errors
-    /// Returns an error text with the position of the syntax error, in the format of a node.
+    /// Returns an error text with the position of the syntax error, in the format of an Akash node.
     pub(super) fn parse(query: &str) -> Result<Self, String> {
         let mut reader = Reader { query, at: 0 };
         let mut conditions = Vec::new();

@@ -127,7 +127,8 @@ fn folder_or_default(folder: Option<&Path>) -> Result<PathBuf, KeysError> {
     folder.map_or_else(|| cache("devnet"), |folder| Ok(folder.to_owned()))
 }
 
-/// Returns the folder `akash-provider/NAME` in the user's cache, `XDG_CACHE_HOME` or `~/.cache`, without creating it.
+/// Returns the path of the folder `name` in the user's cache directory, `XDG_CACHE_HOME/akash-provider` or
+/// `~/.cache/akash-provider`. Does not create the folder.
 ///
 /// # Errors
 /// The cache directory is unknown.

@@ -72,9 +72,9 @@ pub struct DevnetConfig {
     pub chain: MemoryChain,
     /// Time between blocks; `None` if only [`Devnet::make_block`] creates them.
     pub block_time: Option<Duration>,
-    /// Address of JSON-RPC.
+    /// Listen address of the JSON-RPC server.
     pub listen_rpc: SocketAddr,
-    /// Address of gRPC.
+    /// Listen address of the gRPC server.
     pub listen_grpc: SocketAddr,
     /// Minimum gas price that a transaction must pay.
     pub gas_price: DecCoin,

@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// Values of market records before a message is executed. The transfers of the message follow from the differences.
+/// Values of market records before a message is executed. [`MoneyBefore::events`] compares them with the values
+/// afterwards to find the transfers of the message.
 #[derive(Debug, Default)]
 pub(super) struct MoneyBefore {
     deployment: Option<DeploymentId>,
@@ -109,7 +110,7 @@ impl MoneyBefore {
         events
     }
 
-    /// Returns the events of the refunds of remaining deposits to the tenant.
+    /// Returns the events of the transfers that return the unspent part of the deposits to the tenant.
     fn refunds(&self, market: &Market) -> Vec<Event> {
         let Some(id) = &self.deployment else {
             return Vec::new();

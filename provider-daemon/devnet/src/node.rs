@@ -24,11 +24,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
-/// Number of newest heights with a state that can be queried: the minimum that a pruning Akash node can be configured
-/// with.
+/// Number of newest heights for which clients can query the state. An Akash node that prunes cannot be configured with
+/// a lower number.
 const HEIGHTS_MAX: u64 = 100;
-/// Maximum number of stored states, which take most of the memory. Clients read all pages of a snapshot within a few
-/// blocks.
+/// Maximum number of stored states, which take most of the memory. Consecutive blocks without changes share one state.
+/// Few states suffice, because clients read all pages of a snapshot within a few blocks.
 const STATES_MAX: usize = 32;
 /// Maximum number of stored blocks: more than a day of one-second blocks.
 const BLOCKS_MAX: usize = 100_000;
@@ -66,7 +66,7 @@ pub(super) enum NoState {
 /// Reason why the mempool refuses a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum MempoolError {
-    /// The mempool has received this transaction before.
+    /// The mempool has recently accepted the same transaction.
     Duplicate,
     /// The mempool is full. Contains the number of transactions in the mempool, which is part of the error text of a
     /// node.
@@ -90,7 +90,7 @@ pub(super) struct Inner {
     landed: Vec<IncludedTx>,
 }
 
-/// Hashes of the transactions that the mempool received last.
+/// Hashes of the transactions that the mempool accepted most recently.
 #[derive(Debug, Default)]
 struct RecentHashes {
     order: VecDeque<TxHash>,
@@ -354,8 +354,8 @@ impl Inner {
     }
 }
 
-/// Returns changes that were made directly on the chain, as a transaction without a signature. Returns `None` if there
-/// are none.
+/// Returns the changes that were made directly on the chain, as a transaction without a signature. Returns `None`
+/// without such changes.
 fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
     if facts.is_empty() {
         return None;

@@ -25,9 +25,9 @@ pub(super) struct QueryError {
     pub(super) status: Code,
     /// Error text that a response over gRPC contains.
     pub(super) text: String,
-    /// Error text over `abci_query`, without the text that belongs to the error code.
+    /// Error text for `abci_query`. The response also contains the text of the error code.
     log: String,
-    /// Error code over `abci_query` and its text, if the code does not follow from the gRPC status.
+    /// Error code for `abci_query` and the text of this code. If `None`, `status` determines both.
     number: Option<(u32, &'static str)>,
     /// True if the query failed before a state was selected. gRPC then sends no height.
     pub(super) is_without_state: bool,

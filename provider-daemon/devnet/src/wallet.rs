@@ -26,7 +26,7 @@ const NANOS_PER_MILLI: i64 = 1_000_000;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalletError {
-    /// The node does not respond.
+    /// A query or the broadcast failed, for example because the node does not respond.
     #[error(transparent)]
     Node(#[from] Error),
     /// The node accepts no fee that the wallet can pay.

@@ -20,7 +20,7 @@ pub struct ShowArgs {
     /// Flags of `run`.
     #[command(flatten)]
     pub run: RunArgs,
-    /// Resulting settings of `run`, after the command line, the environment and the files.
+    /// Settings of `run` that result from the command line, the environment and the files.
     #[arg(skip)]
     pub settings: Vec<Setting>,
 }

@@ -90,7 +90,8 @@ fn names(flag: &str) -> [String; 2] {
     PREFIXES.map(|prefix| format!("{prefix}{suffix}"))
 }
 
-/// Returns the value that the environment sets for a flag. Empty variables are ignored: charts write such variables.
+/// Returns the name of the environment variable that sets a flag. Empty variables are ignored: charts write such
+/// variables.
 #[must_use]
 pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<String> {
     names(flag)

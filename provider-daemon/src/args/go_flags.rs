@@ -137,7 +137,8 @@ struct SetFlag {
 }
 
 impl GoFlagArgs {
-    /// Returns one line for each reason, with the flags that are set but have no effect for this reason.
+    /// Returns one line for each reason why flags have no effect. The line lists the flags that are set. `look` returns
+    /// the value of an environment variable.
     #[must_use]
     pub fn notices(&self, look: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -154,7 +155,8 @@ impl GoFlagArgs {
 }
 
 impl SetFlag {
-    /// Returns whether the flag enables something. Disabling a missing feature needs no notice.
+    /// Returns false if the flag disables a feature. Disabling a feature that this provider does not have needs no
+    /// notice.
     fn is_enabled(&self) -> bool {
         self.flag.kind != Kind::Bool || super::values::go_bool(&self.value) != Ok(false)
     }

@@ -20,13 +20,13 @@ pub(super) use keys::nearest;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Settings in all files, with notes about their other lines.
+/// Settings from all settings files, with notes about the lines that are not settings.
 #[derive(Debug, Default)]
 pub struct FileSettings {
     entries: Vec<Entry>,
     /// Notes about lines that are not settings, to be logged.
     notes: Vec<String>,
-    /// Lines of the files with an unknown key.
+    /// Notes about lines with an unknown key, with suggestions.
     unknown: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ impl FileSettings {
         }
     }
 
-    /// Returns the error of a command line with the file and key that caused it, or `None` if no file is the cause.
+    /// Returns the text of `error` with the file and key that caused the error, or `None` if no file caused the error.
     fn placed(&self, error: &clap::Error) -> Option<String> {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text);

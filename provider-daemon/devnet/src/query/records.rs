@@ -357,8 +357,8 @@ fn certificates(
     })
 }
 
-/// Executes queries about the escrow accounts and payments of deployments. The escrow accounts of bids are part of the
-/// bids.
+/// Executes queries about the escrow accounts and payments of deployments. Only the queries of bids return the escrow
+/// accounts of bids.
 fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
     use escrow::types::v1::State;
     let named = |state: i32| State::try_from(state).map_or("", |s| s.as_str_name());

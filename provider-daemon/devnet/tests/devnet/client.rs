@@ -31,7 +31,7 @@ pub(crate) struct WireClient {
     _ends: DropGuard,
 }
 
-/// Returns a reader with the node at `address`, with short intervals because blocks are fast.
+/// Returns a reader for the node at `address`. Its intervals are short, because the block interval is short.
 pub(crate) fn reader(address: &str, chain_id: &str) -> Reader {
     let limits = Limits {
         health_age: Duration::from_millis(200),

@@ -30,7 +30,7 @@ pub(crate) fn now() -> BlockTime {
     BlockTime(i64::try_from(since.as_millis()).unwrap())
 }
 
-/// Creates a chain with a tenant (1) and two registered providers (2, 3).
+/// Creates a chain with a tenant (key 1) and two registered providers (keys 2 and 3).
 pub(crate) fn chain() -> MemoryChain {
     let chain = MemoryChain::new(MarketConfig::new(CHAIN_ID, now()));
     chain.market(|market| {
@@ -58,7 +58,7 @@ pub(crate) async fn devnet(block_time: Option<Duration>) -> Devnet {
     Devnet::start(config).await.unwrap()
 }
 
-/// Driver of a development network with automatic blocks.
+/// Driver with which the conformance suite controls a development network with automatic blocks.
 pub(crate) struct WireDriver {
     pub(crate) devnet: Devnet,
     reader: akash_provider_chain::Reader,

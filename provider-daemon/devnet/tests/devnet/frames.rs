@@ -83,8 +83,8 @@ fn take(value: &mut Value, path: &str) -> Value {
     value.pointer_mut(path).map(Value::take).unwrap_or_default()
 }
 
-/// Compares the frames `ours` of the block that contains a transaction with the recorded frames. Returns the
-/// differences.
+/// Compares the frames of a block, `ours`, with the recorded frames of the block that contains the transaction `name`.
+/// Returns the differences.
 pub(crate) fn compare_frames(folder: &Path, name: &str, ours: &BTreeMap<String, Vec<Value>>) -> Vec<String> {
     let mut differences = Vec::new();
     for kind in KINDS {
@@ -205,7 +205,8 @@ pub(crate) async fn compare_block(folder: &Path, rpc: &str, name: &str, height: 
     differences
 }
 
-/// Compares the other recorded JSON-RPC responses with those after the last block. Returns the differences.
+/// Compares the recorded JSON-RPC responses that no other function compares. Their requests are sent after the last
+/// block. Returns the differences.
 pub(crate) async fn compare_rest(folder: &Path, rpc: &str) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, path) in [

@@ -32,8 +32,8 @@ const DSEQ: u64 = 77;
 /// Maximum wait for an event.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the folder with the SDK and the script. If they cannot be installed, prints the reason and returns
-/// `None`.
+/// Returns the folder with the TypeScript SDK and the script of the tenant. If they cannot be installed, prints the
+/// reason and returns `None`.
 fn installed() -> Option<PathBuf> {
     let found = testbed::clients::node();
     found
@@ -82,7 +82,7 @@ impl Sides {
         }
     }
 
-    /// Executes an action of the tenant; returns its output.
+    /// Runs the script of the tenant with the action `act`. Returns the JSON value that the script prints.
     async fn tenant(&self, act: &str, hash: &str) -> Value {
         let grpc = self.devnet.grpc_url().replace("grpc://", "http://");
         let asked = json!({
@@ -104,7 +104,7 @@ impl Sides {
         tokio::task::spawn_blocking(run).await.unwrap()
     }
 
-    /// Waits until the client receives this event.
+    /// Waits until the client receives an event for which `wanted` returns true.
     async fn hears(&mut self, wanted: impl Fn(&ChainEvent) -> bool) {
         let receiving = async {
             while let Some(event) = self.events.next().await {

@@ -38,7 +38,7 @@ fn time(text: &str) -> BlockTime {
     BlockTime(i64::try_from(since.as_millis()).unwrap())
 }
 
-/// Creates a chain with the genesis of the recorded one.
+/// Creates a chain with the genesis of the recorded chain.
 pub(crate) fn genesis(folder: &Path) -> MemoryChain {
     let genesis = read(&folder.join("genesis.json"));
     let state = &genesis["app_state"];

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const GAS: u64 = 300_000;
 const MINUTE_NANOS: i64 = 60_000_000_000;
 
-/// Parts of a transaction of the provider (2) that a test varies.
+/// Parts that a test varies in a transaction of the provider with key 2.
 struct Draft {
     chain_id: &'static str,
     number: u64,
@@ -26,7 +26,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// Returns the draft of a valid transaction, which is the first ordered one of its account.
+    /// Returns the draft of a valid ordered transaction, with sequence 1.
     fn new(msgs: Vec<Any>) -> Self {
         Self {
             chain_id: CHAIN_ID,

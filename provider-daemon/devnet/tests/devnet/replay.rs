@@ -42,13 +42,13 @@ struct Replay {
     differences: Vec<String>,
     compared: BTreeMap<&'static str, usize>,
     recorded_queries: BTreeMap<u64, Vec<PathBuf>>,
-    /// Key of the next page that the development network returned last.
+    /// Key of the next page, from the last paged response of the development network.
     next_page: Vec<u8>,
 }
 
 impl Replay {
-    /// Creates blocks until the next block has this height. Applies the changes that happened on the chain
-    /// and were not recorded.
+    /// Creates blocks until the next block has this height. Before each block, applies the changes of the recorded
+    /// chain that have no recorded transaction. After each block, repeats the queries that were recorded at its height.
     async fn go_before(&mut self, height: u64) {
         loop {
             let next = self.devnet.chain().market(|m| m.height()) + 1;
@@ -62,8 +62,8 @@ impl Replay {
         }
     }
 
-    /// Repeats the queries that were recorded at this height and adds each different response to the
-    /// differences.
+    /// Repeats the queries that were recorded at this height. Adds each response that differs from the recorded
+    /// response to `differences`.
     async fn queries(&mut self, height: u64) {
         let mut found = self.recorded_queries.remove(&height).unwrap_or_default();
         found.sort();
@@ -127,7 +127,7 @@ impl Replay {
         value
     }
 
-    /// Creates the block of a transaction, with the recorded time.
+    /// Creates a block with the block time `time`, or one second after the previous block if `time` is `None`.
     fn block(&self, time: Option<BlockTime>) {
         let now = self.devnet.chain().market(|m| m.time());
         let wanted = time.map_or(1000, |t| t.0 - now.0).max(1);

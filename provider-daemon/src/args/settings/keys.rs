@@ -20,7 +20,7 @@ const CHART: [(&str, &str); 8] = [
     ("letsencryptacmeemail", "cert-issuer-email"),
     ("attestationenabled", "attestation-webhook-enabled"),
 ];
-/// Keys of a provider.yaml for the record on the chain.
+/// Keys of a `provider.yaml` that describe the record of the provider on the chain. Such keys have no effect here.
 const RECORD: [&str; 8] = [
     "host",
     "jwthost",
@@ -67,7 +67,7 @@ const REPLACED: [(&str, &str); 3] = [
 /// Maximum number of unknown keys with a suggestion. Each suggestion compares the key with every setting, and a file
 /// with more unknown keys is not a settings file.
 const SUGGESTIONS_MAX: usize = 100;
-/// Minimum similarity of a suggestion.
+/// Minimum Jaro-Winkler similarity between an unknown key and the suggested setting.
 const SIMILARITY_MIN: f64 = 0.8;
 
 /// Returns a name in lower case without separators.
@@ -84,7 +84,7 @@ pub(in crate::args) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a s
     (best.0 >= SIMILARITY_MIN).then_some(best.1)
 }
 
-/// Settings that a file may contain.
+/// Flags of a command that a settings file can set.
 pub(super) struct Keys<'a> {
     args: BTreeMap<String, &'a Arg>,
 }
@@ -105,7 +105,7 @@ impl<'a> Keys<'a> {
         self.args.get(&plain(flag)).map(|arg| arg.get_id().as_str())
     }
 
-    /// Adds each line of a file to `found` as a setting, a note or an unknown key.
+    /// Adds each line of a file to `found` as a setting, a note or an unknown key. Ignores keys in [`RECORD`].
     pub(super) fn sort(
         &self,
         lines: Vec<(String, Node)>,

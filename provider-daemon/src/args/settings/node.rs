@@ -23,7 +23,7 @@ pub(super) enum Node {
     Fields(Vec<(String, Self)>),
 }
 
-/// Reads the lines of a settings file.
+/// Reads a settings file. Returns its top-level keys and their values.
 ///
 /// # Errors
 /// Returns an error with the path if the file cannot be read, is too large or is not a map of settings.

@@ -191,7 +191,7 @@ fn suggests_a_similar_flag_or_value() {
     );
 }
 
-/// Covers a file with a hundred thousand unknown keys. Each suggestion compares a key with every setting.
+/// Only the first 100 of 2,000 unknown keys get a suggestion, because a suggestion compares the key with every setting.
 #[test]
 fn limits_suggestions_for_unknown_keys() {
     let keys: String = (0..2000)
