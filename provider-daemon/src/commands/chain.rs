@@ -106,7 +106,8 @@ pub fn roots(args: &NodeArgs) -> Roots {
     file.map_or(Roots::System, Roots::File)
 }
 
-/// Returns the response time and the number of attempts that an interactive command allows per chain query.
+/// Returns the limits of one chain query in an interactive command: the maximum response time and the maximum number of
+/// attempts.
 #[must_use]
 pub fn limits(args: &NodeArgs) -> Limits {
     Limits {

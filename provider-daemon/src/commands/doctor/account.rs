@@ -18,20 +18,20 @@ const BIDS_FEW: u128 = 10;
 /// A balance that pays the fees, at the rate of the last hour, for fewer days than this number causes a warning.
 const DAYS_FEW: f64 = 7.0;
 
-/// Balances of the account, and the deposits and fees that the account pays.
+/// Balances for deposits and fees, and the deposits and fees of bids.
 #[derive(Debug)]
 struct Funds {
-    /// Deposit of a bid, one for each accepted denomination.
+    /// Configured deposit of a bid, for each denomination in which the provider bids.
     deposits: Vec<Coin>,
-    /// Minimum deposits of the chain.
+    /// Minimum deposit of a bid on the chain, for each denomination that the chain accepts.
     minimums: Vec<Coin>,
     /// Fee of a bid.
     fee: Coin,
     /// Balances of the account by denomination.
     balances: BTreeMap<Denom, u128>,
-    /// Balance of the account that pays the fees.
+    /// Balance, in the denomination of the fee, of the account or fee granter that pays the fees.
     fee_balance: u128,
-    /// Fees of the last hour; `None` if they are unknown.
+    /// Fees of the transactions of the last hour; `None` if they are unknown.
     hourly_fees: Option<u128>,
 }
 
@@ -97,7 +97,7 @@ async fn funds(context: &Context<'_>, reader: &Reader, account: &Address) -> Res
     }))
 }
 
-/// Returns the fees of the last hour from the state in the home directory.
+/// Returns the fees of the provider's transactions in the last hour, from the state in the home directory.
 async fn hourly_fees(context: &Context<'_>, account: &Address) -> Option<u128> {
     let (home, chain_id) = (context.home?.to_owned(), context.chain_id?.to_owned());
     let account = account.clone();
