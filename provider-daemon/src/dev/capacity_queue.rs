@@ -11,8 +11,7 @@ const FOR_CAPACITY: [DeclineCode; 3] = [
     DeclineCode::LeasedIpsExhausted,
     DeclineCode::ExternalPortsExhausted,
 ];
-/// Number of tenants that retry after one tenant has ended, because the released resources may be enough for several
-/// tenants.
+/// Number of tenants that retry after one tenant has released its resources, which may be enough for several tenants.
 const RELEASED: usize = 4;
 /// Number of unused permits at which no more permits are added. Each permit allows one retry, which is an order that
 /// the provider must evaluate.
@@ -20,7 +19,7 @@ const RELEASED_MAX: usize = 32;
 /// Interval at which a waiting tenant checks whether any resources are still in use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Queue of waiting tenants.
+/// Queue of tenants that wait for released resources before they create a new order.
 #[derive(Debug)]
 pub struct CapacityQueue {
     free: Semaphore,

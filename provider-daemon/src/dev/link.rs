@@ -88,16 +88,16 @@ impl Link {
         self.wire.is_some()
     }
 
-    /// Returns the URL of the network between provider and market, if any.
+    /// Returns the RPC URL of the development network, or `None` for a direct connection.
     #[must_use]
     pub fn rpc_url(&self) -> Option<String> {
         self.wire.as_ref().map(|(devnet, _)| devnet.rpc_url())
     }
 
-    /// Waits for the end of the connection after a shutdown.
+    /// Waits until the chain client has stopped after a shutdown, and then stops the development network.
     ///
     /// # Errors
-    /// Returns the failure of a task.
+    /// Returns an error if the task of the chain client failed.
     pub async fn close(self) -> anyhow::Result<()> {
         if let Some((devnet, task)) = self.wire {
             // The client ends first: a missing network would look like an outage.

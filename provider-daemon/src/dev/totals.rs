@@ -23,7 +23,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Returns the totals of `orders` orders, of which `ended` have ended.
+    /// Returns the totals of `orders` orders. `ended` contains the outcomes of the tenants that have finished.
     #[must_use]
     pub fn from_outcomes<'a>(orders: u32, ended: impl Iterator<Item = &'a Outcome>) -> Self {
         let mut totals = Self {

@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// Returns the URL of the market's node, if the provider uses one.
+    /// Returns the RPC URL of the development network, or `None` if the provider uses the chain directly.
     #[must_use]
     pub fn rpc_url(&self) -> Option<String> {
         self.link.rpc_url()
