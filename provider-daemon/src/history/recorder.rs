@@ -145,7 +145,7 @@ impl Recorder for HistoryRecorder {
     }
 }
 
-/// Recorders of one provider.
+/// Recorders that all receive the same inputs and effects of one provider.
 #[derive(Debug)]
 pub struct Recorders(Vec<Box<dyn Recorder>>);
 

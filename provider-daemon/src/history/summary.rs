@@ -21,7 +21,7 @@ pub struct Summary {
     /// Earnings of the won leases by denomination: for each lease, its price per block times the number of blocks until
     /// its end, or until the newest known block. The escrow account of a lease may have contained less.
     pub accrued: Vec<DecCoin>,
-    /// Changes with the most orders, most orders first.
+    /// Changes that would have won or admitted the most orders, most orders first.
     pub changes: Vec<Change>,
 }
 

@@ -171,7 +171,7 @@ struct Writer {
     file: FileAccess,
     bounds: Bounds,
     pricing: Arc<dyn PricingStrategy>,
-    /// Pause after a failure with another cause than a full disk.
+    /// Duration of a pause after a failure with another cause than a full disk.
     retry: Duration,
     /// Pause after a failure, until the next attempt to write.
     pause: Option<WritePause>,

@@ -21,7 +21,7 @@ const BALANCE_AGE: Duration = Duration::from_secs(30);
 pub(crate) struct ChainSource {
     client: AkashClient,
     account: Address,
-    /// Denominations of the balances.
+    /// Denominations for which the balance of the account is queried.
     denoms: Vec<Denom>,
     balances: Arc<Mutex<Balances>>,
 }

@@ -25,7 +25,7 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Numbers of addresses, in the format of the Go operator.
+/// Total number of IP addresses and number in use, in the format of the Go operator.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct AddressCounts {
