@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum file size, in bytes; sufficient for a thousand rules with a hundred tenants each.
 const BYTES_MAX: u64 = 8 << 20;
-/// Maximum age of the last file check when a price is calculated.
+/// Time after a check of the file during which prices are calculated without another check.
 const AGE_MAX: Duration = Duration::from_millis(500);
 /// Maximum number of blocks with a stored policy. Orders of one block are priced within seconds.
 const BLOCKS: usize = 16;

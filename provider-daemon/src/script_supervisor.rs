@@ -25,7 +25,8 @@ pub fn start() -> Option<ExitCode> {
     }))
 }
 
-/// Returns the start of the command line that runs a script under a supervisor; empty in other programs, such as tests.
+/// Returns the command prefix that runs a script under a supervisor. The prefix is empty in programs without
+/// supervisors, such as tests.
 pub(crate) fn command() -> Vec<OsString> {
     if IS_AVAILABLE.load(Ordering::Relaxed) {
         vec!["/proc/self/exe".into(), ARGUMENT.into()]

@@ -53,7 +53,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// Change of a part between stalled and running.
+/// Start or end of a part's stall.
 #[derive(Debug, PartialEq, Eq)]
 enum StallChange {
     Stalled(Standstill),
@@ -82,7 +82,7 @@ fn log(change: &StallChange) {
     }
 }
 
-/// State that the watchdog stores between two checks.
+/// State of the watchdog between two checks.
 #[derive(Debug)]
 struct Watch {
     every: Duration,

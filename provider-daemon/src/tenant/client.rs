@@ -48,7 +48,7 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("provider-daemon/", 
 #[derive(Debug, Clone)]
 pub(super) struct ProviderRequest<'a> {
     pub(super) method: Method,
-    /// Segments of the path, which follow the path in the address of the provider.
+    /// Path segments, appended to the path in the provider's URL.
     pub(super) path: &'a [&'a str],
     pub(super) query: &'a [(String, String)],
     pub(super) body: Bytes,

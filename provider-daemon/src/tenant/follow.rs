@@ -28,7 +28,7 @@ const REJECTION_MAX: Duration = Duration::from_secs(60);
 /// Duration after which a stream counts as stable, so that the next back-off starts at the initial value.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Function that creates the history of a stream from its query.
+/// Function that creates an empty history for a stream with the given query parameters.
 pub(super) type NewHistory = fn(&[(String, String)]) -> History;
 
 /// Endpoint and query that all streams of a command have.
@@ -354,7 +354,7 @@ fn resume_query(subscription: &Subscription<'_>) -> Vec<(String, String)> {
 /// Name of the query parameter for the number of last log lines.
 pub(super) const TAIL: &str = "tail";
 
-/// Returns the query that selects services.
+/// Returns the query parameters `follow` and `service`. An empty `service` selects all services.
 pub(super) fn service_query(service: &str, follow: bool) -> Vec<(String, String)> {
     let mut query = vec![("follow".to_owned(), follow.to_string())];
     if !service.is_empty() {

@@ -263,7 +263,7 @@ fn table<const N: usize>(titles: &[&str; N], rows: impl Iterator<Item = [String;
     Some(text)
 }
 
-/// Returns an untrusted text, cut to one cell.
+/// Returns an untrusted text on one line, cut to the maximum length of a cell.
 fn cell(text: &str) -> String {
     let short: String = text.chars().take(CELL_CHARS_MAX).collect();
     let cut = if short.len() < text.len() { "…" } else { "" };

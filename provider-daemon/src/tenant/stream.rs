@@ -33,7 +33,7 @@ const NO_CODE: u16 = 1005;
 
 type Io = WebSocketStream<TokioIo<Upgraded>>;
 
-/// Websocket with both directions.
+/// Open websocket to a provider, for sending and receiving.
 #[derive(Debug)]
 pub(super) struct Stream {
     io: Io,

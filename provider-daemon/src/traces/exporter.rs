@@ -100,7 +100,7 @@ pub(super) struct Export {
 }
 
 impl Export {
-    /// Starts the task. `endpoint` is the collector in log messages.
+    /// Starts the export task. `endpoint` is the name of the collector in log messages.
     pub(super) fn start(
         exporter: SpanExporter,
         client: Arc<CollectorClient>,

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
 /// Identity of the cluster, if known. An instance with another cluster would duplicate or lose the leases.
 pub(super) const CLUSTER: &str = "cluster";
-/// Number of digits of a hash.
+/// Number of hexadecimal digits to which a hash is shortened.
 const DIGITS: usize = 16;
 /// Maximum number of bytes per file that are hashed.
 const FILE_MAX: u64 = 8 << 20;
