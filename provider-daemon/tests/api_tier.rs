@@ -98,8 +98,8 @@ fn lease(folder: &Path) -> Vec<Value> {
     found
 }
 
-/// Returns kind, namespace, name and version of all objects, except those that Kubernetes components write
-/// continuously.
+/// Returns kind, namespace, name and resource version of all objects, except Events and Leases, which Kubernetes
+/// components write continuously.
 fn everything(cluster: &Cluster) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])

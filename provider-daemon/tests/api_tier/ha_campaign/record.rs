@@ -158,7 +158,7 @@ impl Away {
 }
 
 /// Results of the check: violations of the single-writer rule, and the number of late writes. A late write was sent
-/// before its daemon was cut off and arrived afterwards.
+/// before its daemon was suspended or cut off, and arrived afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) two_writers: Vec<String>,

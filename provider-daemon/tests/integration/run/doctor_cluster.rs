@@ -14,7 +14,7 @@ const SERVICES: &str = "/api/v1/services";
 const HEALTH: &str = "/api/v1/namespaces/akash-services/services/operator-hostname:rest/proxy/health";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// Responses by path. A missing path gets 404.
+/// Responses of a simulated API server, by request path. For any other path the server returns 404.
 #[derive(Clone, Default)]
 struct Responses(Arc<Mutex<BTreeMap<&'static str, (u16, Value)>>>);
 

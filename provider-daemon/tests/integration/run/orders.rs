@@ -105,7 +105,7 @@ fn percent(price: &str) -> String {
     format!("{percent} %")
 }
 
-/// Checks the output of all commands.
+/// Checks the output of the commands that read the order history.
 fn check(stage: &Stage) {
     let lost = object(stage, &["order", "20"])["orders"][0].clone();
     let winner: f64 = lost["winner"]["price"]["amount"]

@@ -19,7 +19,8 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Hostname of the public certificate.
 const PUBLIC: &str = "provider.localhost";
 
-/// Returns the third-party client `found`. If it could not be installed, prints the reason and returns `None`.
+/// Returns the third-party client in `found`. If its installation failed, prints `what` and the reason, and returns
+/// `None`.
 fn available<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
     found
         .inspect_err(|why| println!("skipped: {what} is unavailable: {why}"))
