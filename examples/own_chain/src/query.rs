@@ -18,8 +18,8 @@ impl OwnChain {
         answer(&lock(&self.0.state).market)
     }
 
-    /// Returns a record, and whether the result is reliable. If lines of the file are missing or unusable, a record
-    /// that is not found is no reason to end a lease.
+    /// Returns the record that `answer` finds in the market. If lines of the file are missing or unusable, the result
+    /// is [`Agreement::Disputed`], so that the provider ends no lease because of a missing record.
     fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
         let state: &State = &lock(&self.0.state);
         Observed {

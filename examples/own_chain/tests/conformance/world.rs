@@ -75,14 +75,16 @@ pub(crate) fn record(owner: Address) -> ProviderRecord {
     }
 }
 
-/// Accounts of a tenant and two providers, which send messages to the chain and complete its blocks.
+/// Driver for the chain conformance suite, with accounts of a tenant and two providers. Completes one block after each
+/// message.
 pub(crate) struct Accounts {
     pub(crate) chain: OwnChain,
     dseq: AtomicU64,
 }
 
 impl Accounts {
-    /// Registers both providers on a new chain. The first deployment has the number `dseq`.
+    /// Registers both providers on a new chain. The first deployment that the driver creates will have the number
+    /// `dseq`.
     pub(crate) async fn new(chain: OwnChain, dseq: u64) -> Self {
         let dseq = AtomicU64::new(dseq);
         let accounts = Self { chain, dseq };
