@@ -205,7 +205,7 @@ impl Ledger<'_> {
     }
 }
 
-/// Returns the gas of a message if this gas does not depend on the result of the message, otherwise `None`.
+/// Returns the maximum gas of a message, or `None` if its gas depends on the state of the market.
 fn certain_gas(step: &Step) -> Option<u64> {
     let base = gas::message(&step.type_url);
     // The amounts of `gas::fact` for the effects of these messages.

@@ -12,7 +12,7 @@ pub(super) const ANTE: u64 = 37_000;
 pub(super) const BYTE: u64 = 10;
 /// Additional gas of an unordered transaction, which writes its nonce.
 pub(super) const UNORDERED: u64 = 4_000;
-/// Gas used by a failing message.
+/// Total gas of a message that fails.
 pub(super) const FAILED: u64 = 8_000;
 /// Gas of a transfer of money.
 pub(super) const TRANSFER: u64 = 18_000;

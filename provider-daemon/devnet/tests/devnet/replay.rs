@@ -105,8 +105,8 @@ impl Replay {
         self.frames.block(txs).await
     }
 
-    /// Returns the bytes of a recorded request. Replaces the key of a page, because each node has its own
-    /// keys.
+    /// Returns the bytes of a recorded request. Replaces a recorded page key with `next_page`, because page keys differ
+    /// between nodes.
     fn request(&self, recorded: &Value) -> Vec<u8> {
         let text = recorded["request_b64"].as_str().unwrap();
         let data = BASE64.decode(text.as_bytes()).unwrap();
