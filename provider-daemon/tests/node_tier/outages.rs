@@ -15,7 +15,7 @@ use tokio::time::sleep;
 /// Maximum response time for a tenant during any outage: the limit of one call (4 s), with a margin for a
 /// busy machine.
 const ANSWER: Duration = Duration::from_secs(15);
-/// Maximum duration of an outage in which Kubernetes still reports the node as ready.
+/// Maximum wait until a pod serves a request during an outage.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
@@ -248,7 +248,7 @@ fn second(manifest: &mut Manifest) {
     }
 }
 
-/// Asserts that the pods serve requests during an outage of the control plane.
+/// Asserts that the web server of a lease responds, also during an outage.
 fn assert_served(watched: &TenantLease<'_>) {
     let began = Instant::now();
     let address = &watched.address;

@@ -30,6 +30,7 @@ const ORDER_KIB: f64 = 100.0;
 /// Maximum wait for the connections to close after the load.
 const CLOSE_TIME: Duration = Duration::from_secs(10);
 /// Resource, maximum value, and maximum growth per minute after [`SETTLED`].
+///
 /// Each pending request uses a descriptor. A busy machine has many pending requests, so the maximum of descriptors is
 /// high.
 const BOUNDS: [(&str, f64, f64); 4] = [
