@@ -9,6 +9,7 @@ const FIRST: u16 = 10_000;
 const COUNT: u32 = 20_000;
 
 /// Returns an unused port of loopback. No outgoing connection takes the port before its server starts.
+///
 /// # Errors
 /// Fails if all ports of the range are in use.
 pub fn free_port() -> Result<u16> {

@@ -46,6 +46,7 @@ pub struct Proxy {
 impl Proxy {
     /// Starts a proxy on an unused loopback port. The proxy serves no hostname before the first [`Self::load`]. Its
     /// files are stored in `dir`.
+    ///
     /// # Errors
     /// Fails if the program cannot be installed or does not start. The error contains its output.
     pub fn start(dir: &Path) -> Result<Self> {

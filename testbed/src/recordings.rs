@@ -17,7 +17,7 @@ use std::{env, fs, io, process};
 
 const ARCHIVE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recordings/recordings.tar.gz");
 
-/// Returns the path of a folder of the recordings, for example `chain/tx`. Tests read it and do not write to it.
+/// Returns the path of a folder of the recordings, for example `chain/tx`. Tests must not write to the folder.
 ///
 /// # Panics
 /// Panics if the archive cannot be unpacked or does not contain the folder.

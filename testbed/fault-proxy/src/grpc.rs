@@ -43,7 +43,8 @@ pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     drop(serving.await);
 }
 
-/// Responds to a request as the selected node would. An error ends only the stream of this request.
+/// Responds to a request as the simulated node would, which can lag and lack old blocks. An error ends only the stream
+/// of this request.
 async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
     shared.thaw().await;
     if shared.faults().refused {
@@ -76,8 +77,8 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     Ok(Response::from_parts(head, cut(body.slice(..body.len() / 2))))
 }
 
-/// Changes a request so that the response is that of the selected node. Returns a response if the proxy
-/// responds without the node.
+/// Changes a request so that the upstream node responds as the simulated node would. Returns a response if the request
+/// must not be forwarded.
 async fn apply_view(
     shared: &Shared,
     http: &Http,
@@ -100,7 +101,7 @@ async fn apply_view(
 }
 
 impl View {
-    /// Sets the height of a request. Returns a response if the selected node refuses the height.
+    /// Sets the height of a request. Returns a response if the simulated node would refuse the height.
     fn pin(&self, headers: &mut HeaderMap) -> Option<Response<Body>> {
         let Some(asked) = headers.get(&HEIGHT) else {
             headers.insert(HEIGHT, self.height.into());

@@ -14,7 +14,7 @@ pub(crate) const UNSUPPORTED: &str = "v9";
 /// Maximum size of a response.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Responds like the node that gets the request.
+/// Responds to a request as the simulated node would, which can lag and lack old blocks.
 pub(crate) async fn answer(
     shared: &Shared,
     http: &Http,
@@ -129,8 +129,8 @@ fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<B
 }
 
 impl View {
-    /// Changes a request so that the response is that of the selected node. Returns an error if that node
-    /// refuses the request.
+    /// Changes a request so that the upstream node responds as the simulated node would. Returns an error if the
+    /// simulated node would refuse the request.
     fn change(&self, method: &str, call: &mut Value) -> Option<Value> {
         let asked = number(&call["params"]["height"]);
         let error = |text: String| {
@@ -173,7 +173,7 @@ impl View {
     }
 }
 
-/// Returns the status of the node at an older block.
+/// Returns the status of the upstream node, with `height` as its newest block.
 async fn older_status(shared: &Shared, http: &Http, id: &Value, height: u64) -> io::Result<Response<Bytes>> {
     let mut status = ask(shared, http, "status", json!({})).await?;
     let block = ask(shared, http, "block", json!({"height": height.to_string()})).await?;
@@ -184,7 +184,7 @@ async fn older_status(shared: &Shared, http: &Http, id: &Value, height: u64) -> 
     Ok(Response::new(answer.to_string().into()))
 }
 
-/// Sends a request of the proxy itself to the node.
+/// Sends a request to the upstream node for the proxy itself, not for a client.
 async fn ask(shared: &Shared, http: &Http, method: &str, params: Value) -> io::Result<Value> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let request = Request::builder()

@@ -141,8 +141,7 @@ pub(super) fn of(layout: &Layout, component: Component) -> Health {
     }
 }
 
-/// Shortens an error: leaves out the command line before the reason, and the list of healthy checks that an
-/// API server adds.
+/// Shortens an error: leaves out the command line before the reason, and limits the reason to 200 characters.
 fn in_short(error: &str) -> String {
     let (_, reason) = error.split_once("` ").unwrap_or(("", error));
     // One line on a screen.

@@ -135,8 +135,8 @@ pub(super) fn is_of_blocks(path: &str) -> bool {
 }
 
 impl View {
-    /// Rewrites a request for a block so that the upstream node responds as the selected node would. Returns the
-    /// error response if the selected node would refuse the request, otherwise `None`.
+    /// Rewrites a request for a block so that the upstream node responds as the simulated node would. Returns the error
+    /// response if the simulated node would refuse the request, otherwise `None`.
     pub(super) async fn block(&self, request: &mut Request<Body>) -> io::Result<Option<Response<Body>>> {
         if request.uri().path() == LATEST {
             let height = i64::try_from(self.height).unwrap_or(i64::MAX);
