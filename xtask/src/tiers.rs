@@ -65,7 +65,7 @@ pub(crate) fn campaign(workspace: &Workspace, seed: u64) -> Result<()> {
     node_campaign(workspace, DAEMON, &[], seed, &CAMPAIGN)
 }
 
-/// Runs the kubelet pause in its long form: ten times the limit of unhealthy time.
+/// Runs the test of the kubelet pause in its long form: the pause is ten times the unhealthy limit.
 pub(crate) fn paused_kubelet(workspace: &Workspace, seed: u64) -> Result<()> {
     const TEST: &str = "outages::paused_kubelet_ends_no_lease";
     node_campaign(workspace, DAEMON, &[TEST], seed, &[("K8S_OUTAGE_S", "600")])

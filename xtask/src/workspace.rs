@@ -175,8 +175,8 @@ impl Workspace {
             .filter(|package| !self.members.contains(&package.id))
     }
 
-    /// Returns the number of external packages that the members would need, including tests and tools, if no
-    /// member depended on `without`.
+    /// Returns the number of external packages that the members, their tests and the tools would need if no member
+    /// depended on `without`.
     pub(crate) fn packages_without(&self, without: &str) -> usize {
         let dropped: BTreeSet<&str> = self
             .packages

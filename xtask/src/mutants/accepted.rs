@@ -71,7 +71,8 @@ impl Accepted {
         )
     }
 
-    /// Returns the differences between the list and the run. Ignores entries that the run did not try.
+    /// Returns a finding for each tried mutant that contradicts the list: an unlisted survivor, or a listed mutant that
+    /// did not survive.
     pub(super) fn findings(&self, tried: &[Trial]) -> Vec<String> {
         // Sorted by name, so that two runs are comparable.
         let outcomes: BTreeMap<&str, Outcome> = tried

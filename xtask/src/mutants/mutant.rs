@@ -139,7 +139,7 @@ fn parse_outcome(summary: &str) -> Option<Outcome> {
     }
 }
 
-/// Returns the outcomes of the requested mutants.
+/// Returns the outcome of each requested mutant.
 ///
 /// # Errors
 /// Fails if a mutant was not tried, because an incomplete run proves nothing.
