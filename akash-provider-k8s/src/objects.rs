@@ -189,7 +189,7 @@ fn names_differ(group: &Group) -> Result<(), Refusal> {
 /// Checks a deployment before anything is created.
 ///
 /// # Errors
-/// [`Refusal`] for the first problem that prevents the record or that Kubernetes would reject.
+/// [`Refusal`] for the first field that cannot be stored in a Manifest object or that Kubernetes would reject.
 pub fn check(deployment: &WorkloadSpec, settings: &Settings) -> Result<(), Refusal> {
     let prior = PriorState {
         // Placeholder: these objects are not written.

@@ -186,7 +186,7 @@ fn concluded(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the source of the metrics of the process.
+/// Returns the source of the metrics about the parts of the program: supervision, leadership, state and recordings.
 fn process_source(parts: &Supervisor, ha: &Ha, state: &State, recordings: &Recordings) -> PartsSource {
     PartsSource {
         pulses: parts.pulses(),

@@ -155,7 +155,7 @@ impl Default for MemoryCluster {
 }
 
 impl MemoryCluster {
-    /// Creates an empty cluster with the given facets.
+    /// Creates an empty cluster with these optional parts.
     #[must_use]
     pub fn new(facets: Facets) -> Self {
         Self {

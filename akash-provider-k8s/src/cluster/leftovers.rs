@@ -34,10 +34,13 @@ impl KubeCluster {
             match leading.during(self.collect_passwords()).await {
                 Some(Ok(0)) => {}
                 Some(Ok(secrets)) => {
-                    tracing::info!(secrets, "password Secrets of leases without a record deleted");
+                    tracing::info!(
+                        secrets,
+                        "password Secrets deleted that belonged to leases without a Manifest object"
+                    );
                 }
                 Some(Err(error)) => {
-                    tracing::warn!(%error, "cannot delete the password Secrets of leases without a record, retrying in an hour")
+                    tracing::warn!(%error, "cannot delete registry password Secrets of leases without a Manifest object, retrying in an hour")
                 }
                 // Leadership lost: the next one starts with a search, without the wait.
                 None => continue,

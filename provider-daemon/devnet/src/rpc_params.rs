@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// Parameters by name, unparsed: their type depends on the method.
 #[derive(Debug)]
 pub(super) enum Params {
-    /// Parameters from the body of a request or a message.
+    /// Parameters from the body of an HTTP request, or from a websocket message.
     Json(Map<String, Value>),
     /// Parameters from the query string of a URL, with their quotes. If several parameters have the same name, the
     /// first is used.

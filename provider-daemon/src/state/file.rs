@@ -147,7 +147,7 @@ impl StateFile {
         match &result {
             Ok(_) => {
                 if self.pause().take().is_some() {
-                    tracing::info!(path = %self.path.display(), "state file written again");
+                    tracing::info!(path = %self.path.display(), "state file can be written again");
                 }
             }
             Err(error) => self.pause_after(error),

@@ -276,7 +276,7 @@ impl Planner {
             tracing::warn!(
                 messages,
                 why,
-                "transaction exceeds its cost ceiling, sending it later: check the nodes of --node, or raise the ceiling"
+                "transaction costs more than --gas-ceiling or --fee-ceiling permits, retrying: raise the setting, or check whether the nodes of --node report wrong costs"
             );
         } else {
             tracing::debug!(messages, why, "transaction exceeds its cost ceiling, waiting");

@@ -77,7 +77,7 @@ pub(in crate::engine) struct Wallet {
 struct Rejection {
     /// Description with the amount and the reason, for operators.
     message: String,
-    /// Deposit or fee that the account could not pay.
+    /// Whole amount of the deposit or fee that the account could not pay.
     missing: Coin,
     /// True if the balance was read after the rejection.
     is_read: bool,
