@@ -1,5 +1,6 @@
 //! Files of the log: append, rotation, and the lock between processes.
 
+use crate::error::WithHelp;
 use crate::numbered_files::{NumberedFiles, files};
 use anyhow::{Context, bail};
 use nix::unistd::{AccessFlags, access};
@@ -123,7 +124,13 @@ fn lock(dir: &Path) -> anyhow::Result<File> {
             Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_WAIT => {
                 thread::sleep(Duration::from_millis(10));
             }
-            Err(TryLockError::WouldBlock) => bail!("{}: another process holds the lock", locking()),
+            Err(TryLockError::WouldBlock) => bail!(WithHelp::new(
+                format!("{}: another process holds the lock", locking()),
+                format!(
+                    "run `fuser {}` to find the process, and end it if it hangs",
+                    path.display()
+                )
+            )),
             Err(TryLockError::Error(error)) => return Err(error).with_context(locking),
         }
     }

@@ -170,7 +170,8 @@ mod tests {
     const WRONG: &str = "%%wrong%%";
     /// Flags with any accepted value, because `faults` cannot check it: names in a cluster, keyring or node, files that
     /// are read only with another setting or before the settings are complete, and the log level.
-    const FREE: [&str; 20] = [
+    const FREE: [&str; 21] = [
+        "audit-log",
         "bid-price-policy",
         "bid-price-script-path",
         "certificate-domain",

@@ -241,10 +241,6 @@ impl Engine {
     pub(in crate::engine) fn adopt_workload(&mut self, deployment: &Arc<WorkloadSpec>, fresh: bool) {
         let id = &deployment.lease;
         let unknown = !self.leases.workloads.contains(id);
-        if unknown && !fresh && self.scan.is_outdated(id) {
-            // The workload was torn down after the listing.
-            return;
-        }
         if unknown {
             self.leases.workloads.insert(id, Workload::without_lease(id));
         } else {

@@ -150,9 +150,14 @@ fn check_endpoints(served: &Served, scrape: &Scrape) {
     };
     assert_eq!((value("up", &live), value("up", DOWN)), (Some(1.0), Some(0.0)));
     assert_eq!(value("lag_blocks", &live), Some(0.0));
-    let errors = |url: &str| {
-        let label = format!("endpoint=\"{url}\"");
+    // On a busy machine, a node may also count as behind for a moment.
+    let not_connected = |url: &str| {
+        let label = format!("endpoint=\"{url}\",error=\"not_connected\"");
         scrape.sum("akash_provider_chain_errors_total", &label)
     };
-    assert!(errors(DOWN) >= 1.0 && errors(&live) == 0.0, "{:?}", scrape.0);
+    assert!(
+        not_connected(DOWN) >= 1.0 && not_connected(&live) == 0.0,
+        "{:?}",
+        scrape.0
+    );
 }
