@@ -134,10 +134,15 @@ fn settled(cluster: &Cluster) -> Vec<String> {
             "--field-selector=status.phase=Terminating",
             "--output=name",
         ];
-        if now == last && cluster.kubectl(&terminating).unwrap().is_empty() {
+        let terminating = cluster.kubectl(&terminating).unwrap();
+        if now == last && terminating.is_empty() {
             return now;
         }
-        assert!(began.elapsed() < PATIENCE, "the cluster never settles");
+        let changed: Vec<_> = now.iter().filter(|object| !last.contains(object)).collect();
+        assert!(
+            began.elapsed() < PATIENCE,
+            "objects that still change: {changed:?}, namespaces in deletion: {terminating}"
+        );
         last = now;
     }
 }
