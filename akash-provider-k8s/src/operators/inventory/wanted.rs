@@ -89,7 +89,7 @@ pub fn wanted(
     wanted
 }
 
-/// Returns true for an offered node with devices whose models the labels do not name and discovery may find.
+/// Returns true for an offered node with devices that have no model label, if discovery may find their models.
 pub(super) fn needs_discovery(node: &NodeView, rules: &Rules, list: &Database) -> bool {
     let mut vendors = Vendor::ALL.into_iter().zip(node.devices);
     standing(node, rules) == OfferState::Offered
