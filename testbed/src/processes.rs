@@ -4,7 +4,6 @@
 //! identifies a process.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -32,6 +31,9 @@ pub(crate) enum State {
 
 /// Starts a program in a network namespace, with its output in `log`. The program continues when this process
 /// ends.
+///
+/// The program gets its own session. In the session of this process, the kernel would send SIGHUP to a paused
+/// program when this process ends (`setpgid(2)`, orphaned process groups), and a controller ends on SIGHUP.
 pub(crate) fn start(
     netns: &str,
     program: &Path,
@@ -42,8 +44,10 @@ pub(crate) fn start(
     let file = append(log)?;
     let twin = file.try_clone().map_err(|error| Error::at(log, error))?;
     // `nsenter` instead of `ip netns exec`, which remounts /sys and hides the cgroups from the kubelet. Each
-    // command executes the next one, so the pid stays the same.
-    let mut child = Command::new("nsenter")
+    // command executes the next one, so the pid stays the same. Ctrl-C in the terminal does not reach a program
+    // with its own session.
+    let mut child = Command::new("setsid")
+        .arg("nsenter")
         .arg(format!("--net=/run/netns/{netns}"))
         .arg("--")
         .arg(program)
@@ -52,10 +56,13 @@ pub(crate) fn start(
         .stdin(Stdio::null())
         .stdout(file)
         .stderr(twin)
-        // Ctrl-C in the terminal must not reach the process.
-        .process_group(0)
         .spawn()
-        .map_err(|error| Error::new(format!("`nsenter … {}` cannot start: {error}", program.display())))?;
+        .map_err(|error| {
+            Error::new(format!(
+                "`setsid nsenter … {}` cannot start: {error}",
+                program.display()
+            ))
+        })?;
     let pid = i32::try_from(child.id()).map_err(|error| Error::at(program, error))?;
     // A child that ends while this program runs is reaped, so that it does not appear as a zombie.
     let process = ProcessId::of(pid);

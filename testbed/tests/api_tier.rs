@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::unistd::{Pid, getsid};
 use testbed::{Cluster, Component, Health, Tier};
 
 /// Maximum wait for a condition.
@@ -31,6 +32,20 @@ fn components_are_paused_and_resumed() {
     // The controllers may reconnect after the pause. `start` waits until they are healthy.
     cluster.start(Component::ControllerManager).unwrap();
     assert!(cluster.status().is_healthy());
+}
+
+/// The kernel ends a paused process of a session when the process that started it ends. Another test program may
+/// have started the component.
+#[test]
+fn each_component_leads_its_session() {
+    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let _together = cluster.shared().unwrap();
+    for component in cluster.status().components {
+        let pid = component.pid.map(Pid::from_raw);
+        assert_eq!(getsid(pid).ok(), pid, "{}", component.name);
+    }
 }
 
 #[test]
