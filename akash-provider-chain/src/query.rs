@@ -160,9 +160,10 @@ impl Reader {
         }
     }
 
-    /// Returns a deployment with its groups, its escrow account and its active leases. All parts have the same height.
-    /// Without `pin`, the leases may have a later height if the node no longer serves this height. The inner error
-    /// means that the deployment exists but its record is malformed.
+    /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases. All
+    /// parts have the same height, with one exception: without `pin`, the leases have a later height if the
+    /// node no longer serves the height of the deployment. The inner error means that the deployment exists
+    /// but its record is malformed.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,

@@ -219,7 +219,7 @@ impl Serving {
     }
 }
 
-/// Binds a listener. Retries while the port of a listener that stopped before is still in use.
+/// Binds a listener. Retries for one second, because a stopped listener may still use the port.
 pub(crate) async fn listen(at: SocketAddr) -> TcpListener {
     for _ in 0..200 {
         match TcpListener::bind(at).await {

@@ -142,10 +142,10 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the record of the first node with the record of another node. Equal records may have different heights,
-    /// other records are compared at the same height. If the other node is behind, the first node is queried again at
-    /// the lower height. Returns the second record of the first node if it was queried again, the height, and the
-    /// result of the comparison.
+    /// Compares the record of the first node with the record of another node. Two existing, equal records
+    /// agree at any heights. All other results are compared at the lower of the two heights: the node with
+    /// the higher response is queried again at this height. Returns the new record of the first node if this
+    /// node was queried again, the height, and the result of the comparison.
     async fn compare<M, T, C>(
         &self,
         first: usize,
@@ -259,9 +259,9 @@ impl Endpoints {
         }
     }
 
-    /// Selects an endpoint that has the fault [`Fault::Behind`] only because of its height: its newest block is at most
-    /// [`LAG_TIME`] older than the newest block of endpoint `first`. If endpoint `first` reports a false height, honest
-    /// endpoints have this fault.
+    /// Selects an endpoint of `others` that has too low a height ([`Fault::Behind`]) but a recent newest
+    /// block: at most [`LAG_TIME`] older than the newest block of endpoint `first`. If endpoint `first`
+    /// reports a false height, all honest endpoints have too low a height.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;
         for at in others {

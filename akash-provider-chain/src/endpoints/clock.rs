@@ -1,16 +1,16 @@
 //! Correction of the local clock by the newest blocks of the nodes.
 //!
 //! If the local clock is behind, the block times of all nodes seem to be in the future, and no node could be
-//! used. For this reason, the checks of block times use a corrected clock. The correction follows these
-//! rules:
+//! used. For this reason, the checks of block times use a corrected clock. The table shows the correction. If
+//! no two nodes agree, the node with the smallest difference counts as the single node.
 //!
 //! | nodes | correction |
 //! |---|---|
 //! | Two nodes agree within ten seconds, and agree with the local clock. | none |
 //! | Two nodes agree within ten seconds, and are ahead of the local clock. | the smaller of the two differences |
 //! | A single node agrees with the local clock. | none |
-//! | A single node is ahead, and its newest block follows the processed block in real time. | the difference of this node |
-//! | A single node is ahead, and its newest block does not follow in this way. | unchanged, because a false time could end Akash leases early |
+//! | A single node is ahead. Its block time has not advanced faster than real time since the processed block. | the difference of this node |
+//! | A single node is ahead. Its block time has advanced faster than real time, or no block is processed. | unchanged, because a false time could end Akash leases early |
 
 use super::Endpoints;
 use crate::checkpoint::{AHEAD_MAX_MS, correct_clock, correction_ms, local};

@@ -108,9 +108,9 @@ impl Endpoints {
         Ok(())
     }
 
-    /// Checks the height of a block that a node pushed. If the height is more than [`LAG_MAX`] above the newest height
-    /// of the healthy endpoints, a status response must confirm it, because a status is checked by the clock and with a
-    /// header.
+    /// Checks the height of a block that a node pushed. If the height is more than [`LAG_MAX`] above the
+    /// newest height of the healthy endpoints, the status response of a node must confirm the height. A
+    /// status is trustworthy, because its time is compared with the clock and its height with a header.
     pub(crate) async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         // Not compared with the last pushed block: a node can push any number of false next heights.
         if height <= self.newest().saturating_add(LAG_MAX) {

@@ -199,9 +199,10 @@ impl Endpoints {
         Ok((Checkpoint { height, time }, versions))
     }
 
-    /// Starts a back-off of each endpoint that is more than [`LAG_MAX`] blocks behind the best endpoint or behind the
-    /// processed block. The best endpoint does not count if its height is impossible, given the height and time of the
-    /// newest block of the compared endpoint.
+    /// Starts a back-off of each endpoint that is more than [`LAG_MAX`] blocks behind the best endpoint or
+    /// behind the processed block. The best endpoint is ignored if its newest block and the newest block of
+    /// the lagging endpoint cannot be in one chain: too many blocks for the time between them, or a higher
+    /// block with an earlier time.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());

@@ -25,12 +25,14 @@ const GAS_FACTOR: u64 = 10;
 const FEE_FACTOR: u64 = 4;
 /// Gas ceiling of a transaction: twice the gas of 16 withdrawals in one transaction.
 const TRANSACTION_GAS: u64 = 10_000_000;
-/// Gas amount that determines the fee ceiling of a transaction: the fee for this amount at the maximum gas price.
+/// Gas amount for the fee ceiling of a transaction. The ceiling is the fee for this gas at the maximum gas
+/// price.
 const TRANSACTION_FEE_GAS: u64 = 6_000_000;
 /// Gas ceiling of one hour: the gas of 1000 bids, 1000 closes and 1000 withdrawals, with a margin.
 const HOUR_GAS: u64 = 800_000_000;
-/// Gas amount that determines the fee ceiling of one hour: the fee for this amount at the maximum gas price. The
-/// default gas price is a twentieth of the maximum, so the same fee pays for [`HOUR_GAS`] at the default price.
+/// Gas amount for the fee ceiling of one hour. The ceiling is the fee for this gas at the maximum gas price.
+/// The default gas price is a twentieth of the maximum, so the same fee pays for [`HOUR_GAS`] at the default
+/// price.
 const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
 
 /// Messages or transactions to which a ceiling applies.

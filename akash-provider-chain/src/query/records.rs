@@ -2,8 +2,8 @@
 //!
 //! A response contains records of many chain accounts. If one malformed record made the whole response fail,
 //! any account could block all readers. For this reason, each record is decoded separately. A malformed
-//! record of another account is skipped and logged once. A malformed record of the own provider is an error:
-//! a lease that cannot be decoded must not look like a closed lease.
+//! record of another account is skipped and logged once. A malformed record of this provider is an error: a
+//! lease that cannot be decoded must not look like a closed lease.
 
 use super::Reader;
 use crate::convert::{self, Malformed};

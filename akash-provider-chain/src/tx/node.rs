@@ -66,8 +66,9 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Returns an error for a refusal if another node may have received the transaction, unless the code is [`IN_MEMPOOL`].
-/// Returns other responses unchanged.
+/// Replaces a refusal with an error if another node may have received the transaction, because the
+/// transaction may still be included. Returns other responses and refusals with the code [`IN_MEMPOOL`]
+/// unchanged.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {
         Submission::Refused { code, log }

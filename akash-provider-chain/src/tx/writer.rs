@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 const INBOX: usize = 1024;
 /// Maximum time of one call to a node. The limits of the endpoints are normally shorter.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Number of stored transaction hashes above which the hashes of completed transactions are removed. With many
-/// transactions in flight, this number is four times the number of transactions in flight.
+/// Number of stored transaction hashes above which the hashes of completed transactions are removed. With
+/// more than 64 transactions in flight, four times the number of transactions in flight is used instead.
 const HASHES_MIN: usize = 256;
 
 type CallResult = Result<TxOutcome, Failure>;

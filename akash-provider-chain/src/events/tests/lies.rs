@@ -47,8 +47,8 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// Height of a block that the first node pushes under false heights. Each push uses the three heights after the
-    /// last reported height.
+    /// Height of a true block. The first node pushes the contents of this block three times, under the three
+    /// heights that follow the last reported height.
     pushes_next: Option<Height>,
 }
 
