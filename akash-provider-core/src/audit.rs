@@ -92,7 +92,7 @@ impl ActKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Actor {
-    /// Rule of the provider, without a request.
+    /// The provider itself, by one of its rules and without the request of a user.
     Provider,
     /// Process of a user that requested the act.
     User {

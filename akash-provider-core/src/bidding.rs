@@ -297,11 +297,11 @@ pub struct OrderContext<'a> {
 
 /// Checks whether the provider may bid on an order.
 ///
-/// [`check_size`] runs first and declines orders that are too expensive to evaluate. The following checks, in
-/// this order, are those of the Akash network: placement attributes, required attributes of the provider,
-/// capabilities, number of volumes, signatures, limits of the group. The reclamation window and the deposit
-/// are checked last. The Go provider does not check the reclamation window and the deposit, but the chain
-/// refuses a bid that violates these rules.
+/// [`check_size`] runs first and declines orders that are too expensive to evaluate. The following checks run
+/// in this order: attributes that the order requires, attributes that the provider requires of orders,
+/// capabilities, number of volumes, hostnames, signatures, limits of the group, reclamation window, deposit.
+/// The Go provider does not check the reclamation window and the deposit, but the chain refuses a bid that
+/// violates their rules.
 ///
 /// # Errors
 /// Returns the first reason not to bid.

@@ -28,9 +28,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Settings of a provider. The types contain the units. Values that the Akash network defines are the defaults.
-/// Parentheses in the description of a setting contain the flag of the Go provider, with its default value or special
-/// values.
+/// Settings of a provider. The types contain the units. If the Akash network defines a value, this value is
+/// the default. Parentheses in the description of a setting contain the flag of the Go provider, with its
+/// default value or special values.
 ///
 /// In files (JSON, TOML, YAML), a duration is a text such as `500ms`, `30s`, `5m` or `1h30m`. An optional
 /// duration can be `never`. A missing setting has its default value. Only [`provider`](Self::provider) and

@@ -5,10 +5,10 @@
 //! store ─► contest: read, claim, renew, release ─► gate: term and its deadline
 //! ```
 //!
-//! The clocks of the instances may differ, and the clock of the store is not used. A leader that sends no
-//! successful heartbeat stops leading [`Timing::renew`] after the start of its last successful heartbeat. A
-//! standby takes over when it has observed no heartbeat for [`Timing::lease`], which is longer. A leader that
-//! cannot reach the store therefore stops writing before a standby takes over.
+//! The clocks of the instances may differ, and the clock of the store is not used. A leader stops leading
+//! when the time [`Timing::renew`] has passed since the start of its last successful heartbeat. A standby
+//! takes over when it has observed no heartbeat for the longer time [`Timing::lease`]. A leader that cannot
+//! reach the store therefore stops writing before a standby takes over.
 //!
 //! ```
 //! use akash_provider_core::election::{Candidate, Election, ElectionConfig, MemoryElection, Timing};

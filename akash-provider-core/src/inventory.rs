@@ -78,7 +78,8 @@ pub struct Explanation {
     pub fits: bool,
     /// One entry for each unit and node.
     pub nodes: Vec<NodeVerdict>,
-    /// Reasons why the group does not fit that concern the whole cluster instead of a node.
+    /// Reasons why the group does not fit. Contains only reasons that concern the whole cluster instead of a
+    /// node.
     pub cluster: Vec<String>,
     /// Resources that exist but are not offered, such as an unlabeled storage class or an unhealthy device.
     pub ignored: Vec<IgnoredResource>,

@@ -92,7 +92,7 @@
 //! | `election` | leader election of several instances with a shared record, in memory or in a backend |
 //! | `runtime` (private) | the loop that feeds the engine and executes its effects |
 //! | [`record`] | content of a flight recording, without secrets |
-//! | [`audit`] | acts that spend or destroy, and the port of a log for them |
+//! | [`audit`] | acts that spend money or destroy data, and the port of a log for them |
 //! | [`error`] | one error type for every port, and its serializable form |
 //! | [`statistics`] | counters and histograms of running parts, as plain data |
 //! | `prelude` | the types of a program that runs a provider, for one `use` |

@@ -196,7 +196,7 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
     async fn bids(&self, filter: &BidFilter, page: PageRequest) -> Result<Page<Bid>, Error>;
     /// Returns a group in any state, or `None` if no group has this id.
     async fn group(&self, id: &GroupId) -> Result<Option<Group>, Error>;
-    /// Returns a deployment with its groups, escrow account and active leases.
+    /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases.
     async fn deployment(&self, id: &DeploymentId) -> Result<Option<DeploymentRecord>, Error>;
     /// Returns a lease, with the height and the agreement of the result.
     async fn lease(&self, id: &LeaseId) -> Result<Observed<LeaseRecord>, Error>;

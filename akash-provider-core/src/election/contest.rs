@@ -19,7 +19,8 @@ pub struct Candidate {
     /// the record never leads.
     pub fixed: &'static [&'static str],
     /// Whether this candidate can lead immediately after a leader with other settings. If false, the
-    /// candidate first waits for a candidate that has the same settings as the previous leader.
+    /// candidate waits one more lease duration, so that a candidate with the settings of the previous leader
+    /// can take over.
     pub brings_settings: bool,
 }
 
@@ -162,10 +163,10 @@ impl Contest {
             .map_or_else(Vec::new, |record| self.differing(&record.payload))
     }
 
-    /// Returns the names of settings with different values on this instance and in the record. A setting that exists on
-    /// one side only does not count as different. An old value in a record that was written before the last local
-    /// change of the setting, or shortly after, does not count as different either: the holder may have changed the
-    /// setting too, and stopped before its next heartbeat.
+    /// Returns the names of settings with different values on this instance and in the record. Two cases do
+    /// not count as different. In the first case, only one side has the setting. In the second case, the
+    /// record has the previous value of this instance, and was written before the local change of the setting
+    /// or shortly after. The holder may have changed the setting too, and stopped before its next heartbeat.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged

@@ -1,6 +1,6 @@
-//! The gate of the leader's writes. Calls of the engine contain an epoch, so a backend can refuse calls of an
-//! old leader. Writes that a backend makes without a call of the engine pass this gate. They happen only
-//! while the provider leads.
+//! Gate that permits writes only while the provider leads. A backend needs the gate for writes that it makes
+//! on its own. Calls of the engine need no gate: they contain an epoch, so a backend can refuse the calls of
+//! an old leader.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

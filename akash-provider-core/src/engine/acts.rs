@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Returns the outcome of the order, for which its bid is closed.
+    /// Returns the reason why a bid is being closed: the outcome of its order.
     fn reason_of_bid_close(&self, bid: &BidId) -> &'static str {
         let phase = self.market.order(&bid.order).map(order::Order::phase);
         match phase {

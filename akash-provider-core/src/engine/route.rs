@@ -230,8 +230,8 @@ impl Engine {
         }
     }
 
-    /// Returns the state that the engine needs to check a request but does not know yet: that of the chain or of the
-    /// cluster. Returns `None` if the request can be checked.
+    /// Returns the name of the missing state if the engine cannot check a request yet: the state of the
+    /// chain, or of the cluster. Returns `None` if the request can be checked.
     const fn unknown_for(&self, request: &Request) -> Option<&'static str> {
         match request {
             // The operator can release the breaker at any time.

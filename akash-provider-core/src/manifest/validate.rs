@@ -232,8 +232,8 @@ pub(crate) fn is_env_name(name: &str) -> bool {
         && name.bytes().all(allowed)
 }
 
-/// Returns whether `host` is a lower-case DNS-1123 subdomain of at most [`MAX_HOSTNAME`] characters without a
-/// wildcard or the internal label of a wildcard.
+/// Returns whether `host` is a lower-case DNS-1123 subdomain of at most [`MAX_HOSTNAME`] characters. Returns
+/// false for a name with a wildcard, or with [`WILDCARD_LABEL`] as its first label.
 #[must_use]
 pub fn is_hostname(host: &str) -> bool {
     is_dns_name(host) && host.split('.').next() != Some(WILDCARD_LABEL)

@@ -192,7 +192,7 @@ impl Market {
         self.deployments.get(&id.deployment)?.group(id).map(|g| &g.group)
     }
 
-    /// Returns a deployment with its groups, funds and active leases.
+    /// Returns a deployment with its groups, its funds, and its active and reclaiming leases.
     #[must_use]
     pub fn deployment(&self, id: &DeploymentId) -> Option<DeploymentRecord> {
         self.deployments.get(id).map(deployment_record)

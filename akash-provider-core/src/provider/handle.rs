@@ -185,8 +185,9 @@ impl ProviderHandle {
     /// the lifecycle `init`. After the provider has stopped, returns the last status. Both are returned
     /// without waiting.
     ///
-    /// If nothing but blocks and balance checks has happened, all callers share one cached status. The unhealthy time
-    /// of each lease in this status can be one second behind.
+    /// If only blocks and balance checks have occurred since the last call, all callers share one cached
+    /// status with the current height. The unhealthy time of each lease in this status can be one second
+    /// behind.
     pub async fn status(&self) -> Arc<Status> {
         let unknown = || Status {
             lifecycle: self.lifecycle(),

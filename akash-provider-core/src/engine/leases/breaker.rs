@@ -7,8 +7,8 @@
 //!
 //! - Too many closes were requested within the window. The breaker trips for one owner or for all owners,
 //!   until an operator releases it.
-//! - The warm-up period after a start has not passed, because nothing has confirmed yet that the engine read the
-//!   right chain and cluster.
+//! - The warm-up period after a start has not passed. Until then, the engine may have read the wrong chain or
+//!   cluster.
 //! - The chain has leases, but the cluster has no record of any of them. The provider probably uses the wrong
 //!   cluster or namespace.
 //!

@@ -133,8 +133,8 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity after `sequence`: the sequence number
-    /// at which the capacity that is now released was reserved.
+    /// Queues the orders that were declined for lack of capacity after a reservation that is now released.
+    /// `sequence` is the sequence number at the time of the reservation.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));

@@ -119,8 +119,8 @@ pub(super) fn quick_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -
     sum.round()
 }
 
-/// Returns the same sum without intermediate bounds, or `None` only if the sum itself is out of the range of
-/// [`Dec`].
+/// Same as [`quick_sum`], but computed with decimals of any length. Returns `None` if the sum is out of the
+/// range of [`Dec`].
 pub(super) fn exact_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -> Option<Dec> {
     let mut sum = BigDecimal::zero();
     for (rate, quantity) in terms {
