@@ -4,8 +4,9 @@
 //! ```text
 //! engine ─▶ TraceRecorder ─▶ queue (bounded) ─▶ task ─▶ POST /v1/traces
 //! ```
-//! The engine never waits. Spans that do not fit the queue, or that the collector rejects, are counted and reported
-//! once. The ids of traces and spans are derived from the order, so a restart continues a trace.
+//! The engine never waits. Spans that do not fit into the queue, or that the collector rejects, are counted;
+//! the log reports only the first such loss. The ids of traces and spans are derived from the order, so a
+//! restarted provider continues the trace of an order.
 
 mod calls;
 mod collector;

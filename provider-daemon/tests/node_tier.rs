@@ -2,8 +2,9 @@
 //! killed.
 //!
 //! `AKASH_TESTBED_DIR` is the state folder of a cluster of the node tier, created by `cargo xtask cluster up
-//! --tier node`. Without it each test prints that it was skipped. Each test has exclusive access, because the
-//! embedded market refuses a cluster with leases of another chain, and some tests break components.
+//! --tier node`. Without it each test prints that it was skipped. Each test has exclusive access to the
+//! cluster, because the embedded market refuses a cluster with leases of another chain, and some tests break
+//! components.
 //!
 //! The test command runs a short form. Campaigns set the duration of outages (`K8S_OUTAGE_S`), the number of
 //! kills (`K8S_KILLS`) and their seed (`K8S_SEED`).

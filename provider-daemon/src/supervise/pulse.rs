@@ -1,4 +1,5 @@
-//! Detection of stalled parts: the duration of the task's current step, and the time of the loop's last heartbeat.
+//! Detection of stalled parts of the process. A part is stalled if one step of its task (one poll of its
+//! future) takes too long, or if its next heartbeat is late.
 //!
 //! A blocked step waits for a lock, a disk or a reader of the output, and occupies a thread of the runtime. A loop that
 //! awaits forever occupies no thread, so only its missing heartbeats show the stall.

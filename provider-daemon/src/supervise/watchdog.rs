@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Interval of the checks for stalled parts, unless systemd requires a shorter one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Delay of a check after which the watchdog assumes that the whole process was paused (stopped, or on an overloaded
-/// machine), and not that a part is stalled.
+/// Maximum delay of a check. After a longer delay, the watchdog reports no stalls and starts the measurement
+/// again, because the whole process was paused: it was stopped, or the machine is overloaded.
 const OVERSLEPT: Duration = Duration::from_secs(3);
 
 /// Handle of the watchdog thread. Dropping the handle ends the thread.

@@ -1,7 +1,7 @@
 //! Authentication of a tenant at a provider: by a token or by a certificate.
 //!
-//! A token is valid for one provider, one purpose and 15 minutes. A third party that obtains the token cannot use it
-//! for anything else.
+//! A token is valid for one provider, one purpose and 15 minutes. A third party that obtains the token can
+//! therefore not use it at another provider or for another purpose.
 
 use crate::args::tenant::AuthType;
 use crate::error::WithHelp;
@@ -20,8 +20,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Duration by which the start of a token's validity precedes its creation, because providers tolerate no clock
-/// difference.
+/// Time between the start of a token's validity and the creation of the token. Without this time, a provider
+/// with a slower clock would reject the token as not valid yet.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.

@@ -50,7 +50,7 @@ pub(super) enum ProviderError {
 /// How a client reopens a stream after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// The client reopens the stream with a new token, because the token has expired.
+    /// The client reopens the stream with a new token, because the previous token has expired.
     NewToken,
     /// The client retries even during a long outage, because the provider is expected to return.
     Outage,

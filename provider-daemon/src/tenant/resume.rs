@@ -229,9 +229,10 @@ impl Lines {
     }
 }
 
-/// Returns the index of the first line of `replay` that is not printed yet, or 0 if `replay` contains no printed line.
-/// The lines before this index end with the last printed lines. If several indexes fit, returns the largest. If
-/// `is_whole` is true, `replay` contains no lines from before the first line of `printed`.
+/// Returns the index of the first line of `replay` that is not printed yet, or 0 if `replay` contains no
+/// printed line. The lines of `replay` before this index end with the last lines of `printed`. If this is
+/// true for several indexes, returns the largest. `is_whole` states that `replay` contains no lines older
+/// than the first line of `printed`.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
         replay.len().min(printed.len())

@@ -1,6 +1,6 @@
 //! Fail-overs between two providers of one account under a stream of orders. The leader is killed, stopped,
-//! paused, or cut off from the network in one or both directions. The clocks of the two differ by minutes.
-//! Both have only the rights of `deploy/rbac`.
+//! paused, or cut off from the network in one or both directions. The clocks of the two providers differ by
+//! minutes. Both providers have only the rights of `deploy/rbac`.
 //!
 //! The test command runs a short form, and `cargo xtask campaign ha` runs the long form. `HA_SEED` determines
 //! the order of fail-overs. `HA_STORE` selects the store of the election (`kubernetes` or `redis`).

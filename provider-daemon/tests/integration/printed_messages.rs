@@ -1,4 +1,4 @@
-//! Messages are printed like those of the recorded Go tool.
+//! Tests that messages of the chain are printed as in the recorded output of the Go tool.
 
 use akash_provider_chain::proto::DESCRIPTORS;
 use data_encoding::BASE64;

@@ -1,5 +1,5 @@
-//! Hardware discovery of the inventory operator on a real machine: this program runs in a pod, and its API is
-//! reached through the API server.
+//! Hardware discovery of the inventory operator on a real machine: `tools psutil serve` runs in a pod, and
+//! the operator queries it through the API server.
 //!
 //! The image is built here from the tested program and its shared libraries. The machine may have no GPUs, so
 //! the test checks the CPUs.

@@ -29,8 +29,8 @@ pub(crate) enum To {
 }
 
 impl To {
-    /// Returns bytes that occur in every write and in no other request. Requests to the API server are
-    /// encrypted, so its writes are taken from the audit log.
+    /// Returns bytes that occur in every write to this target and in no other request. Returns `None` for the
+    /// API server: its requests are encrypted, so the test reads the writes from its audit log.
     const fn mark(self) -> Option<&'static [u8]> {
         match self {
             Self::Chain => Some(b"broadcast_tx"),

@@ -1,4 +1,4 @@
-//! The same tests for the gRPC endpoint of a node.
+//! Tests of the fault proxy in front of the gRPC endpoint of a node: each fault has its documented effect.
 
 use crate::chain_faults::world::{CHAIN, authority, chain, devnet, height};
 use akash_provider_chain::endpoints::Endpoints;

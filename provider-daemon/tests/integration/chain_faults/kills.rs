@@ -1,4 +1,4 @@
-//! A client that is killed between sending a transaction and its response.
+//! A client that is killed after it has sent a transaction and before it has received the response.
 
 use crate::chain_faults::bidder::Bidder;
 use crate::chain_faults::setting;

@@ -1,5 +1,5 @@
-//! Each fault of the proxy has its documented effect. Otherwise a campaign with a proxy that injects no
-//! faults would pass.
+//! Tests that each fault of the proxy has its documented effect. Without these tests, a campaign with a proxy
+//! that injects no faults would pass.
 
 use crate::chain_faults::world::{CHAIN, authority, chain, devnet, height, until, us};
 use akash_provider_chain::endpoints::Endpoints;

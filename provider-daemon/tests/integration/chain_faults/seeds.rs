@@ -128,14 +128,14 @@ fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
 
 /// Proxies in front of the nodes. Each proxy has its own faults.
 struct Endpoints {
-    /// The proxies, each with the fault that it always has.
+    /// The proxies, each with the faults that are active before and after the storm.
     proxies: Vec<(Proxy, Faults)>,
     pipe: Option<Pipe>,
 }
 
 impl Endpoints {
-    /// Creates one or two nodes with JSON-RPC. Every second seed uses gRPC for queries. Every third seed adds
-    /// a node behind a proxy that only forwards bytes.
+    /// Creates one or two proxies for JSON-RPC. Every second seed adds a proxy for gRPC, which is faster and
+    /// therefore serves the queries. Every third seed adds a proxy that only forwards bytes.
     async fn of(seed: u64, net: &Devnet) -> Self {
         let (rpc, grpc) = (authority(&net.rpc_url()), authority(&net.grpc_url()));
         let asks_grpc = !seed.is_multiple_of(2);

@@ -21,7 +21,7 @@ pub(super) fn audit(stage: &Stage, more: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the last outcome of an act.
+/// Returns the last line with an outcome of the act `act`.
 fn outcome(lines: &[Value], act: &str) -> Option<Value> {
     let is_it = |line: &&Value| line["act"] == act && line["stage"] == "outcome";
     lines.iter().rfind(is_it).cloned()

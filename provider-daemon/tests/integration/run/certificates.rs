@@ -12,7 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Validity period of a certificate on the chain.
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Time from the creation of the first certificate until its renewal is due. The certificate is backdated for that.
+/// Time from the start of the test until the renewal of the first certificate is due. The certificate is
+/// backdated, so that the test need not wait for months.
 const RUNS: Duration = Duration::from_secs(30);
 
 fn has(tool: &str) -> bool {

@@ -1,4 +1,5 @@
-//! `doctor` and the causes outside of the chain: clock, disk, limits, silent servers, circuit breaker and order history.
+//! `doctor` with problems outside of the chain: clock, disk, limits, silent servers, circuit breaker and
+//! order history.
 
 use super::doctor::{Results, SETTINGS, installation, installation_at};
 use crate::stage::{ADDRESS, Stage};

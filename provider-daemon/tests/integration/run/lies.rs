@@ -1,5 +1,5 @@
-//! A daemon with a node that returns false responses, first alone and then together with an honest node. Soon
-//! after the false responses end, the daemon bids again, also after a restart during the false responses.
+//! A daemon with a node that returns false responses, first alone and then together with an honest node. The
+//! daemon bids again soon after the false responses end, even if it was restarted while they continued.
 //!
 //! The campaign `cargo xtask campaign lies` runs each kind of false response for a minute.
 
@@ -69,8 +69,8 @@ impl Case {
         stage.provider(name, &words)
     }
 
-    /// Triggers the query that gets the false response. Only needed for queries that a running provider does not send
-    /// anyway.
+    /// Triggers the query that gets the false response, if a running provider does not send this query by
+    /// itself.
     fn provoke(self, stage: &Stage, provider: &Running) {
         match self.lie {
             Lie::Account => stage.chain.market(|market| {

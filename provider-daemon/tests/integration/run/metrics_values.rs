@@ -26,7 +26,7 @@ pub(crate) fn assert_close(value: f64, expected: f64) {
     );
 }
 
-/// Compares the capacity with the flags of the cluster. All reservations have ended.
+/// Compares the capacity with the flags of the cluster. Called after all reservations have ended.
 pub(crate) fn check_capacity(values: &Values) {
     let gib = |count: u32| f64::from(count) * f64::from(1 << 30);
     let amounts = [
@@ -119,7 +119,7 @@ pub(crate) fn check_money(served: &Served, values: &Values) {
     }
 }
 
-/// Compares scans and recounts with requests for scans.
+/// Requests two scans, and checks the metrics of scans and of the recounts of the ledger, one per scan.
 pub(crate) fn check_scans(served: &Served, port: u16) {
     let starts = |values: &Values, kind: &str, reason: &str| {
         values[&format!("akash_provider_scan_starts_total{{kind=\"{kind}\",reason=\"{reason}\"}}")]
@@ -176,7 +176,8 @@ pub(crate) fn check_scans(served: &Served, port: u16) {
     assert!((now - 60.0..=now).contains(&recounted), "{recounted}, now {now}");
 }
 
-/// Compares the number of status requests with requests over the socket for operators.
+/// Sends requests over the operator socket, and checks that the metric of status requests counts each of
+/// them.
 pub(crate) fn check_status_requests(served: &Served, port: u16) {
     const REQUESTS: u32 = 300;
     let sample = "provider_inventory_requests{action=\"status\",result=\"success\"}";

@@ -1,4 +1,5 @@
-//! The order history on a full disk, and with a file that is damaged or of a later version. Nothing else stops.
+//! The order history on a full disk, and with a file that is damaged or of a later version. Only the
+//! recording stops; the provider continues to bid.
 
 use crate::stage::{PRICES, Running, Stage, until};
 use nix::sys::signal::Signal;
@@ -10,7 +11,8 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Script that mounts a small file system. Only the started process sees the mount.
 const SMALL: &str = r#"mount -t tmpfs -o size=8m tmpfs "$1" && chmod 700 "$1" && shift && exec "$@""#;
 const INTERRUPTED: &str = "order history not recorded, no lease is affected";
-/// Maximum number of orders until the file of the order history needs blocks that the full file system does not have.
+/// Maximum number of orders until the file of the order history needs disk blocks that the full file system
+/// does not have.
 const ORDERS_MAX: u64 = 60;
 
 /// Returns the output of a command about the home directory, as JSON.
