@@ -4,9 +4,9 @@
 //! engine, operator socket, certificate rotation ─▶ Audit ─▶ queue (bounded) ─▶ writer thread ─┐
 //! `tx`, `keys` ─▶ FileLog ────────────────────────────────────────────────────────────────────┴─▶ 000001.jsonl, …
 //! ```
-//! The intent of an act that destroys data is durable before the act. While the log cannot be written, such acts wait,
-//! and all others continue. Their lines are retained up to a limit, and written later. Processes take turns with a lock
-//! on a file in the directory.
+//! The intent of an act that destroys data is written to the disk before the act. While the log cannot be
+//! written, such acts wait. All other acts continue, and their lines are stored in memory up to a limit and
+//! written later. A lock on a file in the directory ensures that only one process writes at a time.
 
 mod chain;
 mod command;

@@ -5,9 +5,10 @@
 //!                                                                       │
 //!             `orders`, `order`, `summary` ◀─ operator socket, or the file of a stopped provider
 //! ```
-//! The engine never waits. Facts that do not fit the queue, or that cannot be written, are counted and reported once.
-//! The history has its own file, because the library accepts no further write to a file after a failed one: a full disk
-//! must not affect the other state of the provider.
+//! The engine never waits. Facts that do not fit into the queue, or that cannot be written, are counted and
+//! reported once. The history has its own file: after a failed write, the database library refuses all
+//! further writes to the same file, and a failure of the history must not affect the other state of the
+//! provider.
 
 mod changes;
 mod fact;

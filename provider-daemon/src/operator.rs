@@ -154,8 +154,8 @@ enum Response {
     },
     /// The circuit breaker was released.
     Released {
-        /// False if nothing had to be released: the circuit breaker had not tripped, for all leases or for an owner,
-        /// and the cluster did not lack the records of the leases.
+        /// True if closes were held before the release: the circuit breaker had tripped for all leases or for
+        /// an owner, or the cluster lacked the records of the leases.
         was_tripped: bool,
         /// Leases with a close that was held until the release.
         waited: Vec<String>,

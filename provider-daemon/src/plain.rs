@@ -62,7 +62,8 @@ fn without(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
 
 /// Writer of the log, which prints each event on one line.
 ///
-/// With colors the escape character is not escaped, because the log formatter has escaped it in the fields.
+/// With colors, this writer does not escape the escape character (U+001B), because it starts the color codes
+/// of the log formatter. The log formatter has already escaped this character in the values of the fields.
 #[derive(Debug)]
 pub struct LogWriter<W> {
     to: W,

@@ -149,8 +149,8 @@ fn is_read(state: &Mutex<State>, seen: Option<Stamp>) -> bool {
     seen.is_some() && locked(state).stamp == seen
 }
 
-/// Applies the result of a read. After a read error the stamp stays unknown, so that the file is read again. An invalid
-/// policy sets the stamp.
+/// Applies the result of a read. After a read error the stamp is unknown, so that the next check reads the
+/// file again. A file with an invalid policy is not read again until it changes.
 fn take(path: &Path, state: &Mutex<State>, seen: Option<Stamp>, text: Result<String, String>) {
     let has_text = text.is_ok();
     let read = text.and_then(|text| policy(path, &text));

@@ -65,8 +65,8 @@ pub struct Plan<'a> {
     pub args: &'a RunArgs,
     /// Home directory, which contains the persisted state.
     pub home: &'a Path,
-    /// Configuration of the engine. When the provider starts, the stored state of the circuit breaker is added, and
-    /// whether IP addresses are leased.
+    /// Configuration of the engine. At the start of the provider, the stored state of the circuit breaker is
+    /// added, and `leased_ips` is set if the cluster can lease IP addresses.
     pub config: Config,
     /// Key of the provider's account, which signs transactions and decrypts the certificate of the gateway.
     pub key: PrivateKey,

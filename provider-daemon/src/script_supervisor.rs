@@ -1,4 +1,5 @@
-//! Supervisor of price scripts: the program starts itself once for each run of a script.
+//! Supervisor of price scripts: for each run of a script, this program starts itself again as the supervisor
+//! process.
 
 use akash_provider_core::pricing::supervise;
 use std::ffi::OsString;

@@ -9,11 +9,11 @@
 //! | `lease_events` | events of leases | the API server has the events of the last hour |
 //! | [`tenants`] | keys and certificates of tenants | one chain query for each |
 //!
-//! Each module has a table and implements the trait of a port. These tables are in the file `state.redb`, so that one
-//! transaction can write several of them. No lease depends on the file. A damaged file is therefore renamed and
-//! replaced by an empty file, and the log contains the new path of the damaged file. Any other failure, such as a
-//! missing permission or a lock of another process, prevents the start. After a failure of the disk, `file` opens the file
-//! again.
+//! Each module has a table and implements a trait of a library crate, such as `HeightStore`. These tables are
+//! in the file `state.redb`, so that one transaction can write several of them. No lease depends on the file.
+//! A damaged file is therefore renamed and replaced by an empty file, and the log contains the new path of
+//! the damaged file. Any other failure, such as a missing permission or a lock of another process, prevents
+//! the start. After a failure of the disk, `file` opens the file again.
 
 mod copy;
 mod delayed_writer;

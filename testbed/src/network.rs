@@ -115,7 +115,8 @@ fn claim(layout: &Layout) -> Result<bool> {
     }
 }
 
-/// Returns whether a routing table contains an address that starts with the whole octets that `range` fixes.
+/// Returns whether a routing table contains an address in `range`. Only the whole octets of the prefix are
+/// compared, for example the first two of a /20 range.
 fn is_routed(routes: &str, range: &str) -> bool {
     let (address, bits) = range.split_once('/').unwrap_or((range, "32"));
     let fixed = bits.parse::<usize>().unwrap_or(32) / 8;

@@ -212,7 +212,8 @@ fn fields_of(files: &[&Source], name: &str) -> Vec<String> {
     body.lines().filter_map(field).collect()
 }
 
-/// Returns the number of pairs of a file and a field in which a method of the struct in this file uses this field.
+/// Returns the sum, over all fields of the struct `name`, of the number of files with a method that uses the
+/// field.
 fn field_uses(files: &[&Source], name: &str, fields: &[String]) -> usize {
     let start = format!("impl {name} {{\n");
     let mut pairs = BTreeSet::new();

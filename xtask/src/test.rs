@@ -1,5 +1,5 @@
-//! `cargo xtask test`: the test command, with every check that a change must pass, from a fresh clone with
-//! only rustup and Go, within the time limits of its last table.
+//! `cargo xtask test`: the test command, which runs every check that a change must pass. A fresh clone needs
+//! only rustup and Go. The table at the end of the output compares the durations with their time limits.
 
 use std::time::Duration;
 

@@ -371,8 +371,8 @@ impl Package {
             .map(|t| t.name.as_str())
     }
 
-    /// Returns the untested library and binary targets: the folder if the manifest disables the tests of all of them,
-    /// else the root file of each target without tests.
+    /// Returns the paths of the library and binary targets with tests disabled in the manifest: the folder of
+    /// each target if this applies to all of them, otherwise the root file of each such target.
     pub(crate) fn untested(&self) -> impl Iterator<Item = &Path> {
         let programs = || self.targets.iter().filter(|t| t.is("lib") || t.is("bin"));
         let is_whole = programs().all(|target| !target.test);

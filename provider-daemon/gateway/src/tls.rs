@@ -36,7 +36,7 @@ pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
         .is_ok()
 }
 
-/// Returns an error, for a certificate verifier that gets a signature of TLS 1.2, which is disabled.
+/// Result of a certificate verifier for a TLS 1.2 signature: an error, because TLS 1.2 is disabled.
 ///
 /// # Errors
 /// Always returns an error.

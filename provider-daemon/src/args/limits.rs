@@ -10,7 +10,8 @@ pub struct LimitArgs {
     /// Maximum connections per port, from 16 to 100000; reduced if the limit of open files is too low
     #[arg(long, value_name = "COUNT", default_value_t = 12_000, value_parser = value_parser!(u32).range(16..=100_000))]
     pub gateway_connections: u32,
-    /// Connections per network for clients without a live lease, from 1 to 100000; more close the least recently used
+    /// Connections per network for clients without a live lease, from 1 to 100000; a further one closes the
+    /// least recently used
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = value_parser!(u32).range(1..=100_000))]
     pub gateway_strangers: u32,
     /// Maximum requests without credentials, per minute and network, from 1 to 1000000; more get status 429

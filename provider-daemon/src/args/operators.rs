@@ -63,7 +63,7 @@ pub struct HostnameArgs {
     /// Kind of the issuer; an Issuer must exist in the namespace of each lease
     #[arg(long, value_enum, default_value = "ClusterIssuer")]
     pub tls_issuer_kind: IssuerKindArg,
-    /// Age of an Ingress without a reported status at which the HTTPRoute of the same hostname is deleted
+    /// Wait before the HTTPRoute of a hostname is deleted, if the status of its new Ingress is not reported
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::go_duration)]
     pub handover_wait: Duration,
     /// Do not delete the routes of the other --ingress-mode

@@ -22,7 +22,7 @@ pub struct RuleArgs {
     /// Number of closes within the window that is always allowed
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub breaker_floor: u32,
-    /// Percent of the leases that may be closed within the window, if these are more than --breaker-floor
+    /// Percent of the leases that may be closed within the window, if this number exceeds --breaker-floor
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub breaker_percent: u32,
     /// Maximum number of closes within the window, unless --breaker-floor is higher

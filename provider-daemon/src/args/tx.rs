@@ -209,13 +209,13 @@ pub enum CertTx {
     Generate(GenerateCert),
     /// Publish the certificate on the chain
     Publish {
-        /// Owner of the certificate; both owners use the same file
+        /// Owner of the certificate; client and server certificates use the same file
         #[arg(value_enum)]
         role: Role,
     },
     /// Permanently revoke the certificate on the chain
     Revoke {
-        /// Owner of the certificate; both owners use the same file
+        /// Owner of the certificate; client and server certificates use the same file
         #[arg(value_enum)]
         role: Role,
         /// Serial of the certificate, in decimal [default: the certificate in the home directory]

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Extension of the files.
 pub(super) const EXTENSION: &str = "jsonl";
-/// Minimum size of a file before the next one is started, and maximum size of one write without its last line, in bytes.
+/// Smallest size limit of one file, in bytes. One write has at most about half of this size, so that it fits
+/// into a file.
 pub(super) const FILE_MIN: u64 = 64 << 10;
 /// File in the directory that is locked during a write.
 const LOCK: &str = "lock";

@@ -110,8 +110,9 @@ impl Writer {
         self.pending.push_back(pending);
     }
 
-    /// Writes the pending lines. After a failure, a line about the failure precedes them. Shortly after a failed attempt,
-    /// only replies with the failure, except at the end.
+    /// Writes the pending lines. The first write after a failure starts with a line about the failure. Within
+    /// [`RETRY`] after a failed attempt, writes nothing and only reports the failure to the waiting senders,
+    /// except when the log ends.
     fn write(&mut self) {
         let is_recent = |failure: &Failure| failure.last.elapsed() < RETRY && !self.ends;
         if self.failure.as_ref().is_some_and(is_recent) {

@@ -236,7 +236,7 @@ async fn first_reader(probes: Vec<Shared<BoxFuture<'_, Probe>>>) -> Option<Reade
 mod tests {
     use clap::CommandFactory;
 
-    /// Returns whether the first names are a command of this program.
+    /// Returns whether `text` starts with the name of a command of this program and its subcommands.
     fn is_command(text: &str) -> bool {
         let mut command = crate::args::Cli::command();
         for name in text

@@ -52,7 +52,8 @@ pub fn run(args: &KeysArgs, home: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Changes or exports a key, and records the act in the audit log. The act has a name, and may destroy the key.
+/// Changes or exports the key `key`, and records this act in the audit log. The pair contains the name of the
+/// act, and whether the act destroys the key.
 fn changed<T>(
     args: &KeysArgs,
     home: &Path,

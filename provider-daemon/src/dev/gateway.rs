@@ -1,5 +1,5 @@
-//! Gateway of the embedded market: with a new certificate for each run, a tenant with a public key pair, and a node, so
-//! that tenant commands work as on the network.
+//! Gateway of the embedded market, with a new certificate for each run. A tenant with a well-known key and a
+//! node are also created, so that the tenant commands work as on the Akash network.
 
 use super::{Printer, World, names, node};
 use crate::args::DevArgs;

@@ -20,8 +20,8 @@ pub(super) const NOTICE: &str = "services run as processes of this machine with 
      service with its env; no image is pulled, and nothing is isolated or limited. Clients of the gateway can run programs \
      here. A global port such as 8080 becomes an unused port of localhost, which lease-status reports and which the service \
      receives as PORT_8080";
-/// Part of the directory name. With a state file, the suffix of the name of that file; otherwise followed by the
-/// process ID.
+/// Part of the name of the directory for the processes: `STATE_FILE.processes` with a state file, otherwise
+/// `processes-PID-TIME`.
 const BESIDE: &str = "processes";
 
 /// Process cluster with its configured hardware.

@@ -24,9 +24,9 @@ const WAIT_BLOCKS: u32 = 60;
 const WAIT_MIN: Duration = Duration::from_secs(20);
 /// Maximum number of declined attempts of a tenant while no other tenant uses capacity.
 const ATTEMPTS_MAX: u32 = 2;
-/// Number of blocks without reservations after which no capacity will be released.
+/// Number of blocks without a lease after which a waiting tenant assumes that no capacity will be released.
 const IDLE_BLOCKS: u32 = 3;
-/// Minimum time without reservations after which no capacity will be released.
+/// Minimum time without a lease after which a waiting tenant assumes that no capacity will be released.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval between two checks of the chain, the cluster and the provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,8 +1,9 @@
 //! Changes of price or capacity that would have won or admitted recorded orders.
 //!
-//! Each change comes from the recorded numbers of the orders. A price reduction is the one with the highest product of
-//! the number of orders and the remaining price, so a small reduction for many orders comes before a large reduction
-//! for a few more.
+//! Each change is calculated from the recorded numbers of the orders. Of all price reductions, the one with
+//! the highest product is listed: the number of orders that it would have won, multiplied by the price after
+//! the reduction. A small reduction for many orders is therefore preferred to a large reduction for a few
+//! more orders.
 
 use super::record::{OrderRecord, Outcome};
 use crate::plain::count;
@@ -188,8 +189,8 @@ fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     i64::try_from(whole).ok()?.checked_add(i64::from(!is_exact))
 }
 
-/// Returns the price reduction with the highest product of the number of admitted orders and the remaining price. An
-/// order is admitted if the reduction is at least the value of the order in `reductions`.
+/// Returns the price reduction with the highest product of the number of admitted orders and the price after
+/// the reduction. `reductions` contains the smallest reduction that admits each order.
 fn price_change(
     cause: &str,
     mut reductions: Vec<i64>,

@@ -101,7 +101,8 @@ impl OperatorPlan {
     ///
     /// # Errors
     /// Returns an error for invalid or unreadable rules of the inventory operator, for `--probe` or
-    /// `--hostname-proof` without the hostname operator, and for proofs without a domain of automatic hostnames.
+    /// `--hostname-proof` without the hostname operator, for `--discovery-image` without the inventory
+    /// operator, and for `--hostname-proof` if `own_domain` is empty.
     pub(crate) fn read(
         args: &KubernetesArgs,
         usual: &[EmbeddedOperatorArg],

@@ -62,7 +62,7 @@ pub(super) struct InventoryProcess {
     rules: Mutex<RulesStatus>,
     /// Source of the inventory rules, and the text that was last read from it.
     source: Option<(config::Source, String)>,
-    /// gRPC listener before it is served; `None` in an embedded operator.
+    /// gRPC listener, until the gRPC server takes it; `None` in an embedded operator.
     grpc: Mutex<Option<TcpListener>>,
     /// Maximum time that a request waits until the operator has counted the resources of the cluster once.
     patience: Duration,
@@ -90,7 +90,7 @@ struct Page {
 #[derive(Debug)]
 pub(crate) struct Plan {
     rules: Rules,
-    /// Source of the rules, and its text.
+    /// Source of the inventory rules, and the text that was read from this source.
     source: Option<(config::Source, String)>,
     list: List,
 }

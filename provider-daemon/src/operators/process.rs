@@ -61,7 +61,8 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// operator is ready.
     fn awaited(&self) -> String;
 
-    /// Renders one of [`Operator::TEXTS`] as JSON. With `None`, the previously cached response is served.
+    /// Returns the response to a path in [`Operator::TEXTS`] as JSON, or `None` to serve the cached response
+    /// again.
     fn text(&self, path: &str) -> Option<Vec<u8>>;
 
     /// Returns the reason why the response of a path is not available now, or `None` if it is.
@@ -69,8 +70,8 @@ pub(super) trait Operator: Send + Sync + 'static {
         None
     }
 
-    /// Returns the text of the 503 response to requests for a path while the cached response of the path is empty.
-    /// Returns `None` if the response is 204.
+    /// Returns the text of the 503 response to requests for a path that has no cached response yet, or `None`
+    /// to respond with 204.
     fn missing(&self, _path: &str) -> Option<&'static str> {
         None
     }

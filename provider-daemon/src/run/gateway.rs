@@ -85,7 +85,8 @@ impl GatewayDependencies {
         }
     }
 
-    /// Returns the source of the problem of the audit log, without the path that the cause contains.
+    /// Returns the source from which the gateway reads whether the audit log can be written. Its text does
+    /// not contain the cause, because the cause contains a path of this machine.
     fn problem(&self) -> Option<ProblemSource> {
         let audit = self.audit.clone()?;
         Some(ProblemSource::new(move || {

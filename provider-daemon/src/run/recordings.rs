@@ -28,7 +28,7 @@ pub(super) struct Recordings {
     pub(super) flight: Option<flight::Finish>,
     pub(super) history: Option<History>,
     pub(super) audit: Option<Audit>,
-    /// Act of this command in the audit log.
+    /// Run of this provider as an act in the audit log; `None` without an audit log.
     run: Option<AuditedAct>,
     #[cfg(feature = "otlp")]
     traces: Option<Traces>,

@@ -14,8 +14,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Table of the last processed height by chain ID.
 const HEIGHTS: TableDefinition<'_, &str, u64> = TableDefinition::new("heights");
-/// Table of height and block time (milliseconds since the Unix epoch) of the last processed block by chain ID. Earlier
-/// versions write the height only, so a time is valid only together with the same height.
+/// Table of height and block time (milliseconds since the Unix epoch) of the last processed block by chain
+/// ID. Earlier versions of this program write only the table [`HEIGHTS`], so a time is valid only if both
+/// tables have the same height.
 const TIMES: TableDefinition<'_, &str, (u64, i64)> = TableDefinition::new("height-times");
 
 /// Store of the last processed block of one chain. Dropping the store writes the last value.

@@ -15,8 +15,8 @@ use crate::workspace::Workspace;
 /// Version of cargo-semver-checks. It must support the rustdoc format of the compiler, so it is updated
 /// together with the compiler.
 const VERSION: &str = "0.51.0";
-/// The library in which the dependent binary selects a Kubernetes API version, and the version that this
-/// check selects.
+/// The library that compiles only if a dependent crate selects a Kubernetes API version, and the feature with
+/// which this check selects the version.
 const CHOICE: (&str, &str) = ("akash-provider-k8s", "k8s-openapi/v1_34");
 
 /// Compares each library with its last release. Without a release the check passes.

@@ -1,5 +1,5 @@
-//! gRPC requests with another library as the client: HTTP/2 over the same TLS, with messages that the types
-//! of this crate encode.
+//! gRPC requests of an HTTP/2 client without a gRPC library. The TLS connection is the one of the other
+//! tests, and the messages are encoded with the types of `akash-provider-chain`.
 
 use super::clients::Client;
 use super::world::{SDL, World, hardware, until};
@@ -128,7 +128,8 @@ async fn the_status_has_what_indexers_read() {
     world.stop().await;
 }
 
-/// Clients need no authentication, and the Go provider lists only nodes that are offered.
+/// The status is public, so it must not reveal nodes that are not offered. The Go provider does not list them
+/// either.
 #[tokio::test]
 async fn public_status_does_not_list_resources_that_are_not_offered() {
     let mut spec = ClusterSpec::from_nodes([NodeSpec::new("node1", 16_000, 64 << 30, 500 << 30)]);

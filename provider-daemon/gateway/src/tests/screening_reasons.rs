@@ -216,7 +216,8 @@ async fn screening_explain_and_bids_have_the_same_reasons() {
     );
 }
 
-/// Compares the reason for a group with more attributes of GPUs than the provider compares with its own attributes.
+/// Compares the reason for a group with GPU attributes that need more comparisons with the provider's attributes
+/// than the provider permits for one order.
 async fn comparisons_compared() -> DeclineCode {
     let attributes = (0..1001)
         .map(|n| Attribute::new(format!("key{n}"), "x"))
@@ -281,7 +282,8 @@ async fn screening_and_explain_have_the_same_reason_for_an_unregistered_provider
     world.stop().await;
 }
 
-/// The texts differ where the public interface must not reveal the script.
+/// If the price script fails, the text of the public interface differs from that of `explain`, because it
+/// must not reveal details of the script.
 #[tokio::test]
 async fn reasons_about_prices_have_the_same_code_and_a_public_text() {
     let (world_1, settings) = world(hardware(), |_| {}).await;

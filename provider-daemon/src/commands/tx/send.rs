@@ -308,8 +308,9 @@ impl<'a> TransactionSender<'a> {
         last.unwrap_or_else(|| self.tip.height.saturating_add(LIFETIME_BLOCKS))
     }
 
-    /// Returns the protection against replays for a transaction that is signed now. For an unordered transaction, the
-    /// value is different in each block and process.
+    /// Returns the protection against replays for a transaction that is signed now. The timeout of an
+    /// unordered transaction is different for each block and each process, because the chain accepts each
+    /// timeout of an account only once.
     fn ordering(&self) -> Ordering {
         match self.sequencing {
             Sequencing::Ordered { sequence, last } => Ordering::Ordered {

@@ -1,4 +1,4 @@
-//! Tests of the selection of a copy and of its findings.
+//! Tests of the selection of a database copy, and of the findings from its advisories.
 
 use super::*;
 use crate::workspace::tests::workspace_of;

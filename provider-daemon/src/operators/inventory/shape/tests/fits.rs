@@ -1,8 +1,8 @@
-//! Orders that fit into a cluster: the inventory of the Go operator's message and the inventory of this
-//! provider must give the same result.
+//! Tests that the same orders fit into a cluster according to two inventories: the inventory in a message of
+//! the Go operator, and the inventory that this provider counts.
 //!
-//! The Go provider checks orders with the message. This provider checks them with its own inventory. The
-//! message was recorded from a network connection.
+//! The Go provider uses the message to decide whether an order fits. This provider uses its own inventory.
+//! The message was recorded from a network connection.
 
 use super::*;
 use crate::operators::inventory::tests::of_objects;
