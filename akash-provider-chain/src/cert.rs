@@ -5,8 +5,8 @@
 //!
 //! The chain verifies only the address, the signature and the serial number. The chain stores the certificate
 //! and the public key as PEM. The key usage is "key encipherment", which standard TLS verifiers refuse. For
-//! this reason, the gateway has its own rules: the certificate has the same bytes as on the chain and is not
-//! revoked.
+//! this reason, the gateway of a provider applies another rule: it accepts a certificate that has the same
+//! bytes as on the chain and is not revoked.
 
 mod generate;
 mod key_file;

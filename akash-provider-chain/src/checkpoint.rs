@@ -42,8 +42,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Checks that this block is plausible: its time is at most [`AHEAD_MAX_MS`] ahead of the local clock `now`, and
-    /// its height is possible for the time that has passed since the block `before`.
+    /// Checks that this block is plausible. Its time must be at most [`AHEAD_MAX_MS`] ahead of the local
+    /// clock `now`. Its height must be possible for the time that has passed since the block `before`.
     pub(crate) fn check(self, before: Option<Self>, now: BlockTime) -> Result<(), Fault> {
         check_time(self.time, now)?;
         let before = before.unwrap_or(GENESIS);

@@ -202,8 +202,8 @@ impl AkashClient {
 
     /// Returns a client that signs only while `may_send` returns true.
     ///
-    /// Providers with several instances need this client. A leader that was suspended may have lost the
-    /// leadership in the meantime, and must not send transactions.
+    /// Providers with several instances need this client. A leader may lose the leadership while its process
+    /// is suspended, and must not send transactions afterwards.
     #[must_use]
     pub fn fenced(&self, may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {

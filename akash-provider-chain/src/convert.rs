@@ -1,5 +1,5 @@
 //! Conversions between the messages of the Akash network and the types of the core crate. No other module
-//! uses both.
+//! uses both of these.
 //!
 //! Incoming messages are validated: ids can be parsed, amounts are numbers, states are known. Outgoing
 //! messages have the same bytes as the messages of the Go tools, including the empty fields that the Go tools

@@ -11,13 +11,13 @@
 //!
 //! Between two `Resync` events, every block is reported exactly once. A node that cannot serve a state by
 //! height may return a snapshot that contains later changes. The events after the height of the snapshot are
-//! then reported too. Processing them again results in the same state.
+//! then reported too. A receiver that processes these events again reaches the same state.
 //!
 //! Each block contains the hash of the previous block. If this hash does not match the last reported block, a
 //! node served a false chain, and a `Resync` follows.
 //!
-//! A malformed event may be relevant for the provider. The malformed event is reported with its position, the
-//! rest of the block is processed, and a `Resync` restores the missing state.
+//! A malformed event may be relevant for the provider. For this reason, its position is reported, and a
+//! `Resync` restores the missing state after the other events of the block were processed.
 
 mod block;
 mod decode;

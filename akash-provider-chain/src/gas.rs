@@ -3,7 +3,7 @@
 //! An estimate is the gas of a simulation of the complete transaction, including its fee. The transaction
 //! then uses about the same gas (within a few thousand units), so a margin of 20 % is sufficient. Bids with
 //! the same resources use the same gas and are estimated once. The gas of a close or a withdrawal depends on
-//! the state of the chain (118,000 or 252,000 units for a close), so each close and each withdrawal is
+//! the state of the chain: a close uses 118,000 or 252,000 units. Each close and each withdrawal is therefore
 //! estimated separately.
 
 mod ceilings;

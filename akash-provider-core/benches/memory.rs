@@ -1,8 +1,8 @@
 //! Memory benchmarks. Each line of the output is one JSON object: `{"name", "value", "unit"}`. `cargo xtask
 //! bench` compares the figures with their targets.
 //!
-//! The global allocator of this program counts every allocation, which makes it slower. The bench `figures`
-//! measures speed.
+//! The global allocator of this program counts every allocation, which makes the program slower. The bench
+//! `figures` measures speed.
 
 #[path = "support/fixture.rs"]
 #[expect(dead_code, reason = "each bench uses a part of the shared module")]

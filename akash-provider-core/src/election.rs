@@ -215,8 +215,8 @@ impl Election {
         status
     }
 
-    /// Returns the state for the next leader: the state that this instance stored while it leads, or else the state
-    /// that was last read from the election record.
+    /// Returns the state for the next leader. While this instance leads, returns the state that this instance
+    /// stored. Otherwise returns the state that was last read from the election record.
     #[must_use]
     pub fn state(&self) -> String {
         lock(&self.shared.state).clone()

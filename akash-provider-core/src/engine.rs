@@ -90,7 +90,7 @@ enum Key {
 ///
 /// The engine is deterministic: a clone produces the same effects from the same inputs. A serialized engine
 /// restores to the same state, but only with the same version of this crate. The serialized form is not
-/// stable. It contains the secrets of manifests unless
+/// stable, and contains the secrets of manifests unless
 /// [`record::hide_in_engine`](crate::record::hide_in_engine) removed them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Engine {

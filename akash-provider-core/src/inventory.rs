@@ -112,7 +112,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Value of both amounts for a quantity without a limit.
+    /// Value of `allocatable` and `available` for a quantity without a limit.
     pub const UNLIMITED: u64 = u64::MAX;
 }
 
@@ -322,9 +322,9 @@ pub struct InventoryUpdate {
 /// watchers can exist. One update can combine several changes. An error item means that the current capacity is
 /// unknown. The consumer then continues to use the last update. The stream ends only at shutdown.
 ///
-/// If a part of the cluster is unreadable, the item is an error, never an update without the nodes of this
-/// part, because a missing node counts as deleted. An unavailable node is closed, not omitted. All workloads
-/// count, except those of the provider's leases, which are subtracted as reservations.
+/// If a part of the cluster is unreadable, the item is an error. An update without the nodes of this part is
+/// not allowed, because a missing node counts as deleted. An unavailable node is closed, not omitted. All
+/// workloads count, except those of the provider's leases, which are subtracted as reservations.
 /// `docs/writing-an-inventory.md` describes how to implement this trait.
 #[cfg(feature = "runtime")]
 #[cfg_attr(feature = "mock", mockall::automock)]

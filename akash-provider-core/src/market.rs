@@ -11,8 +11,8 @@
 //!   end_block ─┘                        └─ Block { h + 1 }
 //! ```
 //!
-//! A transaction belongs to the block after [`Market::height`]. Its time is the time set by
-//! [`Market::begin_block`], or the time of the newest complete block. As on the Akash network, escrow is
+//! A transaction belongs to the block after [`Market::height`]. The time of the transaction is the time set
+//! by [`Market::begin_block`], or the time of the newest complete block. As on the Akash network, escrow is
 //! settled only when a transaction uses it: the first transaction on an exhausted account detects that the
 //! funds are exhausted.
 //!

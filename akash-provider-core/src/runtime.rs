@@ -127,8 +127,8 @@ struct Driver<B> {
     ignored: IgnoredResources,
     /// Time at which pending work is dropped; `None` before the first signal.
     drain_until: Option<Mono>,
-    /// Time at which deadlines were last processed. It prevents an endless loop if a deadline remains in the
-    /// past.
+    /// Time at which deadlines were last processed, which prevents an endless loop if a deadline remains in
+    /// the past.
     timed_out_at: Option<Mono>,
 }
 
@@ -457,7 +457,7 @@ impl<B: StateMachine> Driver<B> {
         self.stage.enter(Lifecycle::Done);
     }
 
-    /// Waits until pending state is stored, then publishes the events that were held until then. Starts no
+    /// Waits until pending state is stored, then publishes the events that waited for this write. Starts no
     /// more calls.
     async fn finish_keeping(&mut self, abort: &CancellationToken) {
         self.keeping.try_again();

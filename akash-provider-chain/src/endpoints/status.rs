@@ -201,8 +201,8 @@ impl Endpoints {
 
     /// Starts a back-off of each endpoint that is more than [`LAG_MAX`] blocks behind the best endpoint or
     /// behind the processed block. The best endpoint is ignored if its newest block and the newest block of
-    /// the lagging endpoint cannot be in one chain: too many blocks for the time between them, or a higher
-    /// block with an earlier time.
+    /// the lagging endpoint cannot be in one chain. This is the case if there are too many blocks for the
+    /// time between them, or if the higher block has the earlier time.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());

@@ -6,9 +6,9 @@
 //!
 //! The default ceilings are based on the maximum gas of transactions on the Akash network: bid 125,000, close
 //! 252,000, start of a reclamation 77,000, withdrawal 277,000, provider record 78,000, certificate 99,000.
-//! The gas ceiling of a message is 10 times this value, which allows for upgrades of the chain and for large
-//! offers and records. The fee ceiling of a message is the fee for 4 times this value at the maximum gas
-//! price.
+//! The gas ceiling of a message is 10 times the maximum of its type, which allows for upgrades of the chain
+//! and for large offers and records. The fee ceiling of a message is the fee for 4 times this maximum, at the
+//! maximum gas price.
 
 use crate::signer::Price;
 use akash_provider_core::types::{Dec, Msg};

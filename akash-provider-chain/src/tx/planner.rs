@@ -152,7 +152,7 @@ pub(super) enum Input {
         /// Messages of the call.
         msgs: Vec<Msg>,
     },
-    /// The caller was dropped. If the transaction was not sent yet, it is not sent any more.
+    /// The caller was dropped. If its transaction was not sent yet, the transaction is dropped.
     Cancel {
         /// Id of the call.
         ticket: Ticket,

@@ -146,8 +146,8 @@ impl TxWriter {
         (writer, Box::pin(task.run(commands, stop)))
     }
 
-    /// Reports a block to the writer, which finds the outcomes of its transactions in it. If a block is not
-    /// reported, for example because the inbox is full, the writer queries nodes instead.
+    /// Reports a block to the writer. The writer finds the outcomes of its transactions in the block. If a
+    /// block is not reported, for example because the inbox is full, the writer queries nodes instead.
     pub fn observe_block(&self, seen: ObservedBlock) {
         drop(self.inbox.try_send(Command::Block(seen)));
     }
@@ -350,8 +350,8 @@ impl Task {
         }
     }
 
-    /// Refuses all calls that have lost the permission to send, unless their transactions may have been sent. The check
-    /// is necessary because the process may have been suspended for a long time before this point.
+    /// Refuses the calls that have lost the permission to send and have no transaction that may have been
+    /// sent. The check is necessary because the process may have been suspended for a long time.
     fn withdraw(&mut self) {
         let replies = self.replies.iter();
         let shut = replies.filter(|(_, reply)| reply.is_shut());

@@ -1,4 +1,4 @@
-//! Port of the log, and the record of one act in it.
+//! Port of the audit log, and the entries of one act in the log.
 
 use super::{Act, ActOutcome};
 use crate::error::{Error, ErrorKind};

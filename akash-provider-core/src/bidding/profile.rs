@@ -5,9 +5,9 @@ use super::{auditors, capabilities};
 use crate::types::{Attribute, AuditedAttributes, GroupSpec};
 use std::collections::BTreeSet;
 
-/// Returns the attributes and audits that a provider needs so that it may bid on all `groups`: placement
-/// attributes, one storage capability for each kind of volume, all GPU models, and the signatures of
-/// `auditor` and of every auditor that a group names.
+/// Returns the attributes and the audits that permit a provider to bid on all `groups`. The attributes are
+/// the placement attributes, one storage capability for each kind of volume, and all GPU models. The
+/// placement attributes are signed by `auditor` and by every auditor that a group names.
 ///
 /// A wildcard at the end of a key is replaced (`region/*` becomes `region/any`). If the groups require
 /// different values for one key, the key is declared several times.

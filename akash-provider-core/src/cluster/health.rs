@@ -41,7 +41,7 @@ pub enum Outage {
     ScaledDown,
     /// Admission (a quota, a policy, a webhook) refuses replicas.
     Refused,
-    /// An image cannot be pulled. It is not proven that the tenant's image reference is wrong.
+    /// An image cannot be pulled, and the tenant's image reference is not known to be wrong.
     ImagePull,
     /// The workload or a part of the workload does not exist.
     Missing,

@@ -29,8 +29,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Maximum number of log lines stored per lease, of events stored per lease, and of changes queued for one slow
-/// watcher. Each is limited separately.
+/// Maximum number of each of these: log lines stored per lease, events stored per lease, and changes queued
+/// for one slow watcher.
 const HISTORY_LIMIT: usize = 1000;
 
 /// First forwarded port.

@@ -27,8 +27,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// A [`WorkloadSpec`] contains the epoch of the leader that writes it. `record` and `deploy` with an older
 /// epoch than the last write change nothing and return a conflict.
 ///
-/// A backend does not report unknown state. It reports no health without an observation, no listing that
-/// omits unreadable records, and no completed teardown while a workload still runs.
+/// A backend reports only known state. Health is reported only after an observation. A listing includes
+/// unreadable records. A teardown is reported as complete only after the workload has stopped.
 ///
 /// # Errors
 /// Returns [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) for an unknown lease or service.

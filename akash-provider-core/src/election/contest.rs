@@ -428,8 +428,8 @@ impl Contest {
         }
     }
 
-    /// Returns the term for a new leadership. It is higher than the highest known term, even if the record
-    /// contains a lower term.
+    /// Returns the term for a new leadership. The new term is higher than the highest known term, even if the
+    /// record contains a lower term.
     const fn next_term(&self) -> u64 {
         self.highest_term.saturating_add(1)
     }

@@ -146,7 +146,7 @@ pub enum Request {
     },
 }
 
-/// Response to a [`Request`]. Each request gets exactly one.
+/// Response to a [`Request`]. Each request gets exactly one response.
 pub type Response = Result<Reply, Refusal>;
 
 /// Successful response to a request.

@@ -157,7 +157,8 @@ impl Leases {
         machines.into_iter().flatten().min()
     }
 
-    /// Returns true if a deadline of any deployment, workload or escrow account has expired, in either clock.
+    /// Returns true if a deadline of any deployment, workload or escrow account has expired, on the monotonic
+    /// clock or in block time.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.deployments.is_due(now) || self.workloads.is_due(now) || self.escrows.is_due(now)
     }

@@ -73,8 +73,8 @@ impl Market {
         self.orders.retain_open(open);
     }
 
-    /// Queues all orders that were declined for lack of capacity. They are evaluated again, because capacity was
-    /// released.
+    /// Queues all orders that were declined for lack of capacity. The orders are evaluated again, because
+    /// capacity was released.
     pub(super) fn capacity_freed(&mut self) {
         self.orders.retries.capacity_freed();
     }

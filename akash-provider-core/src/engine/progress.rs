@@ -16,7 +16,8 @@ pub(super) enum BlockPosition {
     AfterGap,
 }
 
-/// Newest processed block and snapshot, whether the state of chain and cluster is known, and the time in both clocks.
+/// Newest processed block and snapshot, whether the state of chain and cluster is known, and the time on the
+/// monotonic clock and in block time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     now: Now,
@@ -85,7 +86,8 @@ impl Progress {
         self.cluster_known = known;
     }
 
-    /// Advances both clocks. If a time is earlier than the current time of its clock, it is ignored.
+    /// Advances the monotonic clock and the block time. A time that is earlier than the current time of its
+    /// clock is ignored.
     pub(super) fn advance(&mut self, now: Now) {
         self.now.mono = self.now.mono.max(now.mono);
         self.pass_block_time(now.block_time);

@@ -23,7 +23,7 @@ pub(super) trait Machine: Sized {
     /// Consumes the machine, processes one input and returns the next state. Actions are appended to `out`.
     fn step(self, cx: &Cx<'_>, input: Self::Input, out: &mut Vec<Self::Action>) -> Self;
 
-    /// Returns the times at which the machine must be woken, in both clocks.
+    /// Returns the times at which the machine must be woken, on the monotonic clock and in block time.
     fn deadlines(&self, cx: &Cx<'_>) -> Deadlines;
 
     /// Returns true if the machine is no longer needed. The table removes the machine after the step.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Monotonic deadline and block-time deadline of one state machine.
 pub(super) type Deadlines = (Option<Mono>, Option<BlockTime>);
 
-/// Deadlines of all machines of one type, in both clocks.
+/// Deadlines of all machines of one type, on the monotonic clock and in block time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Id: Deserialize<'de> + Ord"))]
 pub(super) struct Timers<Id> {
@@ -31,7 +31,7 @@ impl<Id: Clone + Ord> Timers<Id> {
         self.mono.first().map(|(at, _)| *at)
     }
 
-    /// Returns true if a deadline has expired in either clock.
+    /// Returns true if a deadline has expired, on the monotonic clock or in block time.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.mono.first().is_some_and(|(at, _)| *at <= now.mono)
             || self.block.first().is_some_and(|(at, _)| *at <= now.block_time)

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Free amount of a quantity without a limit. The value is above every valid amount, and sums of it do not
-/// overflow.
+/// Free amount of a quantity without a limit. The value is above every valid amount, and sums of such values
+/// do not overflow.
 pub(super) const UNLIMITED: i64 = 1 << 61;
 /// Maximum number of GPU kinds per node, because every subset of kinds is evaluated.
 const KINDS_PER_NODE: usize = 8;

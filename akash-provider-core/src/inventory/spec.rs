@@ -200,9 +200,9 @@ impl ClusterSpec {
         self
     }
 
-    /// Creates the cluster of the Go provider's tests: every node has 5 cores (0.1 used), 32 GiB of memory (1
-    /// GiB used) and 512 GiB of ephemeral storage (10 GiB used); 10 GiB of 512 GiB of class `beta2` are free.
-    /// Without names the cluster has one node `solo` with two `nvidia` `a100` (one used).
+    /// Creates the cluster of the Go provider's tests. Every node has 5 cores (0.1 used), 32 GiB of memory (1
+    /// GiB used) and 512 GiB of ephemeral storage (10 GiB used). Of the storage class `beta2`, 10 GiB of 512
+    /// GiB are free. Without names the cluster has one node `solo` with two `nvidia` `a100` (one used).
     #[must_use]
     pub fn null(names: &[&str]) -> Self {
         const GIB: i64 = 1 << 30;

@@ -1,8 +1,8 @@
 //! Limits on the lists and texts of a manifest.
 //!
-//! The chain and the Go provider do not limit these lists. This project defines most of the numbers. They are
-//! several times the values in public SDL files, and small enough that one manifest cannot exhaust hostnames,
-//! objects or memory.
+//! The chain and the Go provider do not limit these lists. This project defines most of the numbers. The
+//! limits are several times the values in public SDL files, and low enough that one manifest cannot exhaust
+//! hostnames, objects or memory.
 
 use super::fault::{ManifestError, StructureFault};
 use super::validate::broken;

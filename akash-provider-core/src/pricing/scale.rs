@@ -9,10 +9,10 @@
 //! | leased IPs | distinct leased IPs of the group | IP |
 //! | GPUs, only where prices are set | Σ units × count | GPU |
 //!
-//! The ordered quantities are priced, not the reserved quantities, as in the Go provider; only the GPU model
-//! is the reserved model. Bytes are converted to MiB with 16 fractional digits, rounded half up, so that
-//! prices equal those of the Go provider. A price with more than 18 fractional digits is rounded half up once
-//! at the end. The Go provider does not bid in this case.
+//! As in the Go provider, the price is that of the ordered quantities, but with the reserved GPU model. Bytes
+//! are converted to MiB with 16 fractional digits, rounded half up, so that prices equal those of the Go
+//! provider. A price with more than 18 fractional digits is rounded half up once at the end. The Go provider
+//! does not bid in this case.
 
 mod gpu;
 mod rate;

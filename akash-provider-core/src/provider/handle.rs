@@ -182,8 +182,8 @@ impl ProviderHandle {
     }
 
     /// Returns the current status. Before the provider runs, returns the status from when it was built, with
-    /// the lifecycle `init`. After the provider has stopped, returns the last status. Both are returned
-    /// without waiting.
+    /// the lifecycle `init`. After the provider has stopped, returns the last status. In these two cases, the
+    /// call does not wait.
     ///
     /// If only blocks and balance checks have occurred since the last call, all callers share one cached
     /// status with the current height. The unhealthy time of each lease in this status can be one second

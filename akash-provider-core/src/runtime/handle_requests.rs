@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 /// Length of the queue from handles to the loop. The loop takes requests within milliseconds, so the queue is
 /// full only in a burst of requests.
 const QUEUE: usize = 256;
-/// Maximum number of requests that wait for a reply of the engine. Each holds a manifest of up to some
-/// megabytes.
+/// Maximum number of requests that wait for a reply of the engine. Each request can hold a manifest of up to
+/// some megabytes.
 const WAITING: usize = 1024;
 
 /// A request of a handle. A dropped reply sender means that the provider has stopped.

@@ -71,7 +71,8 @@ impl StateWriter {
         }
     }
 
-    /// Returns the effects that can be executed now. [`StateWriter::turn`] returns the others.
+    /// Returns the effects that can be executed now. [`StateWriter::turn`] later returns the effects that
+    /// must wait.
     pub(crate) fn pass(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
         let mut changed = false;
         for effect in &effects {

@@ -1,5 +1,5 @@
-//! Builds groups and manifest from a document. The ids, the sequence numbers and the order of all parts are
-//! the same as in the Akash tools, because the hash and the comparison with the chain depend on them.
+//! Builds groups and manifest from a document. The hash and the comparison with the chain depend on the ids,
+//! the sequence numbers and the order of all parts. For this reason, they are the same as in the Akash tools.
 
 use super::document::{Compute, Document, Expose, Params, Placement, Service, Version};
 use super::fault::{ErrorKind, Location, SdlError};

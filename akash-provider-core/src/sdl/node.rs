@@ -95,7 +95,7 @@ pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlE
 const MAX_SHALLOW: usize = 32;
 /// Maximum number of lines of one quoted text that the parser indents, because they are not indented enough.
 const MAX_LINES: usize = 200;
-/// Indentation that the parser adds to continuation lines of quoted texts. It is deeper than in any SDL.
+/// Indentation that the parser adds to continuation lines of quoted texts, deeper than in any SDL.
 const DEEP: &str =
     "                                                                                                ";
 

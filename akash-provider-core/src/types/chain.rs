@@ -271,7 +271,7 @@ pub struct ProviderRecord {
     pub owner: Address,
     /// URI at which tenants reach the provider.
     pub host_uri: String,
-    /// Attributes that the provider declares. They are compared with the requirements of orders.
+    /// Attributes that the provider declares, which are compared with the requirements of orders.
     pub attributes: Vec<Attribute>,
     /// Contact information.
     #[serde(default)]
@@ -329,7 +329,8 @@ pub struct ProviderInfo {
 pub struct AuditedAttributes {
     /// Auditor as text, because orders may name auditors that are not addresses.
     pub auditor: String,
-    /// Attributes of the provider that this auditor signed. They are compared with the requirements of orders.
+    /// Attributes of the provider that this auditor signed, which are compared with the requirements of
+    /// orders.
     pub attributes: Vec<Attribute>,
 }
 

@@ -1,5 +1,6 @@
-//! Ids and their text form, the path. Hashes and object names are derived from the paths, so the form is that
-//! of the Akash network (`owner/dseq/gseq/oseq/provider`; bseq is always 0 and is not part of the path).
+//! Ids and their text form, the path. The form is that of the Akash network, `owner/dseq/gseq/oseq/provider`,
+//! because hashes and object names are derived from the paths. The bseq is always 0 and is not part of a
+//! path.
 
 use bech32::{Bech32, Hrp};
 use data_encoding::{BASE32HEX_NOPAD, Encoding};

@@ -60,7 +60,7 @@ impl Faults {
 }
 
 impl Faults {
-    /// Sets the fault rates of the cluster. They come from a separate random source, so that the other
+    /// Sets the fault rates of the cluster. These rates come from a separate random source, so that the other
     /// choices of the history do not change.
     pub(crate) fn in_the_cluster(mut self, hands: &mut Random) -> Self {
         let most = [0, 2, 6][hands.index(3)];

@@ -1,5 +1,5 @@
-//! Two instances of the provider, at most one of which is the leader. Calls of the other instance may still
-//! be in flight.
+//! Two instances of the provider, at most one of which is the leader. Calls of an instance that no longer
+//! leads may still be in flight.
 
 use crate::calls::Pending;
 use crate::chain::Stream;
@@ -65,8 +65,9 @@ impl World {
         other.is_some_and(|o| o.model.leadership != Leadership::Standby)
     }
 
-    /// Ends or restores the leadership of either instance. An instance becomes leader only after the previous leader
-    /// has received the input that makes it a standby. Calls of the previous leader stay in flight.
+    /// Ends or restores the leadership of one of the two instances. An instance becomes leader only after the
+    /// previous leader has received the input that makes it a standby. Calls of the previous leader stay in
+    /// flight.
     pub(crate) fn leadership_changes(&mut self) -> Checked {
         if self.other_leads() {
             self.swap();

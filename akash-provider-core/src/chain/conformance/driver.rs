@@ -41,8 +41,8 @@ pub trait Driver: Send + Sync {
     async fn next_block(&self);
 }
 
-/// Returns the message that creates a deployment for [`Driver::create_deployment`]: the given number of
-/// groups, each with one unit without required attributes and a maximum price of `price` per block.
+/// Returns the message that creates a deployment for [`Driver::create_deployment`], with the given number of
+/// groups. Each group has one unit, no required attributes, and a maximum price of `price` per block.
 #[must_use]
 pub fn deployment_of(id: &DeploymentId, groups: u32, price: &DecCoin) -> TenantMsg {
     let unit = ResourceUnit {

@@ -30,8 +30,8 @@ async fn holder(hostnames: &Arc<dyn Hostnames>, hostname: &str, rule: &Rule) -> 
     holder
 }
 
-/// Checks that a declared hostname is listed once, that a declaration for another lease moves the hostname to
-/// that lease, and that only the lease that holds the hostname can remove it.
+/// Checks three rules. A declared hostname is listed once. A declaration for another lease moves the hostname
+/// to that lease. Only the lease that holds the hostname can remove it.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.
@@ -137,8 +137,8 @@ async fn declared(ips: &Arc<dyn LeasedIps>, lease: &LeaseId, rule: &Rule) -> Vec
     declared
 }
 
-/// Checks that a declared address is listed, that a declaration for another lease is a conflict without `overwrite`,
-/// and that `overwrite` moves the address between leases of one tenant.
+/// Checks three rules. A declared address is listed. Without `overwrite`, a declaration for another lease is
+/// a conflict. With `overwrite`, the address moves between leases of one tenant.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

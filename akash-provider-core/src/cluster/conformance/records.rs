@@ -26,8 +26,8 @@ impl fmt::Debug for Damage<'_> {
     }
 }
 
-/// Checks that an unreadable record and a workload without a record are reported, that a deploy of the same
-/// manifest repairs both, and that a teardown removes both.
+/// Checks three rules for an unreadable record and for a workload without a record. The defect is reported. A
+/// deploy of the same manifest repairs the record. A teardown removes the workload.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

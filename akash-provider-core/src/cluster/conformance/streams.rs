@@ -129,8 +129,8 @@ fn counts(lines: &Lines) -> String {
     }
 }
 
-/// Checks that logs contain the lines of every replica under its own name, the oldest first, that
-/// `tail_lines` limits the lines per replica, and that a follower receives existing lines too. Skipped if
+/// Checks three rules. Logs contain the lines of every replica under the name of the replica, the oldest
+/// first. `tail_lines` limits the lines per replica. A follower receives existing lines too. Skipped if
 /// [`Setup::lines`] is 0.
 ///
 /// # Panics

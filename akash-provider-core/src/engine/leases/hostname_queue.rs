@@ -1,5 +1,5 @@
-//! Queue of leases that wait for a hostname that another lease of the same tenant holds. Indexed by hostname
-//! and by lease, so that lookups in both directions are fast.
+//! Queue of leases that wait for a hostname of another lease of the same tenant. The queue is indexed by
+//! hostname and by lease, so that lookups in both directions are fast.
 
 use crate::manifest::covering;
 use crate::types::LeaseId;
@@ -67,9 +67,9 @@ impl HostnameQueue {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the hostnames that have waiting leases and overlap with `names`: the names themselves, the
-    /// wildcards that cover them, and the hostnames that wildcards in `names` cover. The names themselves
-    /// come first. Each hostname occurs once.
+    /// Returns the hostnames with waiting leases that overlap with `names`. The `names` themselves come
+    /// first. The wildcards that cover a name, and the hostnames that a wildcard in `names` covers, follow.
+    /// Each hostname occurs once.
     pub(in crate::engine) fn overlapping(&self, names: &[String]) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let covers = names.iter().filter_map(|name| covering(name));

@@ -107,8 +107,8 @@ impl Engine {
         self.hostnames_freed(&freed);
     }
 
-    /// Replaces the hostnames of a lease. Leaves out hostnames that were blocked or taken by another tenant
-    /// in the meantime. Returns the released hostnames.
+    /// Replaces the hostnames of a lease. For hostnames that are blocked, or that another tenant holds, the
+    /// lease waits. Returns the released hostnames.
     fn claim_possible(&mut self, lease: &LeaseId, names: Vec<String>) -> Vec<String> {
         let free = |n: &String| {
             let one = std::slice::from_ref(n);

@@ -7,10 +7,10 @@
 //!  chain:    Idle ─► Planned ─► Sending ─► AwaitEvent      (this provider closes, or reclaims and then closes)
 //!                        └──► Fetching ─► Confirmed         (evidence that the lease is closed)
 //! ```
-//! A workload is torn down only in `Confirmed`. The lane enters this state only with evidence: a record on
-//! the chain that shows the lease as closed, read at a later height than the report of the close, from
-//! endpoints that agree (see [`evidence`]). Only time with the health `bad` counts toward the limit after
-//! which the provider closes the lease.
+//! A workload is torn down only in `Confirmed`. The chain lane enters this state only with evidence (see
+//! [`evidence`]): a record on the chain shows the lease as closed, was read at a later height than the report
+//! of the close, and is not disputed by another endpoint. Only time with the health `bad` counts toward the
+//! limit after which the provider closes the lease.
 //!
 //! Length: one state machine. The two lanes affect each other and are easier to review together.
 

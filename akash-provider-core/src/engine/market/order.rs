@@ -81,8 +81,8 @@ pub enum Phase {
         expires: BlockTime,
         /// Outcome of the order, if the order ended while the bid was being sent.
         ending: Option<Outcome>,
-        /// Block time after which the provider takes the next step: sends the bid again if this time is before
-        /// `expires`, otherwise reads the bid from the chain.
+        /// Block time of the next step. If this time is before `expires`, the provider sends the bid again.
+        /// If not, the provider reads the bid from the chain.
         again_after: BlockTime,
     },
     /// `FetchBid` is in flight or waits for a retry.

@@ -40,7 +40,7 @@ enum Audit {
 pub(in crate::engine) struct ProviderData {
     provider: Option<ProviderRecord>,
     is_provider_pending: bool,
-    /// True if the provider record changed while a query for it was in flight.
+    /// True if the provider record changed while a query for the record was in flight.
     is_provider_outdated: bool,
     params: Option<MarketParams>,
     audits: BTreeMap<String, Audit>,

@@ -21,7 +21,7 @@ const FIRST_STEP: u32 = 3;
 /// longer is probably permanent, and each calculation may run an external program.
 const PRICES_TRIED: u32 = 6;
 
-/// Sequence number of a decline. It shows whether an order was declined before or after a reservation.
+/// Sequence number of a decline, which shows whether an order was declined before or after a reservation.
 pub(in crate::engine) type Sequence = u64;
 
 /// Queue of declined orders to retry.
@@ -134,7 +134,7 @@ impl Retries {
     }
 
     /// Queues the orders that were declined for lack of capacity after a reservation that is now released.
-    /// `sequence` is the sequence number at the time of the reservation.
+    /// `sequence` is the sequence number from when the capacity was reserved.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));

@@ -47,8 +47,8 @@ pub(in crate::engine) struct Wallet {
     /// Deposits of bids that were in flight when the current read of the balance was requested, or that were sent
     /// since. The balance that is being read may still include these deposits.
     unconfirmed: BTreeMap<OrderId, Coin>,
-    /// Height at the time when the last read was requested, and whether events of the next block had been received by
-    /// then.
+    /// Processed height when the last read was requested, and whether events of the next block had already
+    /// been received.
     requested_at: Option<(Height, bool)>,
     /// True if the chain rejected a deposit while a read was in flight. The read may be older than the rejection.
     is_outdated: bool,
@@ -233,8 +233,8 @@ impl Wallet {
         }
     }
 
-    /// Stores a balance, minus the deposits and fees that are possibly not yet deducted from it. Returns true if the
-    /// balance in the fee denomination has increased.
+    /// Stores a balance that was read, minus the deposits and fees that this balance may still include.
+    /// Returns true if the balance in the fee denomination has increased.
     fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());

@@ -162,8 +162,9 @@ impl Engine {
         }
     }
 
-    /// Assigns declared hostnames to their leases, unless the manifest of the lease no longer lists the hostname.
-    /// Leases with a manifest in the engine already have their claims, which may be newer than the listing.
+    /// Assigns declared hostnames to their leases. Leaves out hostnames that the manifest of the lease no
+    /// longer lists. Leases with a manifest in the engine already have their claims, which may be newer than
+    /// the listing.
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<WorkloadSpec>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()

@@ -25,7 +25,7 @@ pub(super) struct Pools {
     usage: Option<(u32, u32)>,
     /// Number of reserved addresses that are not included in the used addresses in `usage`.
     ips_unconfirmed: u64,
-    /// Number of addresses that were released since `usage` was reported, and are still included in it.
+    /// Number of released addresses that the used addresses in `usage` still include.
     ips_returned: u64,
 }
 

@@ -81,7 +81,7 @@ pub struct Prices {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scarcity {
-    /// Used share, from 0 to 1, above which the surcharge applies. It is compared with the share of the scarcest
+    /// Used share, from 0 to 1, above which the surcharge applies. The used share is that of the scarcest
     /// requested resource, including the order.
     pub above: Amount,
     /// Factor by which the price is multiplied.

@@ -1,4 +1,5 @@
-//! A supervisor process between the provider and a price script. It kills all descendants of the script.
+//! A supervisor process between the provider and a price script. The supervisor kills all descendants of the
+//! script.
 //!
 //! If the parent of a descendant exits, the descendant becomes a child of the supervisor, regardless of its
 //! session, process group or environment. On SIGTERM, the supervisor kills all of them.

@@ -286,8 +286,8 @@ fn volume_attributes(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<A
     Ok(attributes)
 }
 
-/// Sorts volumes exactly like the Akash tools, because the order affects the hash: insertion sort with a
-/// comparison in which two ephemeral volumes of equal size are each less than the other.
+/// Sorts volumes exactly like the Akash tools, because the order affects the hash. The algorithm is an
+/// insertion sort. Its comparison treats each of two ephemeral volumes of equal size as less than the other.
 fn sort(volumes: &mut [(Location, Sourced<Storage>)]) {
     for end in 1..volumes.len() {
         for at in (1..=end).rev() {

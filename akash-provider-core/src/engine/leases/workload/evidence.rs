@@ -1,8 +1,8 @@
 //! Rules for the evidence that a lease is closed.
 //!
 //! A missing record is never evidence. A record in a final state is evidence if it was read at a later height
-//! than the report of the close, and no second endpoint disputes the record. If a second endpoint is
-//! unreachable for longer than the configured grace period, it is ignored.
+//! than the report of the close, and no second endpoint disputes the record. A second endpoint that is
+//! unreachable for longer than the configured grace period is ignored.
 
 use crate::config::Config;
 use crate::types::{Agreement, CloseReason, Height, LeaseRecord, Mono, Observed};
