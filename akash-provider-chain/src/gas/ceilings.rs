@@ -23,7 +23,7 @@ const GAS_FACTOR: u64 = 10;
 /// Multiple of the maximum observed gas of a message. The fee ceiling of the message is the fee for this amount of gas
 /// at the maximum gas price.
 const FEE_FACTOR: u64 = 4;
-/// Gas ceiling of a transaction: twice the gas of 16 withdrawals in one transaction.
+/// Gas ceiling of a transaction: more than twice the gas of 16 withdrawals in one transaction.
 const TRANSACTION_GAS: u64 = 10_000_000;
 /// Gas amount for the fee ceiling of a transaction. The ceiling is the fee for this gas at the maximum gas
 /// price.

@@ -3,8 +3,8 @@
 //! A workload runs as soon as it is deployed. A workload with an image from a registry under `.invalid` stays
 //! unhealthy, because such a registry cannot exist. A test controls health, logs, and failing or hanging
 //! calls. A test reads the state ([`MemoryCluster::contents`]) and the number of calls
-//! ([`MemoryCluster::calls`]). A teardown does not remove declared hostnames and addresses, so that a test
-//! can detect a caller that does not remove them.
+//! ([`MemoryCluster::calls`]). A teardown leaves hostnames and addresses declared, so that a test can detect
+//! a caller that leaves them too.
 
 mod calls;
 mod facets;

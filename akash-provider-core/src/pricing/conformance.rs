@@ -44,8 +44,9 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// Denomination `uact`; a replica of one core, 512 MiB, 1 GiB ephemeral storage and an HTTP endpoint for
-    /// at most 1000; 30 s; an available source.
+    /// Returns parameters for a strategy with prices in `uact` and an available source. The unit is one
+    /// replica of one core, 512 MiB, 1 GiB ephemeral storage and an HTTP endpoint, for at most 1000 uact. The
+    /// time limit is 30 s.
     fn default() -> Self {
         Self {
             denoms: vec!["uact".to_owned()],

@@ -401,8 +401,8 @@ fn failure(error: Error) -> Failure {
     error.to_failure()
 }
 
-/// Broadcasts a message. If the port reports a timeout, the call counts as a call without a response, because
-/// the port cannot know that the transaction was not sent.
+/// Broadcasts a message. A timeout that the port reports counts as a missing response, because the port
+/// cannot know whether the transaction was sent.
 async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Failure> {
     match chain.broadcast_msgs(vec![msg.clone()]).await {
         Err(error) if error.kind() == ErrorKind::Timeout => Err(error.to_failure()),

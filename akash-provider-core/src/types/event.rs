@@ -314,8 +314,8 @@ impl Event {
     /// instance.
     ///
     /// The id depends only on the fact: every instance, before and after a restart or a fail-over, gives a
-    /// fact the same id. A consumer that drops events with an id that it has already received processes each
-    /// fact once. A fact without an id is published only by the instance that created it, while this instance
+    /// fact the same id. A consumer processes each fact once if it drops events with an id that was already
+    /// received. A fact without an id is published only by the instance that created it, while this instance
     /// leads.
     #[must_use]
     pub fn id(&self) -> Option<String> {

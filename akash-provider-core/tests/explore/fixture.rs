@@ -86,7 +86,7 @@ pub(crate) struct Clock {
     pub(crate) leader: bool,
     pub(crate) stopping: bool,
     pub(crate) cluster_known: bool,
-    /// Another order took the reservation of this order.
+    /// The reservation of the order is no longer sufficient for a bid.
     pub(crate) displaced: bool,
 }
 

@@ -97,8 +97,8 @@ pub enum Phase {
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time at which the bid is closed, or at which the provider checks again whether its timeout has
-        /// started. `None` without a timeout, and for a bid that won.
+        /// Block time at which the bid is closed, or at which the provider checks again whether the bid
+        /// timeout has started. `None` without a timeout, and for a bid that won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.

@@ -30,8 +30,9 @@ use std::time::Duration;
 const READ_INTERVAL_WAITING: Duration = Duration::from_secs(10);
 /// Maximum time between two reads of the balance while no order waits for the balance.
 const READ_INTERVAL: Duration = Duration::from_secs(60);
-/// Delay before the balance is read after a transaction, or after a block while an order waits for the
-/// balance. The delay limits the load to one query per second on chains with short block times.
+/// Delay between a transaction and the next read of the balance. While an order waits for the balance, the
+/// delay also applies after each block. The delay limits the load to one query per second on chains with
+/// short block times.
 const READ_DELAY: Duration = Duration::from_secs(1);
 
 /// Estimated account balance, and the schedule of its reads.

@@ -77,8 +77,8 @@ pub(super) fn is_passed(name: &str) -> bool {
 /// If the future is dropped or an error occurs, the whole process group is killed. With a supervisor, all
 /// descendants of the program are killed.
 ///
-/// The process is reaped only after its outputs are closed. Until then, the operating system does not use its
-/// id again, so an unrelated process group is never killed.
+/// The process is reaped only after its outputs are closed. Until then, the operating system does not use the
+/// process id again, so no unrelated process group is killed.
 pub(super) async fn run(
     program: &Path,
     supervisor: &[OsString],
