@@ -2,7 +2,7 @@
 //! clock have faults of every kind, and the invariants must hold in each state.
 //!
 //! A failed seed prints the command that repeats it and writes its event log. Environment variables select
-//! the seeds; `docs/testing.md` lists them.
+//! the seeds; `xtask/src/sim.rs` lists them.
 
 #![expect(
     clippy::panic,
