@@ -137,7 +137,8 @@ pub enum Command {
     /// List or run the migrations of a new provider version
     #[command(subcommand)]
     Migrate(MigrateCommand),
-    /// Replay a recording and compare the decisions; --order and --lease explain one of them
+    /// Replay a recording and compare the decisions; --order and --lease print all decisions on one order or
+    /// lease
     Replay(ReplayArgs),
     /// Show or reset the chain state of a stopped provider
     #[command(subcommand)]
@@ -307,7 +308,7 @@ pub struct SdlArgs {
     /// Output format [default: json for manifest and groups, text for validate]
     #[arg(long, short, value_enum)]
     pub output: Option<Format>,
-    /// Treat warnings as errors, such as an unknown field
+    /// Treat warnings, such as an unknown field, as errors
     #[arg(long)]
     pub strict: bool,
 }
@@ -343,10 +344,10 @@ pub struct ExplainArgs {
     /// Open order on the chain instead of an SDL, as OWNER/DSEQ/GSEQ/OSEQ
     #[arg(long, conflicts_with = "file")]
     pub order: Option<OrderId>,
-    /// Account of a running provider: its gateway is queried and --from is ignored
+    /// Account of a running provider; its gateway is queried, and --from is ignored
     #[arg(long, value_name = "ADDRESS")]
     pub provider: Option<Address>,
-    /// URL of that provider, as https://host:port [default: the registered URL]
+    /// URL of the provider of --provider, as https://host:port [default: the registered URL]
     #[arg(long, value_name = "URL", requires = "provider")]
     pub provider_url: Option<String>,
     /// Give the provider all attributes and signatures that the SDL requires, but no additional hardware

@@ -35,7 +35,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub struct RecordArgs {
-    /// Directory for a recording of all inputs, without secrets of manifests; see `provider-daemon replay`
+    /// Directory for a recording of all inputs, without manifest secrets, for `provider-daemon replay`
+    /// [default: none]
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
     /// Maximum size of the recording, in bytes, at least 1Mi; the oldest files are removed first

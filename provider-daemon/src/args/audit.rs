@@ -17,7 +17,8 @@ const NONE: &str = "none";
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Recording")]
 pub struct AuditLogArgs {
-    /// Directory of the log of acts that spend or destroy; `none` disables it [default: audit in --home]
+    /// Directory of the log of acts that spend money or destroy data; `none` disables it [default: audit in
+    /// --home]
     #[arg(long, value_name = "DIR", global = true)]
     pub audit_log: Option<PathBuf>,
     /// Maximum size of the audit log, in bytes, at least 1Mi; the oldest file is removed first
@@ -60,10 +61,10 @@ fn directory(flag: Option<&Path>, home: &Path) -> Option<PathBuf> {
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
 pub struct AuditArgs {
-    /// List acts within this time
+    /// Maximum age of the listed acts
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
     pub since: Duration,
-    /// List acts on this lease or its bid, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER
+    /// List only acts on this lease or its bid, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER
     #[arg(long, value_name = "ID")]
     pub lease: Option<LeaseId>,
     /// Directory of the audit log, as for `run` [default: audit in --home]

@@ -22,19 +22,19 @@ pub struct BusArgs {
     /// File with the password for --bus
     #[arg(long, value_name = "FILE", requires = "bus")]
     pub bus_password_file: Option<PathBuf>,
-    /// File with the password of the sentinels
+    /// File with the password of the Redis sentinels of --bus
     #[arg(long, value_name = "FILE", requires = "bus")]
     pub bus_sentinel_password_file: Option<PathBuf>,
-    /// CA certificates (PEM) of the servers [default: those of the system]
+    /// CA certificates (PEM) for the Redis of --bus [default: the CA certificates of the system]
     #[arg(long, value_name = "FILE", requires = "bus")]
     pub bus_ca: Option<PathBuf>,
-    /// Client certificate (PEM) for the servers
+    /// Client certificate (PEM) for the Redis of --bus
     #[arg(long, value_name = "FILE", requires_all = ["bus", "bus_key"])]
     pub bus_cert: Option<PathBuf>,
-    /// Private key (PEM) of the client certificate
+    /// Private key (PEM) of the client certificate in --bus-cert
     #[arg(long, value_name = "FILE", requires_all = ["bus", "bus_cert"])]
     pub bus_key: Option<PathBuf>,
-    /// Prefix of all keys, unique per provider [default: {akash-provider}]
+    /// Prefix of all Redis keys, unique per provider [default: {akash-provider}]
     #[arg(long, value_name = "TEXT", requires = "bus", value_parser = prefix)]
     pub bus_prefix: Option<String>,
 }

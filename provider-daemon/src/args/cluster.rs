@@ -26,7 +26,8 @@ pub struct ClusterArgs {
     /// GPUs of each node, as vendor/model[/memory[/interface]]=count; repeatable
     #[arg(long, value_parser = values::gpus)]
     pub node_gpus: Vec<GpuSpec>,
-    /// Persistent storage as class=size; on a real cluster only for classes without a reported capacity; repeatable
+    /// Size of a persistent storage class, as class=size; on Kubernetes only if its capacity is not reported;
+    /// repeatable
     #[arg(long, value_parser = values::storage_class)]
     pub storage_class: Vec<(String, i64)>,
     /// Number of IP addresses for leases

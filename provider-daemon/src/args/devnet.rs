@@ -98,13 +98,13 @@ pub enum TenantCommand {
         #[arg(long, default_value = "5000000uact", value_name = "COIN")]
         deposit: Coin,
     },
-    /// Accept a bid, or the cheapest bid of every open order of a deployment
+    /// Accept one bid, or the cheapest bid on every open order of a deployment
     Accept {
-        /// Number of a deployment, or a bid as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER
+        /// Sequence number of a deployment (dseq), or a bid as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER
         #[arg(value_name = "DSEQ|BID", value_parser = selected_bids)]
         what: BidSelection,
     },
-    /// Change the manifest of a deployment to that of an SDL
+    /// Replace the manifest of a deployment with the manifest of an SDL
     Update {
         /// Sequence number of the deployment (dseq)
         dseq: u64,

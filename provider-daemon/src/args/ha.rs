@@ -24,47 +24,46 @@ pub enum HaStore {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "High availability")]
 pub struct HaArgs {
-    /// Leader election among instances with the same key: off, kubernetes (a Lease object) or redis (a key)
+    /// Leader election among instances of one account: off, kubernetes (Lease object) or redis (Redis key)
     #[arg(long, value_enum, default_value = "off")]
     pub ha: HaStore,
     /// Name of the election [default: akash-provider for a Lease, derived from account and chain for Redis]
     #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
     pub ha_name: Option<String>,
-    /// Namespace of the Lease [default: that of --k8s-manifest-ns]
+    /// Namespace of the Lease object [default: the namespace of --k8s-manifest-ns]
     #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
     pub ha_namespace: Option<String>,
-    /// Name of this instance in the election record, before a random suffix [default: the host name]
+    /// Name of this instance in the election record; a random suffix is appended [default: the host name]
     #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
     pub ha_identity: Option<String>,
-    /// Address of this instance's gateway as HOST:PORT, to which standbys redirect tenants
+    /// Gateway address of this instance, as HOST:PORT; standbys redirect tenants to the address of the leader
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub ha_address: Option<String>,
-    /// Duration of the election lease: standbys take over after this time without a renewal; the leader stops after two
-    /// thirds
+    /// Time without a lease renewal after which a standby takes over; the leader stops after two thirds of it
     #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = lease)]
     pub ha_lease: Duration,
-    /// Take over at once even if the previous leader had other settings
+    /// Take over immediately, even if the previous leader had other settings [default: after a delay]
     #[arg(long)]
     pub ha_takeover_settings: bool,
-    /// Redis of the election, as for --bus [default: that of --bus]
+    /// URL of the Redis for the election, in the format of --bus [default: the Redis of --bus]
     #[arg(long, value_name = "URL", value_parser = location)]
     pub ha_url: Option<Location>,
     /// File with the password for --ha-url
     #[arg(long, value_name = "FILE", requires = "ha_url")]
     pub ha_password_file: Option<PathBuf>,
-    /// File with the password of the sentinels
+    /// File with the password of the Redis sentinels of --ha-url
     #[arg(long, value_name = "FILE", requires = "ha_url")]
     pub ha_sentinel_password_file: Option<PathBuf>,
-    /// CA certificates (PEM) of the servers [default: those of the system]
+    /// CA certificates (PEM) for the Redis of --ha-url [default: the CA certificates of the system]
     #[arg(long, value_name = "FILE", requires = "ha_url")]
     pub ha_ca: Option<PathBuf>,
-    /// Client certificate (PEM) for the servers
+    /// Client certificate (PEM) for the Redis of --ha-url
     #[arg(long, value_name = "FILE", requires_all = ["ha_url", "ha_key"])]
     pub ha_cert: Option<PathBuf>,
-    /// Private key (PEM) of the client certificate
+    /// Private key (PEM) of the client certificate in --ha-cert
     #[arg(long, value_name = "FILE", requires_all = ["ha_url", "ha_cert"])]
     pub ha_key: Option<PathBuf>,
-    /// Prefix of the election keys [default: {akash-provider}]
+    /// Prefix of the election keys in Redis [default: {akash-provider}]
     #[arg(long, value_name = "TEXT", requires = "ha_url", value_parser = prefix)]
     pub ha_prefix: Option<String>,
 }

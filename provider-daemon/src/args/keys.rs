@@ -26,7 +26,7 @@ pub struct SignerArgs {
     /// Name of the key in the keyring, or its address
     #[arg(long, value_name = "KEY", global = true)]
     pub from: Option<String>,
-    /// File with an exported key or a mnemonic, instead of a keyring; AP_KEY_MNEMONIC may hold a mnemonic
+    /// File with an exported key or a mnemonic, instead of a keyring; or set AP_KEY_MNEMONIC to a mnemonic
     #[arg(long, value_name = "FILE", global = true)]
     pub key_file: Option<PathBuf>,
     /// File with the passphrase of the exported key
@@ -106,7 +106,7 @@ pub enum KeysCommand {
 pub struct AddArgs {
     /// Name for the new key
     pub name: String,
-    /// Recover the key from a mnemonic, which is prompted for
+    /// Recover the key from a mnemonic, which the command prompts for
     #[arg(long)]
     pub recover: bool,
     /// Recover the key from the mnemonic in this file

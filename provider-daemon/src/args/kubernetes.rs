@@ -58,7 +58,7 @@ pub struct KubernetesArgs {
     /// Existing namespace of the Manifest, ProviderHost and ProviderLeasedIP objects
     #[arg(long, default_value = "lease", env = "AP_K8S_MANIFEST_NS")]
     pub k8s_manifest_ns: String,
-    /// Public host name of the cluster, under which tenants reach node ports
+    /// Public host name of the cluster, at which tenants reach node ports
     #[arg(long, default_value = "localhost", env = "AP_CLUSTER_PUBLIC_HOSTNAME")]
     pub cluster_public_hostname: String,
     /// Domain of the cluster.
@@ -93,7 +93,8 @@ pub struct KubernetesArgs {
     /// Handling of externally changed workloads and Services of leases; network policies are always repaired
     #[arg(long, value_enum, default_value = "heal")]
     pub drift: DriftArg,
-    /// Store registry passwords in clear text in the records too, for a return to the Go provider
+    /// Also store registry passwords as clear text in the Manifest objects, so that the Go provider can read
+    /// them
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub plain_registry_passwords: bool,
@@ -120,7 +121,7 @@ pub struct KubernetesArgs {
     /// Namespace of the proxy that connects to pods of leases [default: by --ingress-controller]
     #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
     pub ingress_proxy_namespace: Option<String>,
-    /// Labels of the pods of that proxy [default: by --ingress-controller]
+    /// Labels of the proxy pods that connect to pods of leases [default: by --ingress-controller]
     #[arg(long, value_name = "LABEL=VALUE", value_delimiter = ',', value_parser = values::label)]
     pub ingress_proxy_labels: Vec<(String, String)>,
     /// Operators to run in this process instead of in separate pods; `none` disables them
@@ -129,7 +130,8 @@ pub struct KubernetesArgs {
     /// Checks of hostnames by the embedded hostname operator.
     #[command(flatten)]
     pub names: NamesArgs,
-    /// For the embedded inventory operator: YAML of the offered nodes and classes, or its file [default: all nodes]
+    /// Nodes and storage classes that the embedded inventory operator offers, as YAML or YAML file [default:
+    /// all nodes]
     #[arg(long, value_name = "FILE|YAML")]
     pub inventory_config: Option<String>,
     /// GPU list of the embedded inventory operator.
@@ -138,11 +140,12 @@ pub struct KubernetesArgs {
     /// Hardware discovery of the embedded inventory operator.
     #[command(flatten)]
     pub discovery: DiscoveryArgs,
-    /// Offer leased IP addresses: an IP operator runs in the cluster
+    /// Offer leased IP addresses; requires an IP operator, embedded or in the cluster
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub ip_operator: bool,
-    /// Maximum number of leased IP addresses; 0 counts those of MetalLB's IPAddressPools
+    /// Maximum number of IP addresses that the provider offers; 0 offers all addresses of MetalLB's
+    /// IPAddressPools
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub ip_pool_size: u32,
     /// MetalLB address pool.
@@ -151,7 +154,7 @@ pub struct KubernetesArgs {
     /// Timeout of one call to the API server
     #[arg(long, default_value = "4s", value_parser = values::duration)]
     pub kube_call_timeout: std::time::Duration,
-    /// Retention time of lease events, which the API server deletes after one hour
+    /// Time for which the provider keeps lease events; the API server deletes them after one hour
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = values::go_duration)]
     pub event_history: std::time::Duration,
 }

@@ -10,23 +10,26 @@ pub struct LimitArgs {
     /// Maximum connections per port, from 16 to 100000; reduced if the limit of open files is too low
     #[arg(long, value_name = "COUNT", default_value_t = 12_000, value_parser = value_parser!(u32).range(16..=100_000))]
     pub gateway_connections: u32,
-    /// Connections per network for clients without a live lease, from 1 to 100000; a further one closes the
-    /// least recently used
+    /// Maximum connections without a live lease per network (IPv4 address or IPv6 /64), from 1 to 100000;
+    /// more close old ones
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = value_parser!(u32).range(1..=100_000))]
     pub gateway_strangers: u32,
-    /// Maximum requests without credentials, per minute and network, from 1 to 1000000; more get status 429
+    /// Maximum requests without credentials per minute and network (IPv4 or IPv6 /64), from 1 to 1000000;
+    /// more get 429
     #[arg(long, value_name = "PER_MINUTE", default_value_t = 3_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub gateway_anonymous_requests: u32,
-    /// Maximum failed account and certificate lookups per minute and network, from 1 to 10000; more get status 429
+    /// Maximum lookups of unknown accounts or certificates, per minute and network, from 1 to 10000; more get
+    /// status 429
     #[arg(long, value_name = "PER_MINUTE", default_value_t = 60, value_parser = value_parser!(u32).range(1..=10_000))]
     pub gateway_unknown_accounts: u32,
-    /// Maximum groups screened per minute and network, from 1 to 10000; more get status 429
+    /// Maximum groups screened per minute and network (IPv4 address or IPv6 /64), from 1 to 10000; more get
+    /// status 429
     #[arg(long, value_name = "PER_MINUTE", default_value_t = 60, value_parser = value_parser!(u32).range(1..=10_000))]
     pub gateway_screenings: u32,
     /// Maximum groups screened at the same time, from 1 to 64: each may use one CPU core
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = value_parser!(u32).range(1..=64))]
     pub gateway_screenings_at_once: u32,
-    /// Maximum concurrent gRPC status streams per network, from 1 to 1024
+    /// Maximum concurrent gRPC status streams per network (IPv4 address or IPv6 /64), from 1 to 1024
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = value_parser!(u32).range(1..=1024))]
     pub gateway_status_streams: u32,
 }

@@ -37,7 +37,7 @@ pub struct MigrateRunArgs {
     /// Name of the Gateway that takes over the hostnames
     #[arg(long, value_name = "NAME", default_value = "akash-gateway", value_parser = values::dns_name)]
     pub gateway_name: String,
-    /// Namespace of that Gateway
+    /// Namespace of the Gateway that takes over the hostnames
     #[arg(long, value_name = "NAMESPACE", default_value = "akash-gateway", value_parser = values::dns_name)]
     pub gateway_namespace: String,
     /// Namespace of the Manifest objects; leases without a Manifest are skipped

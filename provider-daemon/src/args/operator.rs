@@ -10,9 +10,10 @@ use clap::{Args, Subcommand, ValueEnum};
 /// Commands for the running provider that uses the home directory `--home`.
 #[derive(Debug, Subcommand)]
 pub enum OperatorCommand {
-    /// Show or release the circuit breaker of the running provider
+    /// Show or release the circuit breaker, which limits how many leases the provider closes
     Breaker(BreakerArgs),
-    /// Let the running provider compare chain, cluster and ledger now, and repair the differences
+    /// Let the running provider compare the chain, the cluster and its own state now, and repair the
+    /// differences
     #[command(alias = "scan")]
     Reconcile(ReconcileArgs),
     /// List the leases of the running provider, with their states and problems
@@ -23,7 +24,7 @@ pub enum OperatorCommand {
     Harden(HardenArgs),
     /// Close a lease of the running provider on the chain, and remove its workload
     EndLease(EndLeaseArgs),
-    /// Show the log level of the running provider, or change it until the provider ends
+    /// Show the log level of the running provider, or change it until the provider stops
     LogLevel(LogLevelArgs),
     /// List recorded orders with their decisions, prices and outcomes
     Orders(OrdersArgs),

@@ -51,7 +51,8 @@ pub struct HostnameArgs {
     /// Hostnames that never get a route; a leading dot includes all names below the domain
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub deployment_blocked_hostnames: Vec<String>,
-    /// Public host name of the provider; this name and all below it get no route, except automatic hostnames
+    /// Public host name of the provider; tenants get no route for it and its subdomains, except automatic
+    /// hostnames
     #[arg(long, value_name = "NAME")]
     pub cluster_public_hostname: Option<String>,
     /// Domain of the cluster, whose names get no route.
@@ -63,16 +64,16 @@ pub struct HostnameArgs {
     /// Kind of the issuer; an Issuer must exist in the namespace of each lease
     #[arg(long, value_enum, default_value = "ClusterIssuer")]
     pub tls_issuer_kind: IssuerKindArg,
-    /// Wait before the HTTPRoute of a hostname is deleted, if the status of its new Ingress is not reported
+    /// Time to wait for the status of a new Ingress before the HTTPRoute of the same hostname is deleted
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::go_duration)]
     pub handover_wait: Duration,
-    /// Do not delete the routes of the other --ingress-mode
+    /// Keep the routes of the other --ingress-mode after a change of the mode
     #[arg(long)]
     pub keep_other_routes: bool,
     /// Checks of hostnames.
     #[command(flatten)]
     pub names: NamesArgs,
-    /// Domain of automatic hostnames, as for `run`; they need no proof
+    /// Domain of automatic hostnames, as for `run`; its hostnames need no proof of ownership
     #[arg(long, value_name = "DOMAIN")]
     pub deployment_ingress_domain: Option<String>,
     /// Options common to all operators.
@@ -86,9 +87,9 @@ pub struct HostnameArgs {
 /// Actions on a running hostname operator.
 #[derive(Debug, Subcommand)]
 pub enum HostnameAction {
-    /// Retry the failed or ignored hostnames of a lease now; run this where the operator runs
+    /// Retry the failed and ignored hostnames of a lease now, in the operator on this machine
     Forget(ForgetArgs),
-    /// Confirm withheld route deletions, after many records disappeared; run this where the operator runs
+    /// Confirm route deletions that the operator on this machine withholds because many records disappeared
     Confirm(ConfirmArgs),
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Recording")]
 pub struct OrderHistoryArgs {
-    /// Time for which each order is recorded in the home directory with its decision and outcome; 0 disables it
+    /// Time for which the home directory stores each order with its decision and outcome; 0 disables the
+    /// history
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = values::go_duration)]
     pub order_history: Duration,
     /// Maximum size of the recorded orders, in bytes, at least 64Ki; the oldest orders are removed first
@@ -35,7 +36,7 @@ pub struct OrdersArgs {
     /// List orders that were declined with this code, such as gpu or price_too_high
     #[arg(long, value_name = "CODE", value_parser = decline_code)]
     pub code: Option<DeclineCode>,
-    /// List orders that the provider received within this time
+    /// Maximum age of the listed orders, counted from their receipt
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
     pub since: Duration,
     /// Maximum number of listed orders; the newest are listed
@@ -49,7 +50,7 @@ pub struct OrdersArgs {
 /// Arguments of `order`.
 #[derive(Debug, Args)]
 pub struct OrderArgs {
-    /// Order as OWNER/DSEQ/GSEQ/OSEQ, its lease, or all orders of OWNER/DSEQ or DSEQ
+    /// Order as OWNER/DSEQ/GSEQ/OSEQ, or its lease ID; OWNER/DSEQ or DSEQ for all orders of a deployment
     pub id: OrderRef,
     /// Output options.
     #[command(flatten)]
@@ -59,7 +60,7 @@ pub struct OrderArgs {
 /// Arguments of `summary`.
 #[derive(Debug, Args)]
 pub struct SummaryArgs {
-    /// Summarize the orders that the provider received within this time
+    /// Maximum age of the summarized orders, counted from their receipt
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
     pub since: Duration,
     /// Output options.

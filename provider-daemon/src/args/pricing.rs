@@ -54,31 +54,31 @@ pub struct PricingArgs {
     /// Strategy that calculates bid prices
     #[arg(long, value_enum, default_value = "scale")]
     pub bid_price_strategy: Strategy,
-    /// Price of one millicore of CPU, per block
+    /// Price of one millicore of CPU per block, in the token of the order
     #[arg(long, default_value = "0.001")]
     pub bid_price_cpu_scale: BigDecimal,
-    /// Price of one MiB of memory, per block
+    /// Price of one MiB of memory per block, in the token of the order
     #[arg(long, default_value = "0.0002")]
     pub bid_price_memory_scale: BigDecimal,
-    /// Price of one MiB of storage, per block; by class: 0.0001,beta2=0.0002
+    /// Price of one MiB of storage per block, in the token of the order; by class: 0.0001,beta2=0.0002
     #[arg(
         long,
         default_value = "0.00001,beta1=0.00001,beta2=0.00001,beta3=0.00002,default=0.00001,ram=0.00005"
     )]
     pub bid_price_storage_scale: String,
-    /// Price of one endpoint, per block
+    /// Price of one endpoint per block, in the token of the order
     #[arg(long, default_value = "0.01")]
     pub bid_price_endpoint_scale: BigDecimal,
-    /// Price of one leased IP address, per block
+    /// Price of one leased IP address per block, in the token of the order
     #[arg(long, default_value = "1")]
     pub bid_price_ip_scale: BigDecimal,
     /// Prices of GPUs by model, per block: vendor/model=price, comma-separated; empty means no price
     #[arg(long, default_value = "")]
     pub bid_price_gpu_scale: String,
-    /// Policy file of the strategy policy, in YAML or JSON; changes apply within one second
+    /// Price file for the strategy `policy`, in YAML or JSON; changes apply within one second
     #[arg(long)]
     pub bid_price_policy: Option<PathBuf>,
-    /// Program of the strategy shellScript
+    /// Program that calculates prices with the strategy `shellScript`
     #[arg(long)]
     pub bid_price_script_path: Option<PathBuf>,
     /// Maximum number of concurrent price programs

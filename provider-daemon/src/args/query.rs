@@ -77,7 +77,7 @@ pub struct PageArgs {
     /// Count all records and print the total
     #[arg(long)]
     pub count_total: bool,
-    /// Start with the last record
+    /// List the records in reverse order, starting with the last
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false",
           value_parser = values::go_bool, action = ArgAction::Set)]
     pub reverse: bool,
@@ -151,10 +151,10 @@ pub enum QueryCommand {
     /// Query provider attributes signed by auditors
     #[command(subcommand)]
     Audit(AuditQuery),
-    /// Query the balances of accounts
+    /// Query the token balances of accounts
     #[command(subcommand)]
     Bank(BankQuery),
-    /// Query accounts and their keys
+    /// Query accounts with their public keys and sequence numbers
     #[command(subcommand)]
     Auth(AuthQuery),
     /// Show the parameters of the market and of deployments
@@ -208,7 +208,7 @@ pub enum CertQuery {
         /// Only certificates of this account
         #[arg(long)]
         owner: Option<Address>,
-        /// Only the certificate with this serial, in decimal
+        /// Only the certificate with this serial number, in decimal
         #[arg(long, requires = "owner")]
         serial: Option<String>,
         /// Only certificates in this state: `valid` or `revoked`
@@ -379,7 +379,7 @@ pub enum BankQuery {
 /// Queries about accounts.
 #[derive(Debug, Subcommand)]
 pub enum AuthQuery {
-    /// Show an account, its public key and its sequence
+    /// Show an account, its public key and its sequence number
     Account {
         /// Address of the account to query
         address: Address,

@@ -15,13 +15,13 @@ pub struct RoutesArgs {
     /// Class name in Ingresses, with --ingress-mode ingress
     #[arg(long, value_name = "NAME", default_value = INGRESS_CLASS, value_parser = values::dns_name)]
     pub ingress_class: String,
-    /// Controller of that class; decides the annotations of Ingresses
+    /// Controller of the Ingress class; decides the annotations of Ingresses
     #[arg(long, value_enum, default_value = "nginx")]
     pub ingress_controller: ControllerArg,
     /// Gateway that HTTPRoutes refer to, with --ingress-mode gateway-api
     #[arg(long, value_name = "NAME", default_value = "akash-gateway", value_parser = values::dns_name)]
     pub gateway_name: String,
-    /// Namespace of that Gateway
+    /// Namespace of the Gateway that HTTPRoutes refer to
     #[arg(long, value_name = "NAMESPACE", default_value = "akash-gateway", value_parser = values::dns_name)]
     pub gateway_namespace: String,
     /// Implementation of the Gateway: nginx, or any other name for standard fields only [default: nginx]

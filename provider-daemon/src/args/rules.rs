@@ -13,28 +13,30 @@ pub struct RuleArgs {
     /// Close a lease after this time in an unhealthy state; unknown health does not count; 0 disables the limit
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
     pub unhealthy_limit: Duration,
-    /// Interval of the full comparison of chain, cluster and ledger
+    /// Interval of the full comparison of the chain, the cluster and the state of the provider
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
     pub full_scan_interval: Duration,
     /// Time window in which the circuit breaker counts leases closed by the provider
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
     pub breaker_window: Duration,
-    /// Number of closes within the window that is always allowed
+    /// Number of leases that the provider may always close within --breaker-window
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub breaker_floor: u32,
-    /// Percent of the leases that may be closed within the window, if this number exceeds --breaker-floor
+    /// Percentage of all leases that the provider may close within --breaker-window, if more than
+    /// --breaker-floor
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub breaker_percent: u32,
-    /// Maximum number of closes within the window, unless --breaker-floor is higher
+    /// Maximum number of closes that --breaker-percent permits; a higher --breaker-floor takes precedence
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub breaker_ceiling: u32,
-    /// Time after a start in which the provider closes no lease by its own decision
+    /// Time after the start in which the provider closes no lease on its own, from the first listing of the
+    /// cluster
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
     pub breaker_warmup: Duration,
     /// Timeout of one cluster operation, which may be many API calls
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = positive)]
     pub cluster_timeout: Duration,
-    /// Timeout of one price calculation, including the wait for a free process
+    /// Timeout of one price calculation, including the wait for other price programs
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = positive)]
     pub pricing_timeout: Duration,
     /// Timeout of one transaction until its result is known

@@ -42,7 +42,7 @@ pub struct RunArgs {
     /// YAML file of settings by flag name; takes precedence over the provider.yaml
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Maximum time to finish pending work after the first signal
+    /// Maximum time to finish pending work after the first SIGINT, SIGTERM or SIGHUP
     #[arg(long, default_value = "30s", value_parser = values::go_duration)]
     pub shutdown_grace: Duration,
     /// Flight recorder.
@@ -169,7 +169,7 @@ pub struct GatewayArgs {
     /// Certificate (PEM) of a public CA for --cluster-public-hostname
     #[arg(long, value_name = "FILE", requires = "gateway_tls_key")]
     pub gateway_tls_cert: Option<PathBuf>,
-    /// Private key (PEM) of that certificate
+    /// Private key (PEM) of the certificate in --gateway-tls-cert
     #[arg(long, value_name = "FILE", requires = "gateway_tls_cert")]
     pub gateway_tls_key: Option<PathBuf>,
     /// Maximum lifetime of tenant tokens; tokens with a longer lifetime are rejected

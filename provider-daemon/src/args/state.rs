@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 pub enum StateAction {
     /// Show the last processed block of each chain
     Show(OutputArgs),
-    /// Remove the last processed height, so that nodes with a lower height are used again
+    /// Delete the height of the last processed block, so that nodes with a lower height are accepted again
     ResetHeight(ResetHeightArgs),
 }
 

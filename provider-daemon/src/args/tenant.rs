@@ -44,10 +44,10 @@ pub struct AccessArgs {
     /// Authentication: a token signed with the key, or the certificate in the home directory
     #[arg(long, value_enum, default_value = "jwt")]
     pub auth_type: AuthType,
-    /// URL of the provider as https://host:port; the chain is not queried for provider and lease
+    /// URL of the provider, as https://host:port; the chain is not queried for the provider and the lease
     #[arg(long, value_name = "URL", requires = "provider")]
     pub provider_url: Option<String>,
-    /// Query no node; requires --provider-url, and a provider certificate of a public CA
+    /// Do not query the chain; requires --provider-url, and a provider with a certificate of a public CA
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub offline: bool,
@@ -125,7 +125,7 @@ pub struct LeaseStatusArgs {
     /// Output format of the status [default: text on a terminal, else json]
     #[arg(long, short, value_enum)]
     pub output: Option<SentOutput>,
-    /// Wait until every service is available, for at most this time; 10m without a value
+    /// Maximum time to wait until every service is available; --wait alone means 10m [default: no wait]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m",
           value_parser = values::duration)]
     pub wait: Option<Duration>,
@@ -226,10 +226,10 @@ pub struct StatusArgs {
     /// Account of the provider
     #[arg(value_name = "ADDRESS")]
     pub provider: Address,
-    /// URL of the provider as https://host:port; the chain is not queried for it
+    /// URL of the provider, as https://host:port, instead of the URL that the chain stores
     #[arg(long, value_name = "URL")]
     pub provider_url: Option<String>,
-    /// Query no node; requires --provider-url, and a provider certificate of a public CA
+    /// Do not query the chain; requires --provider-url, and a provider with a certificate of a public CA
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub offline: bool,
@@ -241,13 +241,13 @@ pub struct StatusArgs {
 /// Arguments of `migrate-hostnames` and `migrate-endpoints`.
 #[derive(Debug, Args)]
 pub struct MigrateArgs {
-    /// Hostnames or endpoints to move
+    /// Hostnames, or names of leased IP endpoints, to move to the target deployment
     #[arg(required = true)]
     pub names: Vec<String>,
-    /// Number of the target deployment (dseq)
+    /// Sequence number of the target deployment (dseq)
     #[arg(long)]
     pub dseq: u64,
-    /// Number of the target group (gseq)
+    /// Sequence number of the group in the target deployment (gseq)
     #[arg(long, default_value_t = 1)]
     pub gseq: u32,
     /// Account of the provider of both deployments

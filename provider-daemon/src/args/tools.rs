@@ -61,7 +61,7 @@ pub struct MachineArgs {
     /// Fetch device names from --provider-pcidb-url if the machine has no pci.ids; or set PCIDB_ENABLE_NETWORK_FETCH=1
     #[arg(long)]
     pub pcidb_enable_network_fetch: bool,
-    /// URL of the PCI ID database, as plain text
+    /// URL of the PCI ID database, an uncompressed text file
     #[arg(long, value_name = "URL", default_value = DATABASE, value_parser = values::web_url)]
     pub provider_pcidb_url: Url,
 }

@@ -52,10 +52,10 @@ pub struct GasArgs {
     /// Price of one unit of gas; raised to the minimum of the node
     #[arg(long, value_name = "COIN", default_value = "0.025uakt", global = true)]
     pub gas_prices: String,
-    /// Factor on the simulated gas
+    /// Factor by which the simulated gas is multiplied
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = factor, global = true)]
     pub gas_adjustment: f64,
-    /// Total fee, instead of --gas-prices
+    /// Total fee of a transaction, instead of a price by --gas-prices
     #[arg(long, value_name = "COIN", global = true)]
     pub fees: Option<String>,
     /// Account with a fee allowance that pays the fee
@@ -64,7 +64,8 @@ pub struct GasArgs {
     /// Gas limits by kind of message, per transaction and per hour [default: ten times the usual gas]
     #[arg(long, value_name = "KIND=GAS", value_delimiter = ',', value_parser = ceiling::<u64>, global = true)]
     pub gas_ceiling: Vec<(Scope, u64)>,
-    /// Fee limits by kind, in the token of --gas-prices [default: the gas limits at the highest price]
+    /// Fee limits by kind of message, in the token of --gas-prices [default: gas limits times the highest gas
+    /// price]
     #[arg(long, value_name = "KIND=AMOUNT", value_delimiter = ',', value_parser = ceiling::<u128>, global = true)]
     pub fee_ceiling: Vec<(Scope, u128)>,
 }
@@ -98,26 +99,26 @@ fn ceiling<T: FromStr<Err: Display>>(text: &str) -> Result<(Scope, T), String> {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Transaction")]
 pub struct TransactionArgs {
-    /// When the command returns: after the block, or after the check of the node (sync, async)
+    /// Return after a block includes the transaction (block), or after the node has checked it (sync, async)
     #[arg(long, short, value_enum, default_value = "block", global = true)]
     pub broadcast_mode: BroadcastMode,
-    /// Sequence of the account; without it an unordered transaction is sent
+    /// Sequence number of the account [default: an unordered transaction, unless --timeout-height is set]
     #[arg(long, short, value_name = "NUMBER", global = true)]
     pub sequence: Option<u64>,
-    /// Last block that may include the transaction; requires a sequence
+    /// Height of the last block that may include the transaction; 0 sets no limit
     #[arg(long, value_name = "HEIGHT", default_value_t = 0, global = true)]
     pub timeout_height: u64,
     /// Public note in the transaction
     #[arg(long, value_name = "TEXT", default_value = "", global = true)]
     pub note: String,
-    /// Number of the account, if no node is queried for it
+    /// Account number on the chain [default: queried from a node]
     #[arg(long, short, value_name = "NUMBER", global = true)]
     pub account_number: Option<u64>,
     /// Print the transaction without signing or sending it
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub generate_only: bool,
-    /// Query no node; requires --generate-only
+    /// Do not query a node; requires --generate-only
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub offline: bool,
@@ -218,7 +219,7 @@ pub enum CertTx {
         /// Owner of the certificate; client and server certificates use the same file
         #[arg(value_enum)]
         role: Role,
-        /// Serial of the certificate, in decimal [default: the certificate in the home directory]
+        /// Serial number of the certificate, in decimal [default: of the certificate in the home directory]
         #[arg(long)]
         serial: Option<String>,
     },
@@ -261,7 +262,7 @@ pub enum ProviderTx {
         /// provider.yaml with the host, info and attributes of the provider
         file: PathBuf,
     },
-    /// Replace the record of the provider with that of the file
+    /// Replace the record of the provider with the record in the file
     Update {
         /// provider.yaml with the host, info and attributes of the provider
         file: PathBuf,

@@ -35,11 +35,10 @@ pub struct CommonArgs {
     /// Timeout of one call to the API server
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = values::go_duration)]
     pub kube_call_timeout: Duration,
-    /// Leader election by a Lease in --k8s-manifest-ns
+    /// Leader election by a Lease object in --k8s-manifest-ns
     #[arg(long, value_enum, default_value = "on")]
     pub election: ElectionArg,
-    /// Duration of the election lease: standbys take over after this time without a renewal; the leader stops after two
-    /// thirds
+    /// Time without a lease renewal after which a standby takes over; the leader stops after two thirds of it
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = values::go_duration)]
     pub election_lease: Duration,
 }
@@ -68,19 +67,20 @@ impl CommonArgs {
 /// Settings of retries, for an operator that writes one Kubernetes object per record.
 #[derive(Debug, Clone, Args)]
 pub struct RetryArgs {
-    /// Interval at which the retry state of deleted records is removed
+    /// Interval at which the operator removes the retry state of deleted records from memory
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = values::go_duration)]
     pub prune_interval: Duration,
-    /// Initial back-off after a failure, doubled up to five minutes
+    /// Back-off after the first failure, doubled after each further failure up to five minutes
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = values::go_duration)]
     pub retry_delay: Duration,
-    /// Maximum number of ignored records; the oldest one is retried
+    /// Maximum number of ignored records; beyond it, the operator retries the record that was ignored longest
     #[arg(long, value_name = "COUNT", default_value_t = 131_072)]
     pub ignore_list_entry_limit: usize,
-    /// Maximum time for which a record is ignored
+    /// Time after which the operator retries an ignored record
     #[arg(long, value_name = "DURATION", default_value = "726h", value_parser = values::go_duration)]
     pub ignore_list_age_limit: Duration,
-    /// Consecutive rejections after which a record is ignored until it changes
+    /// Number of consecutive rejections by the API server after which the operator ignores a record until it
+    /// changes
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub event_failure_limit: u32,
 }

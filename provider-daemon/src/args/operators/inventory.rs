@@ -11,7 +11,7 @@ use url::Url;
 /// Arguments of `operator inventory`.
 #[derive(Debug, Args)]
 pub struct InventoryArgs {
-    /// YAML of the offered nodes and storage classes, or its file [default: all nodes, no persistent storage]
+    /// Offered nodes and storage classes, as YAML or YAML file [default: all nodes, no persistent storage]
     #[arg(long, value_name = "FILE|YAML")]
     pub config: Option<String>,
     /// GPU list.
@@ -20,7 +20,7 @@ pub struct InventoryArgs {
     /// Directory that stores the last GPU list between restarts
     #[arg(long, value_name = "FOLDER")]
     pub state_dir: Option<PathBuf>,
-    /// Maximum wait of a client before the first inventory is complete
+    /// Maximum time that a client waits for the first complete inventory
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = values::go_duration)]
     pub api_timeout: Duration,
     /// Port of the gRPC server [default: the port `grpc` of this pod, else 8081]
@@ -29,7 +29,7 @@ pub struct InventoryArgs {
     /// Hardware discovery on nodes without labels.
     #[command(flatten)]
     pub discovery: DiscoveryArgs,
-    /// Initial back-off after a failed label write, doubled up to five minutes
+    /// Back-off after a failed label write, doubled after each further failure up to five minutes
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = values::go_duration)]
     pub retry_delay: Duration,
     /// Options common to all operators.
@@ -46,10 +46,10 @@ pub struct GpuListArgs {
     /// Base URL of the GPU list, to which /devices/gpus is appended; empty disables the download
     #[arg(long, value_name = "URL", default_value = "https://provider-configs.akash.network", value_parser = configs_url)]
     pub provider_configs_url: ConfigsUrl,
-    /// Interval at which the GPU list is fetched
+    /// Interval at which the GPU list is downloaded, or read from its file
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
     pub registry_query_period: Duration,
-    /// File with the GPU list, instead of the download; read at the same interval
+    /// File with the GPU list, instead of the download; read again every --registry-query-period
     #[arg(long, value_name = "FILE")]
     pub gpu_list: Option<PathBuf>,
 }
@@ -60,7 +60,7 @@ pub struct DiscoveryArgs {
     /// Image of short-lived pods that find the GPUs of nodes without labels [default: no discovery pods]
     #[arg(long, value_name = "IMAGE", value_parser = image)]
     pub discovery_image: Option<String>,
-    /// Program in that image that provides `tools psutil serve`
+    /// Program in the discovery image that provides `tools psutil serve`
     #[arg(long, value_name = "PROGRAM", default_value = "provider-services")]
     pub discovery_program: String,
     /// Namespace of the discovery pods [default: --pod-namespace, else akash-services]

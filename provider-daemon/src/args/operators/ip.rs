@@ -16,7 +16,7 @@ pub struct IpArgs {
     /// Action on a running operator.
     #[command(subcommand)]
     pub action: Option<IpAction>,
-    /// Account of the provider with the leases that get IP addresses
+    /// Account of the provider; the operator creates load balancers for its leases only
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub provider: Option<Address>,
     /// MetalLB address pool.
@@ -45,16 +45,17 @@ pub struct IpArgs {
 /// Actions on a running IP operator.
 #[derive(Debug, Subcommand)]
 pub enum IpAction {
-    /// Retry the failed or ignored addresses of a lease now; run this where the operator runs
+    /// Retry the failed and ignored addresses of a lease now, in the operator on this machine
     Forget(ForgetArgs),
-    /// Confirm withheld load balancer deletions, after many records disappeared; run this where the operator runs
+    /// Confirm load balancer deletions that the operator on this machine withholds because many records
+    /// disappeared
     Confirm(ConfirmArgs),
 }
 
 /// MetalLB address pool, for the operator and for the inventory of the provider.
 #[derive(Debug, Clone, Args)]
 pub struct PoolArgs {
-    /// MetalLB pool of the addresses; `default` accepts all pools with automatic assignment
+    /// MetalLB pool of the leased IP addresses; `default` means all pools with automatic assignment
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = values::dns_name)]
     pub metal_lb_pool: String,
     /// Namespace of MetalLB with its pools and controller

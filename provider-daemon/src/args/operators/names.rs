@@ -15,25 +15,26 @@ const DNS: u16 = 53;
 /// Checks of hostnames.
 #[derive(Debug, Clone, Args)]
 pub struct NamesArgs {
-    /// Probe each accepted route and show the result in the status of operator and lease; probes change no route
+    /// Send HTTP requests to every accepted route, and show the results in the status of the operator and the
+    /// lease
     #[arg(long)]
     pub probe: bool,
-    /// Interval of probes per hostname, five times shorter for failed hostnames; requires --probe
+    /// Interval between probes of a hostname, a fifth of it after a failed probe; requires --probe
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = values::go_duration)]
     pub probe_interval: Duration,
     /// Maximum number of probes per minute; requires --probe
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=6_000))]
     pub probe_budget: u32,
-    /// Required proof of ownership for hostnames outside --deployment-ingress-domain
+    /// Proof of ownership that tenants must give for hostnames outside --deployment-ingress-domain
     #[arg(long, value_enum, default_value = "off")]
     pub hostname_proof: ProofArg,
-    /// Interval of proof checks; requires --hostname-proof
+    /// Maximum interval between proof checks of a hostname; requires --hostname-proof
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = values::go_duration)]
     pub proof_interval: Duration,
     /// Maximum number of DNS queries per minute; requires --hostname-proof
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=6_000))]
     pub proof_budget: u32,
-    /// DNS resolvers for proofs [default: those of /etc/resolv.conf]
+    /// DNS resolvers for proof checks [default: the resolvers in /etc/resolv.conf]
     #[arg(long, value_name = "ADDRESS[:PORT],...", value_delimiter = ',', value_parser = server)]
     pub dns_server: Vec<SocketAddr>,
 }

@@ -65,7 +65,7 @@ pub enum MarketTx {
 /// Actions on leases.
 #[derive(Debug, Subcommand)]
 pub enum LeaseTx {
-    /// Accept the bid of a provider, or the cheapest bid of every open order of a deployment
+    /// Accept the bid of one provider, or the cheapest bid on every open order of a deployment
     Create(LeaseCreateArgs),
 }
 
@@ -84,7 +84,7 @@ pub struct LeaseCreateArgs {
     /// Only the bid of this provider
     #[arg(long, value_name = "ADDRESS")]
     pub provider: Option<Address>,
-    /// Wait for a bid, for at most this time; 5m without a value
+    /// Maximum time to wait for a bid; --wait alone means 5m [default: no wait]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "5m",
           value_parser = values::duration)]
     pub wait: Option<Duration>,
