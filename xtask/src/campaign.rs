@@ -17,7 +17,7 @@ use crate::workspace::Workspace;
 #[derive(Debug, Arguments)]
 pub(crate) struct Args {
     name: Name,
-    /// First seed [default: the first seed that the test command does not use]
+    /// First seed; the default is higher than all seeds of the test command
     #[arg(long, default_value_t = 1_000_000)]
     seed: u64,
     /// Duration of the soak campaign, in minutes
@@ -35,20 +35,23 @@ enum Name {
     Replay,
     /// Chain client with a misbehaving node: a hundred seeds of faults, two hundred kills, a cut of a minute
     Chain,
-    /// Daemon with a node that lies for a minute, alone and beside an honest node, running and restarted
+    /// Daemon that gets false data from a chain node for a minute, with and without an honest node and a
+    /// restart
     Lies,
-    /// Two daemons on an API server, a Redis and a chain, under a stream of orders: a hundred fail-overs with a lease of
-    /// 4 s, then twenty each on Kubernetes Leases and on Redis with the default lease.
+    /// Two daemons that receive orders: a hundred fail-overs with a lease of 4 s, then forty with the default
+    /// lease
     Ha,
     /// Twenty bursts of fifty orders in one block, with a change of the price policy in the middle of each
+    /// burst
     Bursts,
     /// Coverage-guided fuzzing of the gateway: ten minutes per target
     Fuzz,
-    /// A node with components that are down for a minute each, and a program that is killed a hundred times
+    /// Kubernetes node tests: each component is down for a minute, and a program is killed a hundred times
     K8s,
     /// A kubelet that is paused for ten minutes: no lease is closed
     Kubelet,
-    /// Requests through a proxy while the CustomResourceDefinitions of the records are deleted and restored
+    /// Requests to leases while the CustomResourceDefinitions of the provider's records are deleted and
+    /// restored
     Definitions,
     /// A provider with metrics and recording, and five orders per second for an hour: after ten minutes, memory,
     /// descriptors, threads and tasks must not grow

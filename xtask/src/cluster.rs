@@ -25,7 +25,7 @@ enum Action {
         #[arg(long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Stops a cluster: processes, containers, mounts, network. The logs stay
+    /// Stops the processes, containers, mounts and network of a cluster, and keeps the logs
     Down(Selection),
     /// Shows the components; fails if one is not healthy
     Status {
@@ -56,7 +56,7 @@ enum Action {
     },
     /// Builds the missing programs of the tiers
     Build {
-        /// Tiers [default: all]
+        /// Tiers whose programs are built [default: all]
         #[arg(long, value_parser = str::parse::<Tier>)]
         tier: Vec<Tier>,
     },
@@ -65,13 +65,14 @@ enum Action {
 /// Selection of a cluster.
 #[derive(Debug, Arguments)]
 struct Selection {
-    /// Tier: api, node or scale [default: that of the running cluster, without name and folder]
+    /// Tier of the cluster: api, node or scale [default: tier of the only running cluster; `up` has no
+    /// default]
     #[arg(long, value_parser = str::parse::<Tier>)]
     tier: Option<Tier>,
-    /// Name, if several clusters run [default: name of the tier]
+    /// Name of the cluster, if several clusters run [default: the name of the tier]
     #[arg(long)]
     name: Option<String>,
-    /// State folder [default: target/cluster/NAME]
+    /// State folder of the cluster [default: target/cluster/NAME]
     #[arg(long)]
     dir: Option<PathBuf>,
 }

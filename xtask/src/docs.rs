@@ -15,7 +15,7 @@ pub(crate) use messages::{verify as verify_messages, write as write_messages};
 /// Options of `cargo xtask docs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Writes the table of log messages in docs/log-messages.md instead
+    /// Only writes the table of log messages in docs/log-messages.md, and checks nothing
     #[arg(long)]
     write: bool,
 }

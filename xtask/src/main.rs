@@ -60,9 +60,10 @@ enum Command {
     Replay(replay::Args),
     /// Measures speed and size of release builds; a slow result is not a failure
     Bench(bench::Args),
-    /// Prints statistics of the code: lines, public items, comments, users of the fields of large structs
+    /// Prints statistics of the code: lines, public items, comments, and files that use fields of large
+    /// structs
     Figures,
-    /// Checks which crate may depend on which, and the banned dependencies of the core
+    /// Checks that crates depend only on permitted crates, and that the core has no banned dependency
     Layers,
     /// Checks every crate separately, and the core with each of its features
     Alone,
@@ -70,11 +71,11 @@ enum Command {
     Prose(prose::Args),
     /// Builds the documentation with warnings as errors, runs its code, checks its links
     Docs(docs::Args),
-    /// Runs a long test, for nights and releases
+    /// Runs one long test, for example at night or before a release
     Campaign(campaign::Args),
     /// Runs the conformance suites of all backends
     Conformance,
-    /// Manages Kubernetes clusters for tests: start, show, break, stop
+    /// Starts, shows, disturbs and stops Kubernetes clusters for tests
     Cluster(cluster::Args),
     /// Writes the CustomResourceDefinitions in deploy/crds from the Rust types
     Crds,

@@ -74,11 +74,10 @@ const SUBJECTS: [Subject; 2] = [
 // The fields are flattened into those of the campaign, which has a group of the same name.
 #[group(id = "mutants")]
 pub(crate) struct Args {
-    /// Mutants: number of tried mutants, evenly from all files. The seed selects them; the next seed tries
-    /// others
+    /// Number of mutants that the campaign `mutants` tries, evenly from all files; the seed selects them
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// Mutants: try all of them, which takes a night
+    /// Try all mutants in the campaign `mutants`, which takes a night
     #[arg(long, conflicts_with = "count")]
     all: bool,
 }

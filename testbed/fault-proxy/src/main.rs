@@ -9,16 +9,18 @@ use std::process::ExitCode;
 /// Proxy in front of a chain node that injects faults on request
 #[derive(Debug, Parser)]
 struct Cli {
-    /// Listening address and node for JSON-RPC, for example 127.0.0.1:36657=127.0.0.1:26657
+    /// Listen address and JSON-RPC address of the node, such as 127.0.0.1:36657=127.0.0.1:26657; repeatable
     #[arg(long, value_parser = pair)]
     rpc: Vec<(SocketAddr, String)>,
-    /// Listening address and node for gRPC
+    /// Listen address and gRPC address of the node, such as 127.0.0.1:39090=127.0.0.1:9090; repeatable
     #[arg(long, value_parser = pair)]
     grpc: Vec<(SocketAddr, String)>,
-    /// Listening address and node for TLS connections, which are forwarded without decryption
+    /// Listen address and TLS address of the node, such as 127.0.0.1:3443=rpc.example:443; TLS is not
+    /// decrypted; repeatable
     #[arg(long, value_parser = pair)]
     tls: Vec<(SocketAddr, String)>,
-    /// Address of the control endpoint: curl -X PUT -d '{"lag": 3}' http://ADDRESS/faults
+    /// Listen address of the control endpoint; to set faults: curl -X PUT -d '{"lag": 3}'
+    /// http://ADDRESS/faults
     #[arg(long, default_value = "127.0.0.1:0")]
     control: SocketAddr,
     /// Seed of the random choices

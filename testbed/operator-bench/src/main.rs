@@ -57,7 +57,7 @@ struct Args {
     /// Kubeconfig of the cluster
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// Measured program
+    /// Path of the program whose operators are measured
     #[arg(long)]
     program: PathBuf,
     /// Folder for temporary files
