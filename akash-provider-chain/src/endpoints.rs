@@ -1,9 +1,9 @@
 //! Pool of endpoints. Requests use the fastest healthy endpoint, and fail over to other endpoints.
 //!
 //! The pool sends no background traffic: a request triggers a health check if the last check is too old. A
-//! failed endpoint is not used during a growing back-off. If no endpoint is healthy, all endpoints are
-//! checked each second. The selected endpoint is used until it fails, or until another endpoint is clearly
-//! faster for some time. Identical concurrent queries share one response.
+//! failed endpoint is not used during a growing back-off. If no endpoint is healthy, a request checks each
+//! endpoint again after 0.2 to 1 second. The selected endpoint is used until it fails, or until another
+//! endpoint is clearly faster for some time. Identical concurrent queries share one response.
 
 mod agreement;
 mod clock;

@@ -7,8 +7,9 @@
 //! handles ── asks ────────┼────────────────────────────────────────────────┘
 //! the clock ── deadline ──┘
 //! ```
-//! Only this module reads a clock or starts tasks. At each wake the loop takes a bounded number of ready
-//! items from each source, so that no source starves another. Signals have precedence.
+//! The engine reads no clock and starts no tasks: this module does both. At each wake the loop takes a
+//! bounded number of ready items from each source, so that no source starves another. Signals have
+//! precedence.
 
 #![expect(
     clippy::disallowed_methods,

@@ -37,9 +37,9 @@ pub enum Step {
     DiscardNext,
 }
 
-/// Returns the next step. `published` contains all certificates of the account on the chain. The caller must query them
-/// after all earlier transactions that publish or revoke a certificate have completed. `now` is the time since the Unix
-/// epoch.
+/// Returns the next step. `published` contains all certificates of the account on the chain. The caller must
+/// query these certificates after the completion of all transactions that publish or revoke a certificate.
+/// `now` is the time since the Unix epoch.
 #[must_use]
 pub fn next_step(
     current: Option<(&CertificateInfo, &[u8])>,

@@ -1,8 +1,7 @@
 //! Confirmation of responses by a second node.
 //!
-//! The responses of both nodes are compared at one height. If the heights of the responses differ, the node
-//! with the higher response is queried again at the lower height. The lower height becomes the height of the
-//! result.
+//! Equal records agree at any heights. All other responses are compared at one height: the node with the
+//! higher response is queried again at the lower height. The lower height becomes the height of the result.
 
 use super::pending::SharedResponse;
 use super::{Capability, Endpoints};
@@ -111,8 +110,8 @@ impl Endpoints {
     /// returned without a comparison.
     ///
     /// # Errors
-    /// Returns an error if the first node fails, or if the second node returns a different response. A
-    /// failure of the second node is ignored.
+    /// Returns an error if the first node fails, or if the second node returns a different response. A "not
+    /// found" response also counts as different. Any other failure of the second node is ignored.
     pub(crate) async fn query_agreed<M: Method>(&self, request: &M) -> Result<M::Response, NodeError>
     where
         M::Response: PartialEq,

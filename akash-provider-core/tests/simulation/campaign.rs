@@ -55,8 +55,8 @@ pub(crate) fn tapes() {
     println!(r#"{{"name": "sim_taped_histories", "value": {ran}, "unit": "histories"}}"#);
 }
 
-/// Runs the histories of these seeds. Returns the number of histories, and the total number of observations in them by
-/// the name of the observation.
+/// Runs the histories of these seeds. Returns the number of histories, and the number of observations in all
+/// histories, by name.
 fn histories(seeds: &[u64], trace: &Trace) -> (u64, BTreeMap<&'static str, u64>) {
     let threads = number("SIM_THREADS", 1).max(1);
     let (next, ran) = (AtomicU64::new(0), AtomicU64::new(0));

@@ -16,9 +16,10 @@
 //! limit, and a tripped breaker does not hold it. Tenants who order without sending a manifest therefore
 //! cannot trip the breaker.
 //!
-//! Each owner counts for at most half of the limit for all owners. If an owner requests more than this half,
-//! the breaker trips for this owner alone. If a second owner has also reached half of the limit, the breaker
-//! trips for all owners.
+//! One owner may use the whole limit, but counts for at most half of the limit in the sum of all owners. A
+//! request above the limit of its owner, or above the limit of this sum, trips the breaker. If only this
+//! owner has reached half of the limit, the breaker trips for this owner alone. Otherwise the breaker trips
+//! for all owners.
 //! ```text
 //!  limit 10           A requests 11: 10 granted (counted as 5), the last is held, and so are later requests of A
 //!                     then B requests 6: 5 granted, the sixth trips the breaker for all owners

@@ -54,8 +54,8 @@ pub enum Phase {
     Judging,
     /// The engine reserves capacity, or waits for the first inventory update.
     Reserving,
-    /// The engine counts the bids, because the chain limits their number per order, or waits for a retry. In
-    /// this phase and all later phases, capacity is reserved for the order.
+    /// The engine counts the bids on the order, or waits for a retry of the count. The chain limits the
+    /// number of bids per order. In this phase and all later phases, capacity is reserved for the order.
     Counting {
         /// Time of the retry, or `None` while the count is in progress.
         retry_at: Option<Mono>,
