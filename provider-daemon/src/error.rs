@@ -48,7 +48,8 @@ pub(crate) fn message_text(error: &anyhow::Error) -> String {
     }
 }
 
-/// Returns the first remedy among an error and its causes, or else the remedy of an I/O error among them.
+/// Returns the first remedy that an error or one of its causes contains. If none contains a remedy, returns
+/// the general remedy for the first I/O error among the error and its causes.
 pub(crate) fn help(error: &anyhow::Error) -> Option<&str> {
     // A remedy that was added as a context is no cause in the chain below.
     let of_context = error.downcast_ref::<WithHelp>().map(|error| error.help.as_str());

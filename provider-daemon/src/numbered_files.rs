@@ -53,7 +53,8 @@ impl NumberedFiles {
         options.open(path(&self.dir, self.newest, self.extension))
     }
 
-    /// Finishes the newest file, which has `bytes` bytes, and removes the file if it is not useful.
+    /// Counts the newest file, which has `bytes` bytes, as complete. If `is_useless` is true, removes the
+    /// file instead.
     pub(crate) fn finish(&mut self, bytes: u64, is_useless: bool) {
         let newest = path(&self.dir, self.newest, self.extension);
         let removed = is_useless && fs::remove_file(newest).is_ok();

@@ -154,8 +154,8 @@ enum Response {
     },
     /// The circuit breaker was released.
     Released {
-        /// True if closes were held before the release: the circuit breaker had tripped for all leases or for
-        /// an owner, or the cluster lacked the records of the leases.
+        /// True if the circuit breaker held closes before the release: the circuit breaker had tripped for
+        /// all leases or for an owner, or the cluster lacked the records of the leases.
         was_tripped: bool,
         /// Leases with a close that was held until the release.
         waited: Vec<String>,

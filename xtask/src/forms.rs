@@ -5,8 +5,8 @@
 pub(crate) enum SmallForm {
     /// Tests, by name. They must not be marked as ignored.
     Tests(&'static [&'static str]),
-    /// Benches by package and name, built without optimization. They run among the tests if they have `test =
-    /// true`, or in the stage of a tier.
+    /// Benches by package and name, built without optimization. Benches with `test = true` run together with
+    /// the tests, and other benches in the stage of a tier.
     Benches(&'static [(&'static str, &'static str)]),
     /// Benches, and tests for the figures that the benches do not measure.
     Both(&'static [(&'static str, &'static str)], &'static [&'static str]),

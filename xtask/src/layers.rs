@@ -72,8 +72,8 @@ const BANNED: [(&str, &str); 22] = [
     ("redis", "the bus on Redis belongs to akash-provider-redis"),
 ];
 
-/// Crates that the core does not depend on without its default features, because without them it only makes
-/// decisions and never waits.
+/// Crates that the core must not depend on if its default features are disabled. Without these features, the
+/// core only makes decisions and never waits.
 const BANNED_WHEN_PURE: [(&str, &str); 10] = [
     ("tokio", "the pure core has no tasks or timers"),
     ("futures", "the pure core awaits nothing"),

@@ -119,7 +119,8 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     Ok(code)
 }
 
-/// Prints the notice about how workloads run. A JSON event also contains the keyword `are`.
+/// Prints `notice`, a text that states how workloads run. In JSON, the event also contains the keyword `are`,
+/// such as `simulated`.
 fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     if printer.is_text() {
         printer.note(&format!("{notice}\n"));

@@ -83,15 +83,15 @@ impl Measure {
         Self::new(name, help, Kind::Gauge)
     }
 
-    /// Creates a counter. The name is given without the suffix `_total`, which both formats add.
+    /// Creates a counter. The name is given without the suffix `_total`, which the encoder adds.
     #[must_use]
     pub const fn counter(name: &'static str, help: &'static str) -> Self {
         Self::new(name, help, Kind::Counter)
     }
 
-    /// Creates a counter with a name of the Go provider. Both formats write the name without the suffix `_total`, so
-    /// that existing dashboards find the counter. `OpenMetrics` requires the suffix for counters, therefore the type in
-    /// that format is `unknown`.
+    /// Creates a counter with a name of the Go provider. The Prometheus text and the `OpenMetrics` text
+    /// contain the name without the suffix `_total`, so that existing dashboards find the counter.
+    /// `OpenMetrics` requires the suffix for counters, therefore the type in that text is `unknown`.
     #[must_use]
     pub const fn go_counter(name: &'static str, help: &'static str) -> Self {
         Self::new(name, help, Kind::GoCounter)

@@ -47,7 +47,7 @@ impl MetricsAddress {
     }
 }
 
-/// Texts of one scrape in both formats.
+/// Prometheus text and `OpenMetrics` text of one scrape.
 #[derive(Debug, Clone)]
 struct Texts {
     prometheus: Bytes,
@@ -137,7 +137,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use tower::ServiceExt;
 
-    /// Part of a label value with the characters that both formats escape.
+    /// Part of a label value with the characters that the Prometheus and the `OpenMetrics` format escape.
     const LABEL: &str = "\"\\\n";
 
     /// Source that counts its scrapes, with a label value of 4 KiB.

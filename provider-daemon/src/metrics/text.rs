@@ -53,7 +53,7 @@ impl Format {
 }
 
 impl Metrics {
-    /// Encodes the current values in both formats.
+    /// Encodes the current values as Prometheus text and as `OpenMetrics` text.
     ///
     /// # Errors
     /// Returns an error if a value cannot be encoded.

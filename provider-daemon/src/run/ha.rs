@@ -4,8 +4,8 @@
 //! election ─► gate opens ─► restore state ─► provider leads in this term ─► gate closes ─► provider stands by
 //!                   └──► chain client and cluster write only while the gate is open
 //! ```
-//! The gate closes by the clock, before the provider is notified: an instance that was suspended for longer than its
-//! election lease writes nothing when it resumes.
+//! The gate checks the clock at each write and closes without a notification of the provider. An instance
+//! that was suspended for longer than its election lease therefore writes nothing when it resumes.
 
 mod settings;
 

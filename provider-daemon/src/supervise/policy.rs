@@ -6,7 +6,8 @@
 //! | waiting | waiting | waiting | running |
 //! | over | over | over | over |
 //!
-//! A restart counts until the end of the window. The wait before a restart doubles with each counted restart.
+//! A restart is counted until it is as old as the window. The wait before a restart doubles with each counted
+//! restart.
 
 use std::collections::VecDeque;
 use std::time::Duration;

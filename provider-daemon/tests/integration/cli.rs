@@ -286,8 +286,8 @@ fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 
-/// Script that starts two processes. The first is its child. The parent of the second has ended. Both have a
-/// session of their own and an empty environment.
+/// Script that starts two processes, each in its own session and with an empty environment. One process is a
+/// child of the script; the parent of the other process has ended.
 const LEAVING: &str = "
 left() { env -i setsid /bin/bash -c \"echo \\$\\$ > '$1'; exec sleep 300\" >/dev/null 2>&1 </dev/null & }
 left DIR/child

@@ -25,7 +25,8 @@ pub struct Faults {
     pub catching_up: bool,
     /// The node offers only an unsupported API version.
     pub other_versions: bool,
-    /// Each request goes to a node that lags by a random number of blocks, at most this number, in addition to `lag`.
+    /// Maximum number of blocks, in addition to `lag`, by which the node of a request lags. The number is
+    /// random for each request.
     pub scatter: u64,
     /// Maximum additional delay of responses and pushed blocks, in milliseconds.
     pub delay_ms: u64,

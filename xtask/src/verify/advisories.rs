@@ -1,9 +1,9 @@
 //! Known vulnerabilities of dependencies.
 //!
 //! Packages are looked up in the RustSec database, which cargo-audit and cargo-deny also store. The database
-//! is updated if it can be reached. Otherwise the newest copy is used and its age is reported, because a
-//! vulnerability may be published days after the copy. Without a copy the check is skipped, and the output
-//! reports this. The check has its own copy in the target folder, which is never committed.
+//! is updated if it can be reached. Otherwise the newest copy is used. The output contains its age, because
+//! the copy lacks vulnerabilities that were published later. Without a copy the check is skipped, and the
+//! output reports this. The check has its own copy in the target folder, which is never committed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Checks the manifests: publishable crates have the fields of a registry, and no file contains tests that
-//! cargo does not run.
+//! Checks the manifests: those of publishable crates have the fields that a registry requires, and none of
+//! them disables tests that exist.
 
 use std::collections::BTreeMap;
 use std::path::Path;

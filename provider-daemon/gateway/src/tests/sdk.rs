@@ -1,6 +1,6 @@
 //! Log lines read by a websocket client of another project. The tests of the whole program in
-//! `tests/integration/run/outside.rs` use other clients. They cannot test log lines, because the in-memory
-//! cluster of the program has none.
+//! `tests/integration/run/outside.rs` use other clients. Those tests cannot cover log lines, because the
+//! in-memory cluster of the program has none.
 
 use super::world::{SDL, World};
 use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key};

@@ -131,8 +131,9 @@ impl Room {
         ip(&["-n", &self.site, "route", "delete", "blackhole", &daemon]);
     }
 
-    /// Forwards the connections of the daemon `who` to a port of the site. They go to the address `target` in the
-    /// namespace of the test. Records the writes in these connections as writes to `to`.
+    /// Forwards the connections that the daemon `who` opens to the port `port` of the site. Their destination
+    /// is the address `target` in the network namespace of the test. Records the writes in these connections
+    /// as writes to `to`.
     pub(crate) fn lead(&self, who: usize, port: u16, to: To, target: SocketAddr) {
         let (site, at) = (self.site.clone(), Self::here(who, port));
         let (accepted, streams) = channel();

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use testbed::free_port;
 
-/// Flags that determine the compared values.
+/// Flags of the provider, which determine the expected values of the metrics.
 const FLAGS: [&str; 10] = [
     "--metrics-per-lease",
     "--lease-funds-monitor-interval=1m",

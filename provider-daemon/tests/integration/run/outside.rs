@@ -95,7 +95,8 @@ impl<'a> SdkTenant<'a> {
         asked["key"] = self.made["certificate"]["privateKey"].clone();
     }
 
-    /// Reads the lease of the tenant with tokens and certificates. Asserts that their restrictions apply.
+    /// Reads the status of the tenant's lease with a token for full access and with a certificate. Asserts
+    /// that a token for logs only is refused.
     fn reads_its_lease(&self) {
         let get = json!({"act": "get"});
         let status = "/lease/9/1/1/status";

@@ -104,7 +104,8 @@ fn groups() -> Vec<Vec<ResourceUnit>> {
     groups
 }
 
-/// Returns the adjusted units of each group that fits, or `None`, and the number of groups that fit.
+/// Returns, for each group, its adjusted units or `None` if the group does not fit. Also returns the number
+/// of groups that fit.
 fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     let fit = |group: Vec<ResourceUnit>| {
         let taken = inventory.dup().adjust(&group, AdjustOptions::default());
