@@ -71,7 +71,7 @@ impl ChainSource {
     fn balances(&self) -> Measure {
         let measure = Measure::gauge(
             "akash_provider_balance",
-            "Balance of the provider's account in units of the denomination, at most 30 s old",
+            "Balance of the provider's account in units of the denomination, queried every 30 s at most",
         );
         let amounts = self.amounts();
         amounts.iter().fold(measure, |measure, (denom, amount)| {
@@ -130,7 +130,7 @@ fn endpoints(endpoints: &[EndpointStatus]) -> [Measure; 5] {
     );
     let mut lag = Measure::gauge(
         "akash_provider_chain_endpoint_lag_blocks",
-        "Blocks by which the endpoint is behind the best endpoint",
+        "Number of blocks behind the best endpoint",
     );
     let mut latency = Measure::gauge(
         "akash_provider_chain_endpoint_latency_seconds",
@@ -167,7 +167,7 @@ fn requests(endpoints: &[EndpointStatistics]) -> [Measure; 2] {
         "akash_provider_chain_request_duration_seconds",
         "Duration of requests that the endpoint responded to",
     );
-    let mut errors = Measure::counter("akash_provider_chain_errors", "Faults of the endpoint");
+    let mut errors = Measure::counter("akash_provider_chain_errors", "Errors of the endpoint");
     for endpoint in endpoints {
         let address = &*endpoint.address;
         durations = durations.with_histogram([("endpoint", address)], seconds(&endpoint.responses));
@@ -209,7 +209,7 @@ fn blocks(follower: &FollowerStatus) -> Vec<Measure> {
         ),
         gauge(
             "akash_provider_chain_silence_seconds",
-            "Time since blocks are missing; 0 while blocks arrive",
+            "Time without new blocks; 0 while blocks arrive",
             silence.unwrap_or_default(),
         ),
         counter(
@@ -258,7 +258,7 @@ fn writer(writer: &WriterStatus) -> Vec<Measure> {
         ),
         gauge(
             "akash_provider_tx_in_flight",
-            "Transactions without an outcome",
+            "Sent transactions without an outcome",
             length(writer.in_flight),
         ),
         gauge(
@@ -291,7 +291,7 @@ fn transactions(statistics: &TxStatistics) -> Vec<Measure> {
         let labels = [("message", *message), ("outcome", outcome.name())];
         messages = messages.with(labels, number(*count));
     }
-    let refusals = Measure::counter("akash_provider_tx_refusals", "Refused calls by error code");
+    let refusals = Measure::counter("akash_provider_tx_refusals", "Refused messages by error code");
     let refused = Measure::counter(
         "akash_provider_tx_refused_submissions",
         "Transactions that a node refused, by error code",

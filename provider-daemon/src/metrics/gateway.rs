@@ -81,7 +81,7 @@ fn requests(statistics: &GatewayStatistics) -> [Measure; 4] {
     }
     let over_budget = Measure::counter(
         "akash_provider_gateway_over_budget",
-        "Requests without credentials over the budget of their network",
+        "Requests without credentials over the limit of their network",
     );
     [
         requests,
@@ -109,7 +109,7 @@ fn connections(statistics: &GatewayStatistics) -> Vec<Measure> {
         ),
         (
             "akash_provider_gateway_delayed_connections",
-            "Connections that waited for a free place",
+            "Connections delayed by the limit of the port",
             |port| port.delayed,
         ),
         (
@@ -125,7 +125,7 @@ fn connections(statistics: &GatewayStatistics) -> Vec<Measure> {
     };
     let open = Measure::gauge(
         "akash_provider_gateway_connections",
-        "Open connections, with streams",
+        "Open connections, including streams",
     );
     let counters = COUNTERS.map(|(name, help, value)| on_ports(Measure::counter(name, help), value));
     let mut measures = vec![on_ports(open, |port| port.open)];
@@ -144,7 +144,7 @@ fn streams(statistics: &GatewayStatistics) -> [Measure; 3] {
     let opened = Measure::counter("akash_provider_gateway_opened_streams", "Opened streams");
     let refused = Measure::counter(
         "akash_provider_gateway_refused_streams",
-        "Streams over the limit of a tenant or a network",
+        "Streams that were refused because of a limit",
     );
     [
         by_kind(open, &statistics.open_streams),

@@ -39,7 +39,7 @@ pub(super) fn measures(operators: &[OperatorValues]) -> [Measure; 5] {
     );
     let mut durations = Measure::histogram(
         "akash_provider_operator_reconcile_duration_seconds",
-        "Duration of the writes of one name",
+        "Duration of the writes for one object name",
     );
     let mut failures = Measure::counter(
         "akash_provider_operator_failures",

@@ -84,7 +84,7 @@ impl PartsSource {
         );
         let missed = Measure::counter(
             "akash_provider_recording_missed_turns",
-            "Turns that were not recorded",
+            "Engine steps that were not recorded",
         );
         let bytes = Measure::counter(
             "akash_provider_recording_bytes",
@@ -158,7 +158,7 @@ fn runtime() -> Vec<Measure> {
     vec![
         gauge(
             "akash_provider_runtime_tasks",
-            "Tasks that have not ended",
+            "Unfinished tasks of the runtime",
             length(metrics.num_alive_tasks()),
         ),
         gauge(

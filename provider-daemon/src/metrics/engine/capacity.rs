@@ -97,7 +97,7 @@ fn other(values: &Values<'_>) -> Vec<Measure> {
     ];
     let mut devices = Measure::gauge(
         "akash_provider_capacity_gpu_devices",
-        "GPUs by vendor and model, in use or not",
+        "GPUs by vendor and model, including GPUs in use",
     );
     for gpu in inventory.available.nodes.iter().flat_map(|node| &node.gpus) {
         let labels = [("vendor", &*gpu.vendor), ("model", &*gpu.model)];
@@ -124,7 +124,7 @@ fn other(values: &Values<'_>) -> Vec<Measure> {
         ips,
         gauge(
             "akash_provider_capacity_overcommitted_replicas",
-            "Reserved replicas without capacity",
+            "Reserved replicas beyond the capacity",
             f64::from(inventory.available.overcommitted_replicas),
         ),
         gauge(

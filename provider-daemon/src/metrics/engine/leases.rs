@@ -56,7 +56,7 @@ fn leases(values: &Values<'_>) -> Vec<Measure> {
         counter("akash_provider_leases_won", "Leases won", won),
         counter(
             "akash_provider_leases_adopted",
-            "Leases found after a start or a gap",
+            "Leases found after a start or missed events",
             adopted,
         ),
         counter(
@@ -74,7 +74,7 @@ fn life(values: &Values<'_>) -> Vec<Measure> {
         by_name(
             Measure::counter(
                 "akash_provider_lease_ends",
-                "Leases that this provider closes, by reason",
+                "Closes of leases by this provider, by reason",
             ),
             "reason",
             &REASONS,
@@ -97,7 +97,7 @@ fn life(values: &Values<'_>) -> Vec<Measure> {
         ),
         gauge(
             "akash_provider_manifest_deadlines",
-            "Leases that are closed if no manifest arrives",
+            "Deployments with a pending manifest deadline",
             length(
                 status
                     .deployments
@@ -127,7 +127,7 @@ fn revenue(values: &Values<'_>) -> Vec<Measure> {
         ),
         gauge(
             "akash_provider_failed_payouts",
-            "Leases with a failed last withdrawal",
+            "Leases for which the last withdrawal failed",
             length(failed.count()),
         ),
         amounts(

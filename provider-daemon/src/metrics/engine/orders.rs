@@ -44,7 +44,7 @@ pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
     vec![
         Measure::gauge("akash_provider_orders", "Orders in progress by phase").counted("phase", phases),
         by_name(
-            Measure::counter("akash_provider_orders_received", "Orders by source"),
+            Measure::counter("akash_provider_orders_received", "Received orders by source"),
             "source",
             &["event", "snapshot", "bid"],
             &counts.orders,

@@ -18,14 +18,14 @@ fn calls(values: &Values<'_>) -> Vec<Measure> {
     let (status, counts) = (values.status, values.counts);
     let mut durations = Measure::histogram(
         "akash_provider_call_duration_seconds",
-        "Duration of calls by name",
+        "Duration of engine calls by name",
     );
     for (call, times) in &counts.call_durations {
         durations = durations.with_histogram([("call", call)], seconds(times));
     }
     vec![
         by_pair(
-            Measure::counter("akash_provider_calls", "Calls of the engine by name and result"),
+            Measure::counter("akash_provider_calls", "Engine calls by name and result"),
             ["call", "result"],
             [&[], &[]],
             &counts.calls,
@@ -33,12 +33,12 @@ fn calls(values: &Values<'_>) -> Vec<Measure> {
         durations,
         gauge(
             "akash_provider_calls_in_flight",
-            "Calls without a result",
+            "Engine calls without a result",
             number(status.calls_in_flight),
         ),
         counter(
             "akash_provider_unexpected_inputs",
-            "Inputs that no state machine expects",
+            "Inputs that the engine did not expect",
             status.unexpected_inputs,
         ),
         counter(
@@ -126,7 +126,7 @@ fn missed(values: &Values<'_>) -> [Measure; 3] {
         ),
         counter(
             "akash_provider_engine_missed_blocks",
-            "Blocks in gaps, which a scan replaced",
+            "Blocks that are missing because of gaps",
             engine.missed_blocks,
         ),
         counter(
@@ -148,7 +148,7 @@ fn progress(values: &Values<'_>) -> Vec<Measure> {
         ("bids_allowed", status.bids_held.is_none()),
         ("leader", status.leader),
     ];
-    let ready = Measure::gauge("akash_provider_ready", "1 if the condition for bids is met");
+    let ready = Measure::gauge("akash_provider_ready", "1 if this condition for bids is met");
     let mut measures = vec![
         conditions.into_iter().fold(ready, |ready, (name, is_met)| {
             ready.with([("condition", name)], flag(is_met))
@@ -167,7 +167,7 @@ fn progress(values: &Values<'_>) -> Vec<Measure> {
     ];
     let age = Measure::gauge(
         "akash_provider_engine_block_age_seconds",
-        "Seconds since the newest block",
+        "Time since the newest block was received",
     );
     measures.push(
         counts
@@ -188,7 +188,7 @@ fn breaker(values: &Values<'_>) -> Vec<Measure> {
         ),
         gauge(
             "akash_provider_breaker_held_owners",
-            "Owners with closes held by the circuit breaker",
+            "Owners for which the circuit breaker has tripped separately",
             length(breaker.held_owners.len()),
         ),
         gauge(
@@ -198,12 +198,12 @@ fn breaker(values: &Values<'_>) -> Vec<Measure> {
         ),
         gauge(
             "akash_provider_breaker_recent_closes",
-            "Closes within the window",
+            "Closes within `--breaker-window`",
             f64::from(breaker.recent),
         ),
         gauge(
             "akash_provider_breaker_allowed_closes",
-            "Maximum number of closes within the window",
+            "Maximum number of closes within `--breaker-window`",
             f64::from(breaker.allowed),
         ),
     ]
