@@ -5,7 +5,7 @@
 //! proves that a blocked flow of the first pair is blocked by a policy and by nothing else.
 //!
 //! The testbed itself does not enforce policies. `AKASH_POLICY_AGENT` is the command line of a policy agent;
-//! [docs/testbed.md](../../../docs/testbed.md#policies-that-are-enforced) documents its environment.
+//! [docs/testbed.md](../../../docs/testbed.md#test-network-policies) documents its environment.
 
 use crate::tenant::{Tenant, WAIT_LIMIT, client, deployment};
 use crate::test_cluster::{TestCluster, block_on};
@@ -55,9 +55,8 @@ fn enforced_policies_allow_exactly_the_listed_flows() {
     let command = std::env::var(AGENT).ok();
     if !enforced && command.is_none() {
         println!(
-            "skipped: nothing on this cluster enforces network policies: a pod to which a policy lets nobody still \
-             answers after {SOON:?}, {AGENT} names no agent, and none can be had from the Go modules \
-             (docs/testbed.md#policies-that-are-enforced)"
+            "skipped: this cluster does not enforce network policies, and {AGENT} names no policy agent: a pod that \
+             a policy isolates still responds after {SOON:?} (docs/testbed.md#test-network-policies)"
         );
         return;
     }

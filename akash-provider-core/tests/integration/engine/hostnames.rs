@@ -7,7 +7,7 @@ use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{LeaseId, Msg};
 
 #[test]
-fn w40_freed_hostname_goes_to_newest_waiting_deployment() {
+fn w40_freed_hostname_goes_to_waiting_deployment() {
     let mut world = World::new();
     let old = world.running(1, &hosted("web", &["a.example"]));
     let new = world.running(2, &hosted("api", &["a.example"]));
