@@ -93,7 +93,10 @@ fn watches<'a>(watches: impl Iterator<Item = (&'a Kind, &'a WatchState)>) -> [Me
         "Seconds since the watch failed; 0 while it works",
     );
     let mut starts = Measure::counter("akash_provider_kubernetes_watch_starts", "Started watches");
-    let mut lists = Measure::counter("akash_provider_kubernetes_watch_lists", "Complete lists of the watch");
+    let mut lists = Measure::counter(
+        "akash_provider_kubernetes_watch_lists",
+        "Complete lists of the watch",
+    );
     let mut failures = Measure::counter("akash_provider_kubernetes_watch_failures", "Failures of watches");
     for (kind, watch) in watches {
         let labels = [("kind", kind.as_str())];

@@ -21,7 +21,10 @@ pub(super) fn count_metrics(counts: Counts) -> [Measure; 3] {
 /// Returns the metrics of the work queue.
 pub(super) fn work_metrics(work: &WorkStatistics) -> [Measure; 2] {
     let queue = Measure::gauge("queue_depth", "Names in the work queue by state");
-    let durations = Measure::histogram("reconcile_duration_seconds", "Duration of the writes for one object name");
+    let durations = Measure::histogram(
+        "reconcile_duration_seconds",
+        "Duration of the writes for one object name",
+    );
     [
         queue.counted("state", queue_states(work.queue)),
         durations.with_histogram([], seconds(&work.durations)),

@@ -25,7 +25,10 @@ impl OtlpSource {
 impl MetricSource for OtlpSource {
     fn measures(&self) -> Vec<Measure> {
         let spans = Measure::counter("akash_provider_otlp_spans", "Trace spans by result of the export");
-        let waiting = Measure::gauge("akash_provider_otlp_waiting_spans", "Trace spans that wait for export");
+        let waiting = Measure::gauge(
+            "akash_provider_otlp_waiting_spans",
+            "Trace spans that wait for export",
+        );
         let failures = Measure::counter(
             "akash_provider_otlp_failed_requests",
             "Failed requests to the trace collector",
