@@ -84,8 +84,8 @@ fn foreign() -> String {
     "the log of this process belongs to the program that embeds the provider".to_owned()
 }
 
-/// Returns the log filter. The filter disables the log of the Kubernetes client library, which repeats failures that
-/// this program logs, unless `chosen` names the library.
+/// Returns the log filter. Unless `chosen` names the Kubernetes client library, the filter disables its log,
+/// because this program logs the same failures.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
     /// Modules that log unusable chain nodes and clusters as warnings. The commands `query`, `tx`, `tenant` and `doctor`

@@ -147,7 +147,7 @@ enum Response {
         recent: u32,
         /// Maximum number of closes within the window.
         allowed: u32,
-        /// Leases with a close that is held until the release.
+        /// Leases that are closed only after the release of the circuit breaker.
         waiting: Vec<String>,
         /// Reason why the circuit breaker holds all closes; `None` while it permits closes.
         shut_because: Option<String>,
@@ -157,7 +157,7 @@ enum Response {
         /// True if the circuit breaker held closes before the release: the circuit breaker had tripped for
         /// all leases or for an owner, or the cluster lacked the records of the leases.
         was_tripped: bool,
-        /// Leases with a close that was held until the release.
+        /// Leases that were not closed before this release, because the circuit breaker held their close.
         waited: Vec<String>,
     },
     /// Differences between chain, cluster and ledger.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum file size, in bytes; sufficient for a thousand rules with a hundred tenants each.
 const BYTES_MAX: u64 = 8 << 20;
-/// Time after a check of the file during which prices are calculated without another check.
+/// Time for which price calculations use the policy of the last file check without a new check.
 const AGE_MAX: Duration = Duration::from_millis(500);
 /// Maximum number of blocks with a stored policy. Orders of one block are priced within seconds.
 const BLOCKS: usize = 16;
@@ -37,7 +37,8 @@ struct State {
     /// Policy that was in force when the first order of each block was priced, so that all orders of one block have the
     /// same policy.
     block_policies: VecDeque<(Height, Arc<Policy>)>,
-    /// Stamp that the file had when it was last read; `None` after a failed read, so that the file is read again.
+    /// Stamp of the file at its last read; `None` after a failed read, so that the next check reads the file
+    /// again.
     stamp: Option<Stamp>,
     /// Error of the last check of the file, which is logged once.
     error: Option<String>,

@@ -60,8 +60,8 @@ impl Cluster {
     /// are removed first.
     ///
     /// # Errors
-    /// Fails without root, if programs cannot be obtained, or if a component does not become healthy. The
-    /// error contains the end of its log, and started components are stopped.
+    /// Fails without root permissions, if a program cannot be built or installed, or if a component does not
+    /// become healthy. The error contains the end of its log, and started components are stopped.
     pub fn up(options: &Options) -> Result<Self> {
         check_name(&options.name)?;
         if let Some(obstacle) = network::obstacle() {

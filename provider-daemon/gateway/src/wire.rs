@@ -171,7 +171,7 @@ impl PendingWrites {
     }
 }
 
-/// Response body with a permit that is released after the body is written.
+/// Response body that holds a permit until all of its bytes are written.
 #[derive(Debug)]
 pub(super) struct PermitBody<B> {
     body: B,

@@ -1,9 +1,10 @@
 //! Settings from the environment. The variable `AP_SOME_FLAG`, or else `AKASH_SOME_FLAG`, sets the flag `--some-flag`.
 //! A flag on the command line takes precedence over both variables.
 //!
-//! The commands for trials (`dev`, `devnet`) do not read the environment, because the settings of a real provider
-//! must not lead a trial to a real cluster. `explain` reads the environment only if its command line names a real
-//! provider. `devnet tenant` reads the environment, as all commands that query a node do.
+//! `dev` and `devnet` are for trials and do not read the environment: variables with the settings of a real
+//! provider could otherwise connect a trial to a real cluster. `explain` reads the environment only if its
+//! command line names a real provider. Only the subcommand `devnet tenant` reads the environment, like other
+//! commands that query a node.
 
 use super::settings::nearest;
 use clap::builder::Resettable;
@@ -99,8 +100,8 @@ pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<Str
         .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Names (without prefix) of variables that have an effect although they set no flag: this program reads them directly,
-/// or the shell scripts of a chart read them.
+/// Names, without prefix, of variables that set no flag and still have an effect, because this program or the
+/// shell scripts of a chart read them directly.
 const OTHERS: [&str; 6] = [
     "KEY_MNEMONIC",
     "KEYRING_PASSPHRASE",
@@ -110,7 +111,8 @@ const OTHERS: [&str; 6] = [
     "VERSION",
 ];
 
-/// Returns one line for each variable with a known prefix that has no effect, with the most similar effective name.
+/// Returns one line for each variable that has a known prefix and no effect. The line suggests the most
+/// similar name that has an effect.
 pub(super) fn unread(root: &Command, variables: impl Iterator<Item = String>) -> Vec<String> {
     fn longs(command: &Command, into: &mut BTreeSet<String>) {
         let args = command.get_arguments().filter_map(Arg::get_long);

@@ -123,7 +123,7 @@ impl Kind {
     }
 }
 
-/// Flags of the Go provider without effect, with the values that the command line sets.
+/// Flags of the Go provider that have no effect here, with their values from the command line.
 #[derive(Debug, Default)]
 pub struct GoFlagArgs {
     set: Vec<SetFlag>,

@@ -82,9 +82,9 @@ impl Kubernetes {
         .await
     }
 
-    /// Connects to a cluster for a real chain. Leases of this chain may already exist in the cluster. The cluster is
-    /// that of the kubeconfig, or without a kubeconfig that of `KUBECONFIG`, `~/.kube/config` or this pod. The client
-    /// writes only while the provider leads.
+    /// Connects to a cluster for a real chain. Leases of this chain may already exist in the cluster. The
+    /// kubeconfig selects the cluster. Without a kubeconfig, the cluster of `KUBECONFIG`, of `~/.kube/config`
+    /// or of this pod is used. The client writes only while the provider leads.
     ///
     /// # Errors
     /// Returns an error if the kubeconfig is invalid, or if the cluster does not respond.

@@ -119,7 +119,7 @@ impl HistoryStore {
         Ok(record.and_then(|record| serde_json::from_slice(record.value()).ok()))
     }
 
-    /// Returns at most `limit` orders with a text form that starts with `prefix`.
+    /// Returns at most `limit` orders with an ID that starts with `prefix` in its text form.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.

@@ -24,7 +24,7 @@ const QUEUE: usize = 8192;
 const BATCH_MAX: u64 = 2048;
 /// Time in which facts are collected for a transaction. A crash loses the facts of this time.
 const COLLECT: Duration = Duration::from_millis(500);
-/// Maximum time that a reader waits until the facts that were queued before its request are written.
+/// Maximum time that a reader waits for the writer to write the facts that were queued before.
 const FLUSH: Duration = Duration::from_secs(2);
 /// Maximum time to write the queued facts when the provider stops.
 const LAST: Duration = Duration::from_secs(5);

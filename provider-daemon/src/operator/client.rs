@@ -25,8 +25,8 @@ pub(super) const RESPONSE_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::
 /// Runs a command against the provider with this home directory.
 ///
 /// # Errors
-/// Returns an error if no provider runs, if the connection fails, or if the provider refuses. `harden` reports the
-/// result of each lease, and exits with code 1 if any lease could not be hardened.
+/// Returns an error if no provider runs, if the connection fails, or if the provider refuses the request.
+/// `harden` reports the result of each lease, and exits with code 1 if any lease could not be hardened.
 pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
     match command {
         OperatorCommand::Breaker(args) => match &args.action {

@@ -96,8 +96,9 @@ pub(crate) struct OperatorPlan {
 }
 
 impl OperatorPlan {
-    /// Reads the flags of the operators that `--with-operators` lists (without this flag: the operators in `usual`).
-    /// Hostnames under `own_domain` need no ownership proof. The list of GPUs is stored in the directory `home`.
+    /// Reads the flags of the embedded operators: those that `--with-operators` lists, or those in `usual`
+    /// without this flag. Hostnames under `own_domain` need no ownership proof. The list of GPUs is stored in
+    /// the directory `home`.
     ///
     /// # Errors
     /// Returns an error for invalid or unreadable rules of the inventory operator, for `--probe` or

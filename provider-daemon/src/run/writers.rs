@@ -1,8 +1,9 @@
-//! Write access of one instance. All interfaces through which `run` changes anything outside of its home directory are
-//! created here and reject writes while another instance leads.
+//! Write access of one instance. This module creates the interfaces through which `run` changes anything
+//! outside of its home directory. These interfaces reject writes while another instance leads.
 //!
-//! The clients of the elections are created in other modules, because elections decide which instance leads: the client
-//! of the provider's election, and the clients of the embedded operators' elections.
+//! There are two exceptions. The client of the provider's election is created in another module, because the
+//! election decides which instance leads. The client of the embedded operators ([`Writers::unguarded`])
+//! rejects no writes, because these operators have their own elections.
 
 use akash_provider_chain::AkashClient;
 use akash_provider_core::bus::{Bus, LeaderBus};
@@ -98,7 +99,8 @@ impl Writers {
         builder.with_layer(&self.calls).with_layer(&fence).build()
     }
 
-    /// Returns a client of the cluster that also writes while another instance leads, for parts with separate elections.
+    /// Returns a client of the cluster for parts with their own leader elections. This client also writes
+    /// while another instance of the provider leads.
     pub(crate) fn unguarded<S, B>(&self, builder: ClientBuilder<S>) -> Client
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,

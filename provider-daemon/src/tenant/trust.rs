@@ -1,9 +1,9 @@
 //! Verification that a server is the provider.
 //!
-//! The server has either a certificate of a public CA for its name, or an Akash certificate: self-signed, for the
-//! account of the provider, and identical to the certificate on the chain. The handshake verifies the form and the
-//! validity. Directly after the handshake, and before any data is sent, the certificate is compared with the
-//! certificate on the chain.
+//! The server presents a certificate of a public CA for its name, or an Akash certificate. An Akash
+//! certificate is self-signed, names the account of the provider and is identical to the certificate on the
+//! chain. The handshake verifies the form and the validity. Directly after the handshake, and before any data
+//! is sent, the certificate is compared with the certificate on the chain.
 
 use super::error::ProviderError;
 use akash_provider_chain::Reader;

@@ -22,7 +22,8 @@ const NOT_FOUND: u16 = 404;
 /// Waits until every service is available, and prints progress to stderr.
 ///
 /// # Errors
-/// Returns an error with the missing services after the timeout, or immediately if waiting cannot help.
+/// After the timeout, returns an error that names the missing services. Returns an error immediately if
+/// waiting cannot help, for example if a lease is closed.
 pub(super) async fn until_available(
     tenant: &Tenant,
     which: &LeaseArgs,

@@ -364,8 +364,9 @@ impl<'a> Fixture<'a> {
         provider
     }
 
-    /// Cuts the provider off from the chain. Asserts that the tenant of the lease is served, and that an account
-    /// unknown to the provider gets a temporary error, also after a restart. Closes both deployments during the outage.
+    /// Cuts the provider off from the chain. Asserts that the tenant of the lease is served, and that an
+    /// account unknown to the provider gets a temporary error, before and after a restart of the provider.
+    /// Closes both deployments during the outage.
     fn cut_off(&self, mut provider: Daemon) -> Daemon {
         let before = provider.output().len();
         self.network.cut(true);

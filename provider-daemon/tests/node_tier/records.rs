@@ -1,6 +1,6 @@
-//! Manifest records that are deleted or overwritten with invalid data while the provider is stopped, or that
-//! the provider looks for in a wrong namespace. No lease ends and no pod restarts. The provider uses repaired
-//! records again.
+//! Restarts of the provider with missing or invalid Manifest records: the records are deleted or overwritten,
+//! or the provider looks for them in a wrong namespace. No lease ends and no pod restarts. The provider uses
+//! repaired records again.
 
 use crate::daemon::Daemon;
 use crate::fixture::{Stage, until};

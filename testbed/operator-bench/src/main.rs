@@ -5,8 +5,8 @@
 //! `deploy/operators`. The API server counts the requests of the ServiceAccount. The cluster is deleted
 //! afterwards. Its controllers are paused, so that nodes without a kubelet are not treated as lost.
 //!
-//! The benchmark is a binary and not a Cargo bench, because benches are built with the dependencies of tests,
-//! which would build everything twice.
+//! The benchmark is a binary and not a Cargo bench. Cargo builds benches with the dependencies of tests, so
+//! that everything would be built twice.
 
 mod addresses;
 #[path = "../../../akash-provider-k8s/benches/support/counted.rs"]

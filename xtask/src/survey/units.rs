@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
-/// Environment variable and value with which a stable cargo accepts unstable options, such as that for the build plan.
+/// Environment variable and its value, with which a stable cargo accepts unstable options, such as
+/// `--unit-graph`.
 const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
 /// Numbers of compilation units of a build.

@@ -78,7 +78,8 @@ pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
     checks
 }
 
-/// Returns the files with secrets outside of the home directory that other accounts may access, with their modes.
+/// Returns the path and the mode of each file with a secret that other accounts may access. Files in the home
+/// directory are left out, because another check covers them.
 fn secret_files(args: &RunArgs, home: Option<&Path>) -> Vec<(PathBuf, u32)> {
     let signer = &args.signer;
     let files = [

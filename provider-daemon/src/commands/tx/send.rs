@@ -1,8 +1,9 @@
 //! Signing and sending of one transaction, and the wait for the block that includes it.
 //!
-//! Without `--sequence` or `--timeout-height` the transaction is unordered: it does not conflict with other
-//! transactions of the account, such as those of a running provider, and is valid for one minute. If the chain does not
-//! support unordered transactions, the sequence of the account is used.
+//! Without `--sequence` and `--timeout-height` the transaction is unordered. An unordered transaction is
+//! valid for one minute, and does not conflict with other transactions of the account, such as those of a
+//! running provider. If the chain does not support unordered transactions, the sequence of the account is
+//! used.
 
 use super::TxAccount;
 use crate::args::TxArgs;

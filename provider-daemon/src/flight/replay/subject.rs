@@ -39,8 +39,8 @@ impl Subject {
         }
     }
 
-    /// Returns a description of the effects of a step that concern the order or lease, or `None` if the step has no
-    /// such effect or input.
+    /// Returns descriptions of the effects of a step that concern the order or lease. Returns `None` if
+    /// neither the input nor an effect of the step concerns the order or lease.
     pub(super) fn touched(&mut self, turn: &Turn<'_>) -> Option<Vec<String>> {
         let asked = match turn.input {
             // Both name everything. Only their effects show whether they concern it.

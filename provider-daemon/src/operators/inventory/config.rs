@@ -108,8 +108,8 @@ fn read(text: &str) -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// Returns true for one to three numbers separated by dots, with an optional `v` before and an optional suffix after
-/// them (`v1.2-rc`), as in the Go operator.
+/// Returns true for a version as in the Go operator: one to three numbers separated by dots, with an optional
+/// `v` in front and an optional suffix, such as `v1.2-rc`.
 fn is_version(text: &str) -> bool {
     let text = text.trim();
     let numbers = text.strip_prefix('v').unwrap_or(text);

@@ -1,4 +1,5 @@
-//! Tests of the ports, with a cluster that never responds and with a scripted cluster.
+//! Tests of the HTTP and gRPC ports, with a cluster that never responds and with one that returns fixed
+//! lists.
 
 use super::*;
 use crate::operators::process::{Process, router};

@@ -1,4 +1,4 @@
-//! Tests of the HTTP port, with a cluster that never responds and with a scripted cluster.
+//! Tests of the HTTP port, with a cluster that never responds and with one that returns fixed lists.
 
 use super::*;
 use crate::operators::process::{Process, router};
@@ -25,7 +25,7 @@ fn silent() -> Client {
     Client::new(silent, "default")
 }
 
-/// Client of a cluster that returns these lists, sends no watch events, and refuses every write.
+/// Client of a cluster that returns these lists, and never responds to a watch or a write.
 fn fixed(services: Value, pools: Option<Value>) -> Client {
     let cluster = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (path, query) = (

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Sequence number (dseq) before that of the first deployment of this test.
 const FIRST: u64 = 1_000;
-/// Maximum number of manifests in transit. Without a limit, the clients on a busy machine are themselves the load: each
-/// of them is a process, and repeats its request until the provider accepts it.
+/// Maximum number of manifests in transit. Without a limit, the clients would overload a busy machine: each
+/// client is a process that repeats its request until the provider accepts the manifest.
 const SENDING_MAX: usize = 64;
 
 /// A pending order.

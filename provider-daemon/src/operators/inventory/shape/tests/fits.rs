@@ -116,8 +116,8 @@ fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     (fits, count)
 }
 
-/// Returns the inventory that this provider counts for the same node, with one pod that has these resource requests, if
-/// `requests` is set.
+/// Returns the inventory that this provider counts for the same node. If `requests` is set, one pod with
+/// these resource requests runs on the node.
 async fn counted_by_us(requests: Option<Value>) -> Arc<dyn Inventory> {
     let pods = requests.into_iter().map(|requests| {
         json!({
