@@ -24,7 +24,7 @@ const TRIES: usize = 6;
 /// Rights needed for a server-side apply.
 const APPLY: [&str; 2] = ["create", "patch"];
 
-/// Part of each listed object that is read.
+/// Part of each listed object to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
     /// Metadata only.

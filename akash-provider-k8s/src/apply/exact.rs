@@ -1,7 +1,8 @@
 //! Exact comparison of a live object with the rendered one, and the patch that restores it.
 //!
-//! In the fields of `roots`, a missing, different or added field is a difference. In labels, annotations and all other
-//! fields, only the rendered part counts. `POD` and `SPEC` list the values that the API server fills in.
+//! In the top-level fields that `roots` returns, a missing, different or added field is a difference. In all
+//! other fields, such as labels and annotations, added fields are ignored. `POD` and `SPEC` list the values
+//! that the API server fills in.
 
 use super::item::Kind;
 use super::subset::quantity;

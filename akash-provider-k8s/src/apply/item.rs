@@ -102,8 +102,8 @@ impl Kind {
         }
     }
 
-    /// Returns true if objects of this kind isolate leases. Objects of these kinds are repaired first, also in the
-    /// drift mode `report`.
+    /// Returns true for a kind that isolates leases. Objects of such a kind are repaired before all others,
+    /// even in the drift mode `report`.
     #[must_use]
     pub const fn is_isolation(self) -> bool {
         matches!(
@@ -112,8 +112,8 @@ impl Kind {
         )
     }
 
-    /// Returns true if an object of this kind can weaken the isolation of a lease. Objects of these kinds that were not
-    /// rendered are deleted.
+    /// Returns true for a kind that can weaken the isolation of a lease. An object of such a kind is deleted
+    /// if the provider did not render it.
     #[must_use]
     pub const fn opens(self) -> bool {
         matches!(self, Self::NetworkPolicy | Self::Role | Self::RoleBinding)

@@ -131,7 +131,7 @@ pub struct DesiredState<'a> {
     pub items: &'a [Item],
     /// Ledger of the namespace.
     pub ledger: &'a Ledger,
-    /// Existing objects of kinds without a watch. Only objects in the ledger must be queried.
+    /// Existing objects of kinds without a watch. An object that this map lacks counts as missing.
     pub there: &'a ExistingObjects,
     /// Secrets of registry logins with passwords that are unknown. If such a Secret exists, the Secret is not changed.
     pub without_password: &'a BTreeSet<Id>,
@@ -180,8 +180,9 @@ impl Plan {
     }
 }
 
-/// Compares one object with its item, also for kinds that deploys do not compare with the watch caches. Returns the
-/// write that restores the object; `None` if the object equals the item or is being deleted.
+/// Compares one live object with its item. The kind of the object may be one that deploys do not compare with
+/// the watch caches. Returns the write that restores the object, or `None` if the object equals the item, is
+/// being deleted, or cannot be changed in place.
 pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {
     let mut plan = Plan::default();
     plan_watched(&mut plan, item, live, &BTreeSet::new());

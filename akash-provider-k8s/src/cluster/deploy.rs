@@ -469,8 +469,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the kinds to list before an apply: all kinds for an adopted lease, otherwise the kinds with an object that
-/// may already exist with the desired hash.
+/// Returns the kinds without a watch to list before an apply. For an adopted lease, these are the kinds of
+/// all `items`; otherwise, only the kinds of items with an unchanged hash in the ledger.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items

@@ -1,10 +1,14 @@
 //! Rights in the namespaces of leases: a RoleBinding of the provider's account to one ClusterRole.
 //!
-//! Secrets, logs and commands need these rights. The account of the provider gets these rights only in namespaces with
-//! such a binding. Administrators get no binding. An account that has these rights in the whole cluster and may not
-//! bind the role gets no binding either. An account that has these rights in the whole cluster and may bind the role is
-//! being migrated: this account gets bindings, so that an administrator can remove its cluster-wide rights while the
-//! provider runs.
+//! Secrets, logs and commands need these rights. A binding gives them to the provider's account in one
+//! namespace.
+//!
+//! | account of the provider | bindings |
+//! |---|---|
+//! | administrator | none |
+//! | has the rights in the whole cluster, may not bind the role | none |
+//! | has the rights in the whole cluster, may bind the role | yes, so that its cluster-wide rights can be removed while it runs |
+//! | any other | yes |
 
 use super::heal::write;
 use super::{Inner, KubeCluster};

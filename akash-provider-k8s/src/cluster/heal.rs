@@ -4,10 +4,12 @@
 //! changed leases, one at a time ─► differences in the caches ─► drift mode, back-off ─► confirm (live) ─► patch
 //! ```
 //!
-//! A lease is repaired only if three conditions hold: this process deployed the lease, no other task writes the lease,
-//! and the hash on the namespace shows that the desired objects were applied completely. Otherwise the next deploy
-//! handles the lease. Isolation is repaired first. For a lease without a readable record, the last record read by this
-//! process restores the isolation, and the rules of `unrecorded` restore the rest.
+//! A lease is repaired only if three conditions hold: this process deployed the lease or the lease has no
+//! readable Manifest record, no other task writes the lease, and the hash on the namespace shows that the
+//! desired objects were applied completely. Otherwise the next deploy handles the lease. Isolation objects
+//! are repaired first. For a lease without a readable record, the last record that this process read restores
+//! the isolation. The rules of `unrecorded` restore the other objects, and also the isolation if this process
+//! read no record.
 
 mod applied;
 mod state;

@@ -5,9 +5,10 @@
 //!                                                                          ─ no ──► rules over the live object
 //! ```
 //!
-//! Each object, and the ledger of the namespace, contain the hash of the object as the provider applied it. A rendering
-//! with this hash equals the applied object. Without such a rendering, fields that no manifest determines are rendered
-//! and all other fields are left unchanged. No field permits more than both the live object and the rendered object do.
+//! Each object, and the ledger of the namespace, contain the hash of the object as the provider applied it. A
+//! rendering with this hash equals the applied object. Without such a rendering, fields that no manifest
+//! determines are rendered, and all other fields are left unchanged. Policies and Roles then permit only what
+//! a rendering can permit.
 
 mod stand_in;
 

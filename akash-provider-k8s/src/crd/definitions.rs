@@ -9,7 +9,8 @@ use kube::CustomResourceExt;
 
 /// Former version of the objects, which some clusters still list as stored.
 const OLD_VERSION: &str = "v2beta1";
-/// Annotation that protects a definition, and with it all records, when its chart is uninstalled.
+/// Helm annotation that keeps a definition when its chart is uninstalled. Without the definition, the API
+/// server would delete all records.
 const KEEP: (&str, &str) = ("helm.sh/resource-policy", "keep");
 
 /// Returns all definitions. Unknown fields are preserved, so that older providers do not remove fields of newer ones.

@@ -114,6 +114,6 @@ pub enum Change {
     /// The object does not exist, or does not count. The UID, if known, may be that of an older object with the same
     /// name.
     Gone(Kind, Key, Option<Box<str>>),
-    /// Complete list of the objects of a kind.
+    /// Complete list of the objects of a kind: an object that the list lacks does not exist or does not count.
     Only(Kind, HashSet<Key>),
 }

@@ -1,8 +1,9 @@
 //! Watches of the capacity, and publication of updates.
 //!
-//! No update is published before nodes, pods and manifests were listed. While one of these kinds cannot be watched, the
-//! last update stays valid, and the failure is reported once. Unreadable storage is reported, and its classes are not
-//! offered. Changes are gathered for a moment, so that a burst is one update.
+//! No update is published before nodes, pods and manifests were listed. While one of these kinds cannot be
+//! watched, the last update stays valid, and the failure is reported once. Unreadable storage is reported,
+//! and its classes are not offered. Changes are collected for [`Options::gather`], so that a burst of changes
+//! causes one update.
 
 use super::facts::{Change, Kind, ObjectFacts};
 use super::lease::LeaseFacts;

@@ -121,7 +121,8 @@ impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
         self.listed.clear();
     }
 
-    /// Applies the objects of a page at once; missing objects count until the list is complete.
+    /// Applies the objects of a page at once. Objects that the list lacks still count until the list is
+    /// complete.
     fn page(&mut self, objects: Vec<T>) {
         let mut changes = Vec::with_capacity(objects.len());
         for object in objects {

@@ -33,10 +33,10 @@ case $1 in
   *) IFS=:; for dir in $PATH; do [ -f "${dir:-.}/$1" ] && exit 0; done; exit 1 ;;
 esac
 "#;
-/// Script that sends HUP, and KILL a second later, to marked sessions. The first process of such a session was started
-/// from outside the container, or has ended and left marked processes. The script retries, since a command starts a
-/// little after its request. Sessions that the command created are left running. `grep` runs without `-F`: with it,
-/// busybox searches only the first variable.
+/// Script that sends HUP, and KILL a second later, to sessions with marked processes. A session is left
+/// running if its first process still runs and was not started from outside the container: the command
+/// created this session. The script retries, because a command starts a little after its request. `grep` runs
+/// without `-F`: with it, busybox searches only the first variable.
 const SCRIPT: &str = r#"
 stat() { { read -r line </proc/$1/stat; } 2>/dev/null; }
 gone=" "; tries=0
@@ -134,8 +134,8 @@ impl Session {
         self.over = true;
     }
 
-    /// Returns true if `env` reported that the executable does not exist. Its exit code, 127, can also come from the
-    /// command, so the container is checked.
+    /// Returns true if `env` reported that the executable does not exist. The exit code of `env` is then 127.
+    /// The command can also return this code, so the container is checked.
     pub(super) async fn is_missing(&self, code: i32, command: &[String]) -> bool {
         let Some(name) = command.first().filter(|_| self.mark.is_some() && code == 127) else {
             return false;

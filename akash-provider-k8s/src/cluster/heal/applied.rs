@@ -24,8 +24,7 @@ pub(super) struct AppliedLease {
     pub(super) is_recorded: bool,
     /// Rules that derive the other objects of the lease, if its Manifest record is missing.
     pub(super) rules: Option<Rules>,
-    /// Ids of the desired objects without the hash of the applied object, which may therefore differ from the applied
-    /// object.
+    /// Ids of the desired objects that may differ from the applied objects, because their hashes differ.
     pub(super) unverified: BTreeSet<Id>,
 }
 

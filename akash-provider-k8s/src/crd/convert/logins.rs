@@ -3,7 +3,7 @@
 use akash_provider_core::manifest::{Credentials, Group, Service};
 use std::collections::BTreeMap;
 
-/// Returns the key of a registry login in the password Secret, for the login in the params of a service.
+/// Returns the key in the password Secret for the registry login that the params of a service contain.
 fn params_key(service: &str) -> String {
     // The names of services have no dot, so the key is unique.
     format!("{service}.params")
