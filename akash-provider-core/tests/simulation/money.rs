@@ -1,5 +1,5 @@
-//! Denominations: an order uses one of two. Deposits and balances use one, both or none of them. Leases
-//! without funds end.
+//! Money in two denominations. An order uses one of the two, and deposits and balances use one, both or none.
+//! Leases without funds end.
 
 use crate::ids::{COMPETITOR, PROVIDER, TENANTS};
 use crate::invariants::{CallCheck, SettledCheck};
@@ -80,7 +80,7 @@ impl World {
         DENOMS[self.feature_random.index(2)]
     }
 
-    /// Removes all money of one denomination from the provider's account, or adds money of it.
+    /// Removes all money of one denomination from the provider's account, or adds money in this denomination.
     pub(crate) fn wallet_changes(&mut self) {
         if self.features.wallet == Wallet::One || self.feature_random.below(1_000) >= 20 {
             return;

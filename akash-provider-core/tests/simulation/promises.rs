@@ -21,9 +21,9 @@ const ADDRESSES: u32 = 3;
 /// Current state of the simulated hardware.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hardware {
-    /// Number of unhealthy devices of each node. They are devices of the last model.
+    /// Number of unhealthy devices of each node, all of its last model in [`DEVICES`].
     unwell: [u32; DEVICES.len()],
-    /// Number of devices of each node that other processes use. They are devices of the first model.
+    /// Number of devices of each node that other processes use, all of its first model in [`DEVICES`].
     foreign: [u32; DEVICES.len()],
     /// Fault of each storage class.
     storage_faults: [StorageFault; CLASSES.len()],

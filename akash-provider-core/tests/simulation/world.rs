@@ -175,7 +175,7 @@ impl World {
     }
 
     /// In some steps, returns the number of status changes and the status without the parts that change with
-    /// time. In the others returns `None`.
+    /// time. In all other steps, returns `None`.
     fn sampled_status(&self) -> Option<(u64, Status)> {
         self.steps.is_multiple_of(11).then(|| {
             let mut status = self.engine.status(self.now());
@@ -199,7 +199,7 @@ impl World {
         })
     }
 
-    /// Sends the deadlines that have passed to the engine.
+    /// Lets the engine handle the deadlines that have passed.
     pub(crate) fn wake(&mut self) -> Checked {
         self.trace.line(|| format!("{} wake", self.mono.0));
         self.model.mono = self.model.mono.max(self.mono);

@@ -113,7 +113,7 @@ impl ManualProvider {
         self.replies.remove(&id)
     }
 
-    /// Completes a block, advances all clocks, and sends the passed deadlines to the engine.
+    /// Completes a block, advances all clocks, and lets the engine handle the deadlines that have passed.
     pub fn block(&mut self) {
         let block = self.market.end_block(BLOCK);
         self.inputs.push_back(Input::Chain(block));
