@@ -269,7 +269,7 @@ struct ElectionTask {
     origin: Instant,
     gate: LeadershipGate,
     shared: Arc<Shared>,
-    /// Whether the election record was read successfully once. In this case, the store permits the election.
+    /// Whether a call to the store has succeeded. In this case, the store permits the election.
     has_seen_it: bool,
     /// Time of the first denied request, if all requests since then were denied.
     denied_since: Option<Instant>,

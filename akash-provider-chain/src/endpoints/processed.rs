@@ -133,15 +133,15 @@ impl Endpoints {
         })
     }
 
-    /// Makes health checks of all nodes due, because a block below the processed one was received.
+    /// Starts health checks of all nodes, because a node sent a block with an implausible height.
     pub(crate) async fn request_checks(&self) {
         (0..self.shared.members.len()).for_each(|at| self.request_check(at));
         self.refresh_if_due(super::Capability::Queries).await;
     }
 
-    /// Compares the processed block with the newest blocks of the nodes. Drops the processed block if nodes contradict
-    /// it for [`Limits::contradiction`](crate::Limits::contradiction) and no node has reached it. Logs a warning if no
-    /// node has reached it for five minutes.
+    /// Compares the processed block with the newest blocks of the nodes. Drops the processed block if a node
+    /// contradicts this block for [`Limits::contradiction`](crate::Limits::contradiction) and no node has
+    /// reached its height. Logs a warning if no node has reached the height for five minutes.
     pub(super) fn review_processed(&self) {
         let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(reported_tip).collect();
         let mut processed = lock(&self.shared.processed);

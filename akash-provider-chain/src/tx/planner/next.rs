@@ -312,9 +312,9 @@ impl Planner {
         })
     }
 
-    /// Tracks transactions that were sent. Searches for each of them once per block, unless all transactions of the
-    /// block were already examined. Sends a transaction again if no block contains it for too long. Checks expired
-    /// transactions.
+    /// Tracks transactions that were sent. Searches for each of them once per block, or not at all if all
+    /// transactions of the block were already examined. Sends a transaction again if no block has contained
+    /// it for [`resend_blocks`](super::PlannerConfig::resend_blocks). Checks expired transactions.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let (now, lag, resend_after) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
         for (id, flight) in &mut self.flights {

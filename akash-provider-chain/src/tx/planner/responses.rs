@@ -36,7 +36,7 @@ const TIMEOUT: u32 = 42;
 /// Reaction to the refusal of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reaction {
-    /// Send the same bytes again later.
+    /// Create a new draft after a back-off, because the mempool of the node is full.
     Again,
     /// Create a new draft with a new nonce.
     Renew,

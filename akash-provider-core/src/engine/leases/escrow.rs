@@ -24,8 +24,8 @@ use std::time::Duration;
 
 /// Delay before a failed balance check is repeated, in block time.
 const RETRY_CHECK: Duration = Duration::from_secs(60);
-/// Delay before the next payout attempt when the escrow account is out of funds. A payout from an empty account makes
-/// the chain close the lease.
+/// Delay before the next balance check of an empty escrow account, in block time. Each check of an empty
+/// account causes payouts, which make the chain close the leases.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
 /// Leases are paid out early when the funds of the escrow account last for this number of blocks. A payout needs one
 /// or two blocks, and payments that become due after the account is empty are lost.
@@ -256,8 +256,9 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules payouts for the leases that `record` lists as active and that have no scheduled payout. A lease
-    /// loses its schedule when the chain rejects a payout because the lease is closed.
+    /// Schedules payouts for the leases that `record` lists as active or reclaiming and that have no
+    /// scheduled payout. A lease loses its schedule when the chain rejects a payout because the lease is
+    /// closed.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

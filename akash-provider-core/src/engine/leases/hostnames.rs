@@ -114,7 +114,7 @@ impl HostnameLedger {
     /// Checks whether a tenant may hold all of these hostnames.
     ///
     /// # Errors
-    /// Returns the error of the first hostname that is blocked or held by another tenant.
+    /// Returns the error of the first hostname that is blocked, or in conflict with a hostname of another tenant.
     pub fn can_reserve(&self, hostnames: &[String], owner: &Address) -> Result<(), HostnameError> {
         for name in hostnames.iter().map(|n| n.to_lowercase()) {
             self.check_not_blocked(&name)?;
@@ -138,7 +138,7 @@ impl HostnameLedger {
     /// returned as `withheld`. A hostname that the lease holds already is accepted even if it was blocked later.
     ///
     /// # Errors
-    /// Returns the error of the first hostname that is blocked or held by another tenant.
+    /// Returns the error of the first hostname that is blocked, or in conflict with a hostname of another tenant.
     pub fn reserve(
         &mut self,
         lease: &LeaseId,
@@ -185,7 +185,7 @@ impl HostnameLedger {
     /// assigned directly. Returns each hostname with its previous holder.
     ///
     /// # Errors
-    /// Returns the error of the first hostname that another tenant holds, or that is free but blocked.
+    /// Returns the error of the first hostname in conflict with a hostname of another tenant, or free but blocked.
     pub fn transfer(
         &mut self,
         lease: &LeaseId,
@@ -237,8 +237,8 @@ impl HostnameLedger {
         names.map(|(n, lease)| (n.to_string(), lease.clone())).collect()
     }
 
-    /// Returns true if no tenant may hold the hostname: it is blocked, looks like a blocked hostname (Punycode), or is
-    /// a wildcard that covers a blocked hostname.
+    /// Returns true if no tenant may hold the hostname: it is blocked, looks like a blocked hostname
+    /// (Punycode), or is a wildcard that reaches a blocked hostname at any depth.
     #[must_use]
     pub fn is_blocked(&self, hostname: &str) -> bool {
         let name = hostname.to_lowercase();

@@ -18,7 +18,8 @@ const FAILED_TTL: Duration = Duration::from_secs(15);
 const AUDITORS_MAX: usize = 1024;
 /// Maximum number of cached attributes per auditor, because any account can sign any number of attributes.
 const SIGNED_MAX: usize = 1024;
-/// Number of failed queries for an audit after which the orders that wait for this audit are declined.
+/// Number of temporary failures of the query for an audit after which the orders that wait for this audit are
+/// declined.
 const ATTEMPTS: u32 = 3;
 
 /// Cached audit by one auditor.

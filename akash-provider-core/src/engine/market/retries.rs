@@ -17,8 +17,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Exponent of the first back-off: the first retry is after 2^3 = 8 seconds. The longest back-off is one
 /// minute.
 const FIRST_STEP: u32 = 3;
-/// Number of failed price calculations after which only full scans retry the order. A failure that lasts
-/// longer is probably permanent, and each calculation may run an external program.
+/// Number of failed price calculations after which only full scans and price changes retry the order. A
+/// failure that lasts longer is probably permanent, and each calculation may run an external program.
 const PRICES_TRIED: u32 = 6;
 
 /// Sequence number of a decline, which shows whether an order was declined before or after a reservation.
