@@ -40,7 +40,7 @@ impl Subject {
     }
 
     /// Returns descriptions of the effects of a step that concern the order or lease. Returns `None` if
-    /// neither the input nor an effect of the step concerns the order or lease.
+    /// no input and no effect of the step concerns the order or lease.
     pub(super) fn touched(&mut self, turn: &Turn<'_>) -> Option<Vec<String>> {
         let asked = match turn.input {
             // Both name everything. Only their effects show whether they concern it.
