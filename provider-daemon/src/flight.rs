@@ -5,8 +5,8 @@
 //!                                                                                         │
 //!                             effects as recorded, or the first difference ◀─ replay ◀─ reader
 //! ```
-//! The engine never waits for the recorder. Steps that do not fit the queue are not recorded. The recording then
-//! contains their number and the next state of the engine, from which a replay continues.
+//! The engine never waits for the recorder. Steps that do not fit into the queue are not recorded. The
+//! recording then contains their number and the next state of the engine, from which a replay continues.
 
 mod bundle;
 mod describe;

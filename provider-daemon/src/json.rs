@@ -1,6 +1,7 @@
 //! JSON values that preserve the order of fields, because scripts compare the printed text.
 //!
-//! The feature `preserve_order` of `serde_json` would change the order of all JSON objects in an embedding program.
+//! This module does not use the feature `preserve_order` of `serde_json`, because the feature would also
+//! change the order of fields in a program that embeds this crate.
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq};

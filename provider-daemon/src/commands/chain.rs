@@ -44,8 +44,8 @@ pub async fn endpoints(args: &NodeArgs) -> anyhow::Result<Endpoints> {
     )?)
 }
 
-/// Returns the nodes of the chain in `--chain-id`, which is required for signing, so that a node of another chain is
-/// not accepted.
+/// Returns the nodes of `--node`, for commands that sign. Requires `--chain-id`, so that a node of another
+/// chain is not accepted.
 ///
 /// # Errors
 /// Returns an error if the chain ID is missing or an address is invalid.

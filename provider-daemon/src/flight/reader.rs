@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 pub(super) enum Item {
     /// Record that was written by the process of the latest `File` item.
     Record(Record),
-    /// Start of a file. `is_other` is true if another process wrote this file than the previous file.
+    /// Start of a file. `is_other` is true if this file and the previous file were written by different
+    /// processes.
     File { is_other: bool, head: Head },
     /// Reason why the rest of the current file cannot be read.
     Broken(String),

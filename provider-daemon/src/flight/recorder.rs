@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Capacity of the queue, in steps.
 const QUEUE: usize = 8192;
-/// Time after which the state is sent again, if it did not fit the queue.
+/// Time after which the state is sent again, if it did not fit into the queue.
 const RETRY: Duration = Duration::from_millis(250);
 /// Maximum time to write the last steps after the engine has stopped.
 const LAST: Duration = Duration::from_secs(5);
@@ -36,10 +36,10 @@ pub struct FlightRecorder {
     health: Health,
     /// Whether the writer has ended.
     stopped: bool,
-    /// Steps that did not fit the queue, since the last message to the writer.
+    /// Steps since the last message to the writer that did not fit into the queue.
     missed: u64,
-    /// Time of the last state that did not fit the queue. The recorder waits after such a failure, because copying the
-    /// engine is the most expensive step.
+    /// Time of the last state that did not fit into the queue. The recorder waits before it sends the state
+    /// again, because copying the state of the engine is expensive.
     refused: Option<Instant>,
     open: Option<(Now, Option<Input>)>,
 }

@@ -75,8 +75,8 @@ impl Fact {
         Some(Self { subject, at, kind })
     }
 
-    /// Returns whether the fact creates a record if the order has none. Any other fact is then ignored: its record may
-    /// have been removed because of its age.
+    /// Returns whether the fact creates a record if the order has none. Any other fact is ignored for an
+    /// order without a record, because the record may have been removed because of its age.
     pub(super) fn creates_record(&self) -> bool {
         let Kind::Event(event) = &self.kind else {
             return false;
@@ -126,8 +126,8 @@ impl Fact {
     }
 }
 
-/// Returns the components of a price. Returns none if the strategy cannot explain its prices, or if the prices changed
-/// since the calculation.
+/// Returns the components of a price. Returns an empty list if the strategy cannot explain its prices, or if
+/// the prices changed since the calculation.
 fn lines_of(request: &PriceRequest, price: &DecCoin, pricing: &dyn PricingStrategy) -> Vec<Line> {
     let lines = pricing.price_lines(request).unwrap_or_default();
     let sum = lines

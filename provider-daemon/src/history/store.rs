@@ -76,7 +76,7 @@ impl HistoryStore {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Calls `visit` with each row, newest order first, until it returns false.
+    /// Calls `visit` with each row, newest order first, until `visit` returns false.
     fn each_row(&self, mut visit: impl FnMut(&str, &[u8]) -> bool) -> Result<(), redb::Error> {
         let read = self.database.begin_read().map_err(any)?;
         let Some(table) = existing(&read, RECORDS)? else {
@@ -92,8 +92,8 @@ impl HistoryStore {
         Ok(())
     }
 
-    /// Calls `visit` with each record, newest order first, until it returns false. Records that cannot be decoded are
-    /// skipped.
+    /// Calls `visit` with each record, newest order first, until `visit` returns false. Records that cannot
+    /// be decoded are skipped.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.

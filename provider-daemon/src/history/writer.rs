@@ -372,7 +372,7 @@ impl Writer {
         *problem = Some(why.to_owned());
     }
 
-    /// Reports once that facts did not fit the queue.
+    /// Reports once that facts did not fit into the queue.
     fn report_slow(&self) {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         let is_failed = locked(&self.shared.problem).is_some();

@@ -91,9 +91,9 @@ mod tests {
         }
     }
 
-    /// Actions that the Go provider counts. `manifests-get`, `namespace-get` and `statefulsets-get` are missing: the Go
-    /// provider uses these names for a part of the requests of `akash-manifests-get`, `namespaces-get` and
-    /// `statefulset-get`.
+    /// Actions that the Go provider counts. `manifests-get`, `namespace-get` and `statefulsets-get` are not
+    /// in the list, because the Go provider counts only a part of some requests under these names; here,
+    /// these requests are counted as `akash-manifests-get`, `namespaces-get` and `statefulset-get`.
     const GO_ACTIONS: [&str; 50] = [
         "akash-manifests-create",
         "akash-manifests-get",

@@ -1,4 +1,5 @@
-//! `operator … forget` and `operator … confirm`: commands for the operator on this machine.
+//! `operator … forget` and `operator … confirm`: commands that send a request to the operator process on this
+//! machine.
 
 use crate::args::Output;
 use crate::args::operators::{ConfirmArgs, ForgetArgs};

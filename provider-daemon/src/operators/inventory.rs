@@ -60,7 +60,7 @@ pub(super) struct InventoryProcess {
     operator: InventoryOperator,
     list: Arc<List>,
     rules: Mutex<RulesStatus>,
-    /// Source of the inventory rules, and the text that was last read from it.
+    /// Source of the inventory rules, and the text that was last read from this source.
     source: Option<(config::Source, String)>,
     /// gRPC listener, until the gRPC server takes it; `None` in an embedded operator.
     grpc: Mutex<Option<TcpListener>>,

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Maximum duration of the request for the pod of this process. After this time, the default port is used.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Returns the port with a name from the containers of the pod of this process, or `None` outside of a pod or without
-/// permission.
+/// Returns the container port with the name `name` in the pod of this process. Returns `None` outside of a
+/// pod, or without permission to read the pod.
 pub(super) async fn port(client: &Client, args: &CommonArgs, name: &str) -> Option<u16> {
     let (Some(pod), Some(namespace)) = (&args.pod_name, &args.pod_namespace) else {
         return None;

@@ -1,6 +1,6 @@
-//! Persisted state of the circuit breaker: a file that exists while the breaker is tripped for all owners or for some
-//! owners. The next start reads the file. To release the breaker, use the command `breaker release`: a deleted file is
-//! written again while the breaker is tripped.
+//! Persisted state of the circuit breaker: a file that exists while the breaker is tripped for all owners or
+//! for some owners. The next start reads the file. Only the command `breaker release` releases the breaker.
+//! Deleting the file does not: the provider writes the file again while the breaker is tripped.
 //!
 //! ```text
 //! # a remark

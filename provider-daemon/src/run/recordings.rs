@@ -1,4 +1,4 @@
-//! Recorders of the engine: flight recorder, order history and traces. Audit log of the provider.
+//! Recorders of the engine (flight recorder, order history and traces), and the audit log of the provider.
 
 use crate::args::RunArgs;
 use crate::audit::{self, Audit, AuditHealth};

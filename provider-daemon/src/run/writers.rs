@@ -81,7 +81,8 @@ impl Writers {
     /// Returns a client of the cluster for all parts of the program. Requests that change an object get the response
     /// 503 while another instance leads.
     ///
-    /// The check is below all queues of the client: a process that continues after a suspension sends no queued write.
+    /// The client checks the gate after all of its queues, directly before a request is sent. A process that
+    /// continues after a suspension therefore sends no queued write.
     pub(crate) fn kubernetes<S, B>(&self, builder: ClientBuilder<S>) -> Client
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,

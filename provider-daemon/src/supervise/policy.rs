@@ -33,7 +33,8 @@ impl Policy {
         first: Duration::ZERO,
         longest: Duration::ZERO,
     };
-    /// Policy of most parts: five restarts within ten minutes. More frequent failures are not transient.
+    /// Policy of most parts: five restarts within ten minutes. A part that fails more often has a permanent
+    /// problem.
     pub const USUAL: Self = Self {
         restarts: 5,
         window: Duration::from_secs(600),

@@ -61,8 +61,8 @@ impl Tenant {
         })
     }
 
-    /// Returns the lease of the deployment at the given provider. The group and the order have number 1 unless they are
-    /// selected.
+    /// Returns the lease of the deployment at the given provider. The group and the order have number 1,
+    /// unless `--gseq` or `--oseq` selects another one.
     ///
     /// # Errors
     /// Same as [`leases`](Self::leases).

@@ -16,7 +16,8 @@ use http::StatusCode;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Maximum length of a provider's reasons, in characters; this provider's reasons are shorter.
+/// Maximum length of a provider's reasons, in characters. A provider that runs this program sends shorter
+/// reasons.
 const REASON_CHARS_MAX: usize = 16 * 1024;
 
 /// Client that sends screening requests to a provider, with a chain reader for the verification of the provider's

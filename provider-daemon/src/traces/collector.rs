@@ -120,7 +120,8 @@ fn is_transient(status: StatusCode) -> bool {
     )
 }
 
-/// Returns the rejected spans of a response. A response that cannot be decoded rejects none.
+/// Returns the rejected spans of a response. A response that cannot be decoded counts as a response without
+/// rejected spans.
 fn rejection(body: &Bytes) -> Rejection {
     let response = ExportTraceServiceResponse::decode(body.clone()).unwrap_or_default();
     let Some(partial) = response.partial_success else {

@@ -48,7 +48,7 @@ pub(super) struct SpanCounts {
     pub(super) queued: AtomicU64,
     /// Spans that the collector accepted.
     pub(super) exported: AtomicU64,
-    /// Spans that did not fit the queue.
+    /// Spans that did not fit into the queue.
     pub(super) queue_full: AtomicU64,
     /// Spans that the collector rejected.
     pub(super) rejected: AtomicU64,
@@ -79,7 +79,7 @@ pub(super) struct SpanSender {
 }
 
 impl SpanSender {
-    /// Sends a span. A span that does not fit the queue is counted and dropped.
+    /// Sends a span. A span that does not fit into the queue is counted and dropped.
     pub(super) fn send(&self, span: SpanData) {
         let counter = match self.queue.try_send(span) {
             Ok(()) => &self.counts.queued,
@@ -277,7 +277,7 @@ impl Worker {
         }
     }
 
-    /// Logs that spans did not fit the queue, at most once.
+    /// Logs at most once that spans did not fit into the queue.
     fn report_full(&mut self) {
         let dropped = self.counts.queue_full.load(Ordering::Relaxed);
         if dropped > 0 && !std::mem::replace(&mut self.is_incomplete, true) {

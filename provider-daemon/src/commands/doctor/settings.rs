@@ -1,4 +1,5 @@
-//! Flags, variables and files: the check of `config check`, and settings of the Go provider that would change.
+//! Flags, variables and files: the faults that `config check` reports, and settings without an effect or with
+//! a surprising consequence.
 
 use super::check::Check;
 use crate::args::RunArgs;

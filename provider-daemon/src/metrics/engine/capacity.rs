@@ -6,7 +6,7 @@ use super::Values;
 use akash_provider_core::engine::status::ReservationStatus;
 use akash_provider_core::inventory::{NodeMetrics, Pair};
 
-/// Sum over all nodes or reservations. A part without a limit makes the sum infinite.
+/// Sum over all nodes or reservations. If one amount is unlimited, the sum is infinite.
 pub(super) fn sum(amounts: impl Iterator<Item = u64>) -> f64 {
     amounts
         .map(|amount| match amount {

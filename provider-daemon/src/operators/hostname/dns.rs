@@ -52,7 +52,7 @@ impl Dns {
         Ok(Self(builder.build()?))
     }
 
-    /// Creates a client for addresses that resolves names as other programs of this machine do: with `/etc/hosts` and
+    /// Creates a client that looks up addresses as other programs of this machine do: with `/etc/hosts` and
     /// the servers of `/etc/resolv.conf`.
     pub(crate) fn from_system(limit: Duration) -> anyhow::Result<Self> {
         let mut builder = TokioResolver::builder_tokio()?;
@@ -73,8 +73,8 @@ impl Dns {
     }
 }
 
-/// Returns true if the DNS response states that the name or the record does not exist. A failure of a server does not
-/// mean that.
+/// Returns true if the DNS response states that the name or the record does not exist. Returns false for a
+/// failure of a server.
 fn is_absent(error: &NetError) -> bool {
     matches!(
         error,
