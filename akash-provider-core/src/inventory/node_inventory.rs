@@ -148,8 +148,8 @@ impl NodeInventory {
     }
 
     /// Returns the number of reserved replicas for which capacity is missing. Replicas without a node count.
-    /// On an overcommitted node or pool, the share of replicas that corresponds to the missing amount counts,
-    /// rounded up.
+    /// On an overcommitted node or storage pool, a share of the replicas counts: the share of the reserved
+    /// amount that is missing, rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {

@@ -114,7 +114,8 @@ impl HostnameLedger {
     /// Checks whether a tenant may hold all of these hostnames.
     ///
     /// # Errors
-    /// Returns the error of the first hostname that is blocked, or in conflict with a hostname of another tenant.
+    /// Returns the error of the first hostname that is blocked, or conflicts with another tenant's
+    /// hostname.
     pub fn can_reserve(&self, hostnames: &[String], owner: &Address) -> Result<(), HostnameError> {
         for name in hostnames.iter().map(|n| n.to_lowercase()) {
             self.check_not_blocked(&name)?;
@@ -138,7 +139,8 @@ impl HostnameLedger {
     /// returned as `withheld`. A hostname that the lease holds already is accepted even if it was blocked later.
     ///
     /// # Errors
-    /// Returns the error of the first hostname that is blocked, or in conflict with a hostname of another tenant.
+    /// Returns the error of the first hostname that is blocked, or conflicts with another tenant's
+    /// hostname.
     pub fn reserve(
         &mut self,
         lease: &LeaseId,
@@ -185,7 +187,8 @@ impl HostnameLedger {
     /// assigned directly. Returns each hostname with its previous holder.
     ///
     /// # Errors
-    /// Returns the error of the first hostname in conflict with a hostname of another tenant, or free but blocked.
+    /// Returns the error of the first hostname that conflicts with another tenant's hostname, or is free but
+    /// blocked.
     pub fn transfer(
         &mut self,
         lease: &LeaseId,

@@ -21,9 +21,9 @@ pub enum Origin {
 /// Knowledge about the manifest of a lease for which this engine accepted no manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Evidence {
-    /// No manifest exists, and the manifest deadline has started.
+    /// No manifest exists, so the manifest deadline applies.
     Missing,
-    /// The cluster may have a manifest. No listing of the cluster was completed since the lease was added.
+    /// The cluster may have a manifest, until a later listing of the cluster shows that it has none.
     Unlisted,
     /// The deadline has passed, and the cluster is being listed again.
     Due,
