@@ -1,7 +1,7 @@
-//! Benchmark of leases on a real API server with its controllers. Prints one JSON object per line, `{"name", "value",
-//! "unit"}`. `--kubeconfig FILE` selects a disposable cluster of the API tier. Without this option, the benchmark uses
-//! the cluster of the API tier tests. The test stage of the API tier also runs this benchmark, with fewer leases and in
-//! a build without optimization.
+//! Benchmark of leases on a real API server with its controllers. Prints one JSON object per line, `{"name",
+//! "value", "unit"}`. `--kubeconfig FILE` selects a disposable cluster, which needs no nodes. Without this
+//! option, the benchmark uses the cluster of the tests in `tests/api_tier`. These tests also run this
+//! benchmark, with fewer leases and in a build without optimization.
 //!
 //! The ServiceAccount of the provider has the rights of `deploy/rbac`. The API server counts the calls of this
 //! ServiceAccount.
@@ -44,8 +44,8 @@ const fn pick<T: Copy>(small: T, large: T) -> T {
     if cfg!(debug_assertions) { small } else { large }
 }
 
-/// Cluster that the API tier tests also use. Dropping the value deletes the lease namespaces and the Manifest records
-/// in this cluster.
+/// Cluster that the tests in `tests/api_tier` also use. Dropping the value deletes the lease namespaces and
+/// the Manifest records in this cluster.
 struct Borrowed {
     cluster: Cluster,
     _hold: Hold,

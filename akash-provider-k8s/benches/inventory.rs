@@ -1,11 +1,11 @@
 //! Benchmark of counting the capacity of a large cluster. Prints one JSON object per line, `{"name", "value", "unit"}`.
 //!
-//! Without arguments, the benchmark creates the objects of 5,000 nodes and 10,000 pods in memory and decodes them page
-//! by page. With `--kubeconfig FILE`, it follows a real API server and measures the time to the first update and the
-//! peak memory, then the decoding of its lists and watch events. `--fill` first writes the same objects to that
-//! cluster. The cluster must be disposable, and its controllers must be paused: otherwise they mark nodes without a
-//! kubelet as lost. With `--operator`, the benchmark runs the inventory operator instead and measures its CPU time for
-//! a change of a pod.
+//! Without arguments, the benchmark creates the objects of 5,000 nodes and 10,000 pods in memory and decodes
+//! them page by page. With `--kubeconfig FILE`, the benchmark follows a real API server. It measures the time
+//! to the first update and the peak memory, and then the time to decode lists and watch events. `--fill`
+//! first writes the same objects to that cluster. The cluster must be disposable, and its controllers must be
+//! paused: otherwise the controllers mark nodes without a kubelet as lost. With `--operator`, the benchmark
+//! runs the inventory operator instead and measures its CPU time for a change of a pod.
 
 #[path = "support/load.rs"]
 mod load;

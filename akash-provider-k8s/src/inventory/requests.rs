@@ -1,9 +1,10 @@
 //! Requests of a pod, counted as by the scheduler.
 //!
-//! The requests of a pod are the sum of the requests of its containers, or the maximum during the start of the pod if
-//! the maximum is higher. Pod-level requests replace this value, and the overhead of the runtime class is added. During
-//! an in-place resize, the larger of the old and the new request counts. Memory-backed volumes are added once per pod:
-//! the scheduler ignores them, but they use the memory of the node.
+//! The requests of a pod are the sum of the requests of its containers, or the maximum while its init
+//! containers run, if this maximum is higher. Pod-level requests of CPU and memory replace this value, and
+//! the overhead of the runtime class is added. During an in-place resize, the larger of the old and the new
+//! request counts. Memory-backed volumes are added once per pod: the scheduler ignores them, but they use the
+//! memory of the node.
 
 use super::gpu::Vendor;
 use super::quantity::{Resources, milli_of, whole, whole_of};

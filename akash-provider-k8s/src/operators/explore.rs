@@ -70,8 +70,9 @@ pub(crate) trait World: Clone {
         }
     }
 
-    /// Does the work for all pending names until no name is left. A write makes its own name pending again, so one
-    /// round is not enough: if the name stayed pending, a list that does not return it would wrongly pass the test.
+    /// Does the work for all pending names until no name is left. A write makes its own name pending again,
+    /// so one pass is not enough. A name that stays pending would be reconciled even if the index does not
+    /// return it after a list, and the test would miss this error.
     fn works(&mut self) {
         for _ in 0..LOOKS {
             for name in std::mem::take(&mut self.pending().touched) {

@@ -24,8 +24,8 @@ const SETTLE: Duration = Duration::from_secs(2);
 const WINDOW: Duration = Duration::from_secs(60);
 /// Duration for which the guard stores the time of a permitted deletion. A name is judged again every [`RETRY`].
 const REMEMBER: Duration = Duration::from_secs(300);
-/// Number of records that may disappear together without a hold in a cluster of any size if other records remain, such
-/// as the records of one lease with several hostnames.
+/// Number of records that may disappear together without a hold, even in a small cluster, if other records
+/// remain. One lease may have several hostnames, and therefore several records.
 const FREE: usize = 5;
 /// Divisor for large clusters: one tenth of all records may disappear together without a hold.
 const SHARE: usize = 10;

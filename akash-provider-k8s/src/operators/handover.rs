@@ -1,8 +1,8 @@
 //! Changes the network policies of leases to admit a Gateway, so that hostnames can move to HTTPRoutes.
 //!
-//! When the provider starts with `--ingress-mode gateway-api`, the policies of the leases that it applied admit the
-//! Gateway. This module covers leases that another provider created. This provider does not write the policies of such
-//! leases before `harden`.
+//! A provider that starts with `--ingress-mode gateway-api` admits the Gateway in the policies of the leases
+//! that it applied. This module covers leases that another provider program created. The policies of such
+//! leases are not rewritten before `harden`.
 
 use crate::crd::Manifest;
 use crate::error::within;

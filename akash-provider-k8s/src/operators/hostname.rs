@@ -63,7 +63,7 @@ pub struct Options {
     pub manifest_namespace: String,
     /// Rules for the objects that the operator creates for hostnames.
     pub plan: Plan,
-    /// Time that a new Ingress without a reported status exists before the HTTPRoute of its hostname is deleted
+    /// Minimum age of a new Ingress without a reported status before the HTTPRoute of its hostname is deleted
     /// (`--handover-wait`).
     pub handover: Duration,
     /// Back-off after failed writes, and limits of the ignore list.

@@ -114,8 +114,8 @@ impl History {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores an event. If the history has an event with the same UID, replaces it if `newer` is true and the event
-    /// differs, and otherwise keeps it.
+    /// Stores an event. If the history already has an event with the same UID, this event is replaced only if
+    /// `newer` is true and both the version and the content differ.
     fn record(&self, namespace: &str, uid: String, version: String, event: LeaseEvent, newer: bool) {
         let number = {
             let mut rings = self.rings();

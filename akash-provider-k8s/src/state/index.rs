@@ -291,8 +291,8 @@ impl Index {
         })
     }
 
-    /// Counts the running operations on a lease: starts one with `by` = 1, ends one with `by` = -1. Health is unknown
-    /// meanwhile.
+    /// Adds `by` to the number of running operations on a lease: 1 when an operation starts, -1 when it ends.
+    /// The health is unknown while an operation runs.
     pub(super) fn hold(&mut self, home: &str, by: isize) -> Option<Signal> {
         // Pods do not identify a lease, so only the counter changes.
         self.change(home, Kind::Pods, |entry| {

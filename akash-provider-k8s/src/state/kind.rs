@@ -81,7 +81,8 @@ impl Kind {
         matches!(self, Self::Manifests | Self::Hosts | Self::Ips)
     }
 
-    /// Returns true for a kind that a cluster may lack; its objects then count as absent.
+    /// Returns true for a kind that a cluster may not serve. The cluster then counts as having no object of
+    /// this kind.
     #[must_use]
     pub const fn may_be_absent(self) -> bool {
         matches!(self, Self::Policies | Self::Hosts | Self::Ips | Self::Events)

@@ -1,7 +1,8 @@
 //! Decoding of watched objects through JSON values.
 //!
-//! A decoder is compiled for each input format, and Kubernetes has large kinds. With JSON values as the only format,
-//! the kinds take half of the compile time that lists, events and guarded objects would take separately.
+//! The compiler generates one decoder for each kind and input format, and Kubernetes kinds are large. A
+//! single format (JSON values) takes half of the compile time of separate decoders for lists, events and
+//! guarded objects.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;

@@ -1,10 +1,10 @@
 //! Pure index of the hostname operator: receives watch events and returns the work for each hostname.
 //!
-//! At most one ProviderHost record declares a hostname, so a hostname routes to at most one lease. A list is used only
-//! when it is complete. No work is done before ProviderHosts, Manifests and the routes of the configured mode were
-//! listed, and no object of an unlisted kind is deleted. The operator may delete an object if two conditions hold: the
-//! labels of the object name a lease of a provider that has records in this cluster, and the object is in the namespace
-//! of that lease.
+//! At most one ProviderHost record declares a hostname, so a hostname routes to at most one lease. A list is
+//! used only when it is complete. No work is done before ProviderHosts, Manifests and the routes of the
+//! configured mode were listed, and no object of an unlisted kind is deleted. The operator may delete an
+//! object only if two conditions hold: the labels of the object name a lease of a provider that has records
+//! in this cluster, and the object is in the namespace of that lease.
 //!
 //! Objects that a route references are written before the route and deleted after it. Routes of the other mode are
 //! deleted after the route of this mode serves traffic.
@@ -54,9 +54,10 @@ pub enum Event {
 pub struct Plan {
     /// Kind of the routes that the operator creates, with the settings for this kind.
     pub mode: Mode,
-    /// Issuer of certificates; `None` for no certificates. Only Ingresses reference them.
+    /// Issuer of certificates; `None` for no certificates. Only Ingresses reference certificates.
     pub issuer: Option<Issuer>,
-    /// Whether to keep existing routes of the other mode.
+    /// Whether to keep existing routes of the other mode (Ingresses in Gateway API mode, HTTPRoutes in
+    /// Ingress mode).
     pub keep_other_routes: bool,
     /// Hostnames for which no new route is created. Existing routes are unchanged.
     pub blocked: HostnameLedger,
@@ -104,8 +105,8 @@ pub struct Work {
     pub certificate: Option<Write>,
     /// Objects to delete after the write of the route, even if this write failed.
     pub deletes: Vec<Delete>,
-    /// Routes of the other mode to delete after the handover time, because the controller of the new route does not
-    /// report whether the new route serves requests.
+    /// HTTPRoutes to delete after the handover time, because the controller of the new Ingress has not
+    /// reported whether this Ingress serves requests.
     pub held: Vec<Delete>,
     /// Reason why the hostname has no route.
     pub problem: Option<String>,
@@ -275,7 +276,8 @@ impl Index {
         self.table(sort).get(name, namespace)
     }
 
-    /// Returns the namespaces in which the hostname has a route of the other mode that the operator may delete.
+    /// Returns the namespaces in which the hostname has a route of the other mode, Ingress or HTTPRoute, that
+    /// the operator may delete.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).objects_of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));

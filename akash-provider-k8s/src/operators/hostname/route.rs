@@ -97,7 +97,8 @@ impl Mode {
         }
     }
 
-    /// Returns the kind of the routes of the other mode.
+    /// Returns the kind of the routes of the other mode: HTTPRoutes for Ingress mode, Ingresses for Gateway
+    /// API mode.
     #[must_use]
     pub const fn other(&self) -> ObjectKind {
         match self {

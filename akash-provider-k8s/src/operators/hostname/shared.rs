@@ -27,10 +27,11 @@ pub(super) const MANIFESTS: &str = "manifests";
 #[derive(Debug)]
 pub(super) struct Hostnames {
     index: Index,
-    /// Routes without a reported status, by hostname: the UID of the route, and the time at which the route reached its
-    /// desired state.
+    /// New Ingresses without a reported status, by hostname: the UID of the Ingress, and the time at which
+    /// the operator first observed it in its desired state.
     settling: BTreeMap<String, (String, Instant)>,
-    /// Minimum age of a route without a reported status before the route of the other mode is deleted.
+    /// Minimum age of a new Ingress without a reported status before the HTTPRoute of its hostname is
+    /// deleted.
     handover: Duration,
     /// Results of the last probes, by hostname.
     reached: BTreeMap<String, Reachability>,
@@ -77,8 +78,8 @@ impl operator_state::Index for Hostnames {
         self.index.declared()
     }
 
-    /// Permits the deletion of routes of the other mode after the handover time of the new route. The age of the new
-    /// route is unknown after a restart, so the handover time starts when the operator first observes the new route.
+    /// Permits the deletion of HTTPRoutes after the handover time of the new Ingress. The age of the new
+    /// Ingress is unknown after a restart, so the handover time starts when the operator first observes it.
     fn apply_time_rules(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
         if work.held.is_empty() {
             self.settling.remove(name);

@@ -58,8 +58,8 @@ pub struct HostnameStatus {
     /// Status of the certificate; `None` if no issuer is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateState>,
-    /// Namespaces that have a route of the other mode. The operator deletes such a route when the route of this mode
-    /// serves requests.
+    /// Namespaces with a route of the other mode: an HTTPRoute in Ingress mode, an Ingress in Gateway API
+    /// mode. The operator deletes such a route when the route of the configured mode serves requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_routes: Vec<String>,
     /// Result of the last probe; only with `--probe`.

@@ -1,10 +1,11 @@
 //! Pure index of the IP operator: receives watch events and returns the work for each Service.
 //!
-//! A ProviderLeasedIP record is named after its seat: the sharing key, the protocol and the port. One record at most
-//! declares a seat, so a seat belongs to at most one Service of one lease. Two Services cannot share a seat, so the old
-//! Service of a seat is deleted before the new Service is created. A list is used only when it is complete, and no work
-//! is done before records, manifests and Services were listed. The operator may delete a Service if its labels name a
-//! lease of the provider, if the provider has records here, and if the Service is in the namespace of that lease.
+//! A ProviderLeasedIP record is named after its seat: the sharing key, the protocol and the port. One record
+//! at most declares a seat, so a seat belongs to at most one Service of one lease. Two Services cannot share
+//! a seat, so the old Service of a seat is deleted before the new Service is created. A list is used only
+//! when it is complete, and no work is done before records, manifests and Services were listed. The operator
+//! may delete a Service only if three conditions hold: its labels name a lease of the provider, the provider
+//! has records in this cluster, and the Service is in the namespace of that lease.
 
 use super::balancer::Mode;
 use super::facts::{DeclaredIps, DecodedRecord, InvalidRecord, LeasedPort};

@@ -95,7 +95,8 @@ impl Table {
         touched
     }
 
-    /// Inserts or removes an object. Before the first list this has no effect, and that list contains the object too.
+    /// Inserts or removes an object. Has no effect before the first list, because this list already includes
+    /// the change.
     pub(super) fn put(&mut self, name: &str, namespace: &str, live: Option<LiveObject>) {
         let Self::Known(all) = self else {
             return;

@@ -90,9 +90,10 @@ impl Index {
         self.plan.wants(sort) && self.table(sort).is_known()
     }
 
-    /// Returns true if the desired route references the object: the object is accepted, or the existing route already
-    /// references the object and the object is not a refused filter. A reference to a missing certificate or to a
-    /// filter that is not accepted breaks the route.
+    /// Returns true if the desired route references the object. The route always references an accepted
+    /// object, and never a refused filter. Any other object is referenced only if the existing route already
+    /// references it, because a reference to a missing certificate or to a filter that is not accepted breaks
+    /// a route.
     fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;

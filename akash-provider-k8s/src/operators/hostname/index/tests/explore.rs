@@ -1,6 +1,6 @@
-//! Explores every sequence of steps up to a depth: records are created, moved, removed and become invalid;
-//! events arrive once, twice or are missed until the next list; between two steps the writer may reconcile,
-//! also from outdated state.
+//! Explores every sequence of steps, up to a depth. Records are created, moved, removed and become invalid.
+//! Events arrive once or twice, or are missed until the next list. Between two steps the writer may
+//! reconcile, also from outdated state.
 
 use super::*;
 use crate::operators::explore::{PendingEvents, World as Explored, explore};

@@ -1,7 +1,7 @@
-//! Explores every sequence of steps around a change of mode up to a depth: the operator restarts in the other
-//! mode, controllers accept or refuse objects, kinds are removed and restored, hostnames move, and events are
-//! late or missed. A hostname never loses its only route, a route never references a missing object, and
-//! every sequence ends in the state of a fresh start.
+//! Explores every sequence of steps around a change of mode, up to a depth. The operator restarts in the
+//! other mode, and controllers accept or refuse objects. Kinds are removed and restored, hostnames move, and
+//! events are late or missed. A hostname never loses its only route, a route never references a missing
+//! object, and every sequence ends in the state of a fresh start.
 
 use super::*;
 use crate::operators::explore::{PendingEvents, World as Explored, explore};
@@ -38,7 +38,7 @@ enum Step {
     Arrives,
     /// The index misses all pending events and receives a new list of all objects.
     Missed,
-    /// The wait before a route of the other mode may be deleted passes.
+    /// The handover time passes, so routes of the other mode may be deleted.
     Waits,
     /// The writer reconciles all names that the index returns.
     Works,
@@ -185,8 +185,8 @@ impl World {
         self.check_references(name);
     }
 
-    /// Checks that a route of the other mode is deleted only when the new route serves requests. If the mode
-    /// of the new route has no such status, checks nothing.
+    /// Checks that a route of the other mode is not deleted too early: an Ingress only after the new
+    /// HTTPRoute is accepted, an HTTPRoute only after the handover time of the new Ingress.
     fn check_delete(&self, name: &str, gone: &Delete) {
         let (Some(Ok(host)), main) = (self.index.host(name), self.plan.mode.sort()) else {
             return;

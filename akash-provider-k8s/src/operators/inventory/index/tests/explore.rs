@@ -1,6 +1,6 @@
-//! Explores every sequence of steps up to a depth: nodes and classes are created, changed, replaced and
-//! deleted, and labels are removed by another client; events arrive once, twice or are missed until the next
-//! list; between two steps the writer may reconcile, also from outdated state.
+//! Explores every sequence of steps, up to a depth. Nodes and classes are created, changed, replaced and
+//! deleted. Another client removes labels. Events arrive once or twice, or are missed until the next list.
+//! Between two steps the writer may reconcile, also from outdated state.
 
 use super::*;
 use crate::inventory::Vendor;
