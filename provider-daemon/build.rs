@@ -1,7 +1,8 @@
-//! Names the commit for `version`: that of `AP_BUILD_COMMIT`, or else of the checkout.
+//! Sets the commit that the command `version` prints: the value of `AP_BUILD_COMMIT`, or else the commit of
+//! the checkout.
 //!
-//! Only release builds read the commit of the checkout. These builds compile this package again after every commit.
-//! Other builds do not, so that development builds stay fast.
+//! Only release builds read the commit of the checkout, and therefore compile this package again after every
+//! commit. Other builds report `unknown`, so that development builds stay fast.
 
 #[path = "build/commit.rs"]
 mod commit;

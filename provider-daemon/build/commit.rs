@@ -1,4 +1,5 @@
-//! The commit that a checkout is at, read from git's own files: no git is needed, and every file that says it is known.
+//! Commit of a checkout, read from the files in `.git`. The program `git` is not needed, and the files that
+//! determine the commit are returned.
 
 use std::path::{Path, PathBuf};
 

@@ -92,8 +92,8 @@ struct Entry {
     close: CancellationToken,
 }
 
-/// Place of one connection. The place is taken until the connection ends, or until the stream ends that the connection
-/// has become.
+/// Place of one connection. The place is taken until the connection ends. If the connection has become a
+/// stream, the place is taken until the stream ends.
 #[derive(Debug)]
 pub(crate) struct Connection {
     of: Arc<Connections>,

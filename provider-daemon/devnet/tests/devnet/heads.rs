@@ -1,5 +1,5 @@
-//! Metadata of gRPC responses: the names in the head and in the trailers must be those of the Akash node. The
-//! tests show which name is missing if a client needs one.
+//! Metadata of gRPC responses: the names in the head and in the trailers must be those of the Akash node,
+//! because clients may need any of them.
 
 use super::driver::devnet;
 use super::recordings::read;
