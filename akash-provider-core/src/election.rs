@@ -399,8 +399,8 @@ impl ElectionTask {
     fn implausible_term(&self) -> Option<String> {
         let term = self.contest.implausible()?;
         Some(format!(
-            "implausible term {term}, not used: the next term is {}; the record is replaced after one lease without a \
-             heartbeat, or by the next heartbeat of the leader",
+            "the election record has the implausible term {term}, which is not used: the next term is {}; the next \
+             heartbeat of the leader replaces the record, or a standby does after one lease without a heartbeat",
             self.contest.highest_term().saturating_add(1)
         ))
     }

@@ -160,7 +160,7 @@ enum Response {
         /// Leases that were not closed before this release, because the circuit breaker held their close.
         waited: Vec<String>,
     },
-    /// Differences between chain, cluster and ledger.
+    /// Differences between the chain, the cluster and the state of the provider.
     Scanned {
         /// One line per difference.
         findings: Vec<String>,

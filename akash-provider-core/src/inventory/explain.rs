@@ -142,7 +142,7 @@ fn lacks(
             ));
         } else if left < need.gpu {
             lacks.push(format!(
-                "gpu: {} requested, {} of the kind free",
+                "gpu: {} requested, {} of the requested kind free",
                 need.gpu,
                 left.max(0)
             ));

@@ -119,7 +119,7 @@ impl Layout {
             if layout.classes.len() == CLASSES {
                 layout.notes.push(IgnoredResource::new(
                     IgnoredKind::StorageClass,
-                    format!("storage class `{name}`: at most {CLASSES} classes are counted"),
+                    format!("storage class `{name}` is not counted: the limit is {CLASSES} storage classes"),
                     format!("offer at most {CLASSES} storage classes to tenants"),
                 ));
                 continue;
@@ -137,7 +137,7 @@ impl Layout {
             if by_name.contains_key(&name) {
                 layout.notes.push(IgnoredResource::new(
                     IgnoredKind::Node,
-                    format!("node `{name}` is listed more than once; the first counts"),
+                    format!("node `{name}` is listed more than once; only the first entry is used"),
                     "give each node a unique name",
                 ));
                 continue;
@@ -233,7 +233,7 @@ impl Layout {
                 (Ok(_), None) => self.notes.push(IgnoredResource::new(
                     IgnoredKind::Gpu,
                     format!(
-                        "node `{name}`: {} GPUs `{}`: at most {KINDS_PER_NODE} kinds are counted on a node",
+                        "node `{name}`: {} GPUs `{}` are not counted: the limit is {KINDS_PER_NODE} kinds per node",
                         gpu.count, gpu.model
                     ),
                     format!("offer at most {KINDS_PER_NODE} kinds of GPUs on the node"),

@@ -41,7 +41,7 @@ impl Impossible {
         let class = volume.class().unwrap_or("");
         match self {
             Self::PersistentWithoutClass => format!(
-                "volume `{}` is persistent and of class `{class}`; a persistent volume needs a storage class",
+                "volume `{}` is persistent and needs a storage class, but its class is `{class}`",
                 volume.name
             ),
             Self::UnknownClass => format!(

@@ -124,7 +124,7 @@ pub enum StructureFault {
         name: String,
     },
     /// The exposes of a service are not sorted.
-    #[error("the expose is out of order; sort by service, port, protocol, global first")]
+    #[error("the `expose` entries are not sorted; sort them by service, port and protocol, with global entries first")]
     ExposesUnsorted,
     /// An exposed port is 0.
     #[error("the port is 0; use 1 to 65535")]
@@ -138,7 +138,7 @@ pub enum StructureFault {
         case: String,
     },
     /// `nextCases` contains duplicate entries, or `off` together with other entries.
-    #[error("nextCases has a duplicate case, or `off` with others; list each case once, or only off")]
+    #[error("nextCases has a duplicate case, or `off` with other cases; list each case once, or only off")]
     NextCases,
     /// An HTTP option exceeds the limit of the Akash network.
     #[error("{option} is {value}; use at most {limit}")]

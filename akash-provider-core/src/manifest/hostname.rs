@@ -39,7 +39,7 @@ impl HostnameFault {
         match self {
             Self::Malformed => {
                 "use lower-case labels of a-z, 0-9 and `-`, each at most 63 characters, with dots between, at most 253 \
-                 characters; a wildcard is `*.` before two labels at least"
+                 characters; a wildcard is `*.` and at least two labels"
             }
             Self::Address | Self::Cluster => "list a public DNS name",
             Self::SingleLabel => "list a name of at least two labels",

@@ -78,7 +78,7 @@ pub fn missing_hostname(group: &Group, static_hosts: bool) -> Option<String> {
         ingresses(group).find(|(_, expose)| expose.hosts.as_ref().is_none_or(Vec::is_empty))?;
     Some(format!(
         "service \"{}\" exposed on {}:TCP must have a hostname: list one under `accept:` in the SDL (this provider \
-         gives none; its operator may, with --deployment-ingress-static-hosts and --deployment-ingress-domain)",
+         assigns none; its operator can set --deployment-ingress-static-hosts and --deployment-ingress-domain)",
         service.name,
         expose.effective_external_port()
     ))

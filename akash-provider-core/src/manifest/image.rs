@@ -27,7 +27,7 @@ pub(crate) fn check(reference: &str) -> Result<(), &'static str> {
         None => (rest, None),
     };
     if tag.is_some_and(|tag| !is_tag(tag)) {
-        return Err("its tag is not 1 to 128 of A-Z, a-z, 0-9, `_`, `.` and `-`, the first no `.` or `-`");
+        return Err("its tag must have 1 to 128 characters of A-Z, a-z, 0-9, `_`, `.` and `-`, and must not start with `.` or `-`");
     }
     if name.len() > MAX_NAME {
         return Err("its name has more than 255 characters");
@@ -41,7 +41,7 @@ pub(crate) fn check(reference: &str) -> Result<(), &'static str> {
     }
     if !parts.into_iter().all(is_path) {
         return Err(
-            "its path is not lower-case letters and digits with `.`, `_`, `__` or `-` between them, separated by `/`",
+            "its path must have parts of lower-case letters and digits, joined by `.`, `_`, `__` or `-`, with `/` between the parts",
         );
     }
     Ok(())

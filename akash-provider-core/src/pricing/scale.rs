@@ -87,7 +87,7 @@ pub enum ScaleError {
     },
     /// The name of a GPU is invalid.
     #[error(
-        "GPU `{name}` must be `*`, `vendor/*` or `vendor/model`, the last with `/ram/<size>` or `/interface/<kind>` where wanted"
+        "GPU `{name}` must be `*`, `vendor/*` or `vendor/model`; `/ram/<size>` or `/interface/<kind>` may follow a model"
     )]
     Gpu {
         /// Invalid name.

@@ -83,7 +83,7 @@ pub struct ProviderStatistics {
     pub deposits_returned: BTreeMap<Denom, u128>,
     /// Counts of the engine, as of the last status request.
     pub engine: EngineCounts,
-    /// Differences between chain, cluster and ledger found by scans.
+    /// Differences between the chain, the cluster and the state of the provider found by scans.
     pub findings: u64,
     /// Processed blocks.
     pub blocks: u64,

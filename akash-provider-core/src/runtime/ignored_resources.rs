@@ -28,7 +28,7 @@ impl IgnoredResources {
         if more > 0 {
             tracing::warn!(
                 count = more,
-                "more cluster resources changed than logged; `capacity` lists all resources that are not offered"
+                "more cluster resources changed than are logged; run `provider-daemon capacity` to list all resources that are not offered"
             );
         }
     }

@@ -261,7 +261,7 @@ fn log_safeguard(event: &Event) {
         }
         Event::DriftFound { findings } => tracing::warn!(
             ?findings,
-            "full scan found new differences between chain, cluster and ledger"
+            "full scan found new differences between the chain, the cluster and the state of the provider"
         ),
         // `log` logs these events.
         Event::OrderSeen { .. }

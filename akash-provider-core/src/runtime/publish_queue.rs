@@ -176,7 +176,7 @@ impl PublishFailures {
             failed = self.failed,
             overflowed = self.overflowed,
             error = self.last_error.as_deref().unwrap_or("queue full"),
-            "bus did not accept events, which are lost except for statuses; check the connection to the bus"
+            "bus did not accept events; all except statuses are lost; check the connection to the bus"
         );
         *self = Self {
             reported: Some(Instant::now()),

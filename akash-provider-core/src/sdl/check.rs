@@ -31,7 +31,7 @@ pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     if document.deployment.is_whole() && document.deployment.values().all(|d| d.placed.is_empty()) {
         let spot = Location::new(document.deployment_line, "deployment");
         let problem = "nothing is deployed";
-        let help = "place a service: service, placement, profile, count";
+        let help = "add a service with its placement, profile and count";
         notes.wrong(spot.error(ErrorKind::MissingField, problem, help));
     }
     // An unreadable part may use the endpoint.
@@ -106,7 +106,7 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
                     other.path, other.line
                 );
                 let help =
-                    "use another port, protocol or endpoint; a service with an IP goes to one placement";
+                    "use another port, protocol or endpoint; a service with an IP can have only one placement";
                 notes.wrong(to.spot.error(ErrorKind::Reference, problem, help));
             }
         }
@@ -134,7 +134,7 @@ fn confidential(service: &Service, compute: &Compute) -> Result<(), SdlError> {
         return Ok(());
     };
     if kind == "cpu-gpu" && compute.gpu.1.units == 0 {
-        let problem = format!("`{kind}` needs a GPU and the compute profile has none");
+        let problem = format!("`{kind}` needs a GPU, but the compute profile has none");
         return Err(spot.error(
             ErrorKind::Reference,
             problem,

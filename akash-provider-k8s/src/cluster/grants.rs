@@ -64,10 +64,10 @@ impl Inner {
                     let help = "run `kubectl apply --filename deploy/rbac/confined.yaml`";
                     tracing::warn!(
                         help,
-                        "the account of the provider is not confined to the namespaces of leases"
+                        "the Kubernetes account of the provider can give itself permissions outside the namespaces of leases"
                     );
                 }
-                Err(error) => tracing::debug!(%error, "cannot check whether the account is confined"),
+                Err(error) => tracing::debug!(%error, "cannot check whether the Kubernetes account can give itself permissions outside the namespaces of leases"),
             }
             Ok(user.map(|user| subject(&user)))
         });

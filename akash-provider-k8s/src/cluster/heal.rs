@@ -401,7 +401,7 @@ impl Inner {
                 backoff.repaired(&key, limit, now);
                 self.counters.count_drift(id.kind, DriftOutcome::Deleted);
                 let label = labels::KEEP;
-                tracing::warn!(namespace = home, object = %id, label, "object deleted, not part of the lease");
+                tracing::warn!(namespace = home, object = %id, label, "object deleted, because it does not belong to the lease");
                 None
             }
             Err(error) => {
@@ -425,7 +425,7 @@ impl Inner {
         let (view, calls) = (self.state.lease_in(home), self.calls(operation));
         for (id, meta) in still_there(foreign(is_among(items), view.openings())) {
             calls.delete_version(id.kind, home, &meta).await?;
-            tracing::warn!(namespace = home, object = %id, "object deleted, not part of the lease");
+            tracing::warn!(namespace = home, object = %id, "object deleted, because it does not belong to the lease");
         }
         for found in unplanned(items, &view) {
             let id = &found.write.id;

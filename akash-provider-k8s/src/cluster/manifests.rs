@@ -164,7 +164,7 @@ impl Inner {
         // Writes of one epoch come from one leader, in order.
         if now > then {
             let message = format!(
-                "the write of epoch {then} is too late: lease {lease} was already written in epoch {now}"
+                "write of epoch {then} refused: a later leader has written lease {lease} in epoch {now}"
             );
             return Err(Error::new(ErrorKind::Conflict, operation, message));
         }
@@ -263,7 +263,7 @@ impl Inner {
             tracing::warn!(
                 manifest = name,
                 remark,
-                "Manifest object was edited by another client; check the remark"
+                "Manifest object was edited by another client; the field `remark` describes the edit"
             );
         }
         let mut deployment = recorded.deployment;

@@ -22,7 +22,7 @@ impl LeaseFacts {
     /// Returns why the Manifest is invalid. The pods of its namespace then count as pods that belong to no lease.
     pub fn from_object(manifest: &DynamicObject, settings: &Settings) -> Result<Option<Self>, String> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
-        let wrong = |what: String| format!("Manifest `{name}`: {what}; its pods count as use by others");
+        let wrong = |what: String| format!("Manifest `{name}`: {what}; its pods count as pods without a lease");
         let annotations = manifest.metadata.annotations.as_ref();
         let chain = annotations.and_then(|a| a.get(labels::CHAIN_ID));
         // Checked first, because Manifests of another chain or provider may be invalid here.
@@ -117,7 +117,7 @@ mod tests {
             assert!(
                 result
                     .as_ref()
-                    .is_err_and(|e| e.contains("count as use by others"))
+                    .is_err_and(|e| e.contains("count as pods without a lease"))
                     || result == Ok(None),
                 "{result:?}"
             );

@@ -144,7 +144,7 @@ impl fmt::Display for GpuProblem {
             }
             Self::UncombinedAttributes { vendor, model } => write!(
                 f,
-                "{} GPUs `{model}`: no label combines size and interface; no attribute is promised",
+                "{} GPUs `{model}`: no label combines memory size and interface, so the node offers neither of them",
                 vendor.name()
             ),
             Self::UnknownModel { vendor, capacity } => {

@@ -326,7 +326,7 @@ impl Guard {
             tracing::warn!(
                 names,
                 remedy = REMEDY,
-                "deletions held until an operator confirms them: the records of the objects are missing"
+                "deletions held until a command confirms them: the records of the objects are missing"
             );
         }
     }

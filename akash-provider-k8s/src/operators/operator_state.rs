@@ -344,7 +344,7 @@ impl<I: Index> OperatorState<I> {
     /// Confirms the deletions that the guard holds; returns their number.
     pub(super) fn confirm(&self) -> usize {
         let confirmed = self.judge_again(Guard::confirm);
-        tracing::info!(confirmed, "held deletions of objects confirmed by an operator");
+        tracing::info!(confirmed, "held deletions of objects confirmed by a command");
         confirmed
     }
 

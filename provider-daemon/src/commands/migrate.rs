@@ -118,7 +118,7 @@ fn summary(opened: &OpenedPolicies, gateway: &str) -> String {
         why,
     } = opened;
     let mut text = format!(
-        "{NAME}: namespace {gateway}: {now} network policies opened to it, {were_open} already open, {failed} failed\n"
+        "{NAME}: {now} network policies changed to admit namespace {gateway}, {were_open} admitted it already, {failed} failed\n"
     );
     for why in why {
         text.push_str(&format!("  {}\n", plain::plain(why)));

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Notice about the limits of processes.
-pub(super) const NOTICE: &str = "services run as processes of this machine with the rights of your user: the command and args of a \
-     service with its env; no image is pulled, and nothing is isolated or limited. Clients of the gateway can run programs \
-     here. A global port such as 8080 becomes an unused port of localhost, which lease-status reports and which the service \
-     receives as PORT_8080";
+pub(super) const NOTICE: &str = "services run as processes of this machine with the rights of your user: each \
+     service runs its command and args with its env; no image is pulled, and nothing is isolated or limited. Clients of \
+     the gateway can run programs here. For a global port such as 8080, a service must listen on the unused port of \
+     localhost that it receives as PORT_8080 and that lease-status reports";
 /// Part of the name of the directory for the processes: `STATE_FILE.processes` with a state file, otherwise
 /// `processes-PID-TIME`.
 const BESIDE: &str = "processes";

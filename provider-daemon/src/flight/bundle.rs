@@ -20,10 +20,10 @@ use tar::{Builder, Header};
 /// Text in each bundle about the data that was removed.
 const TAKEN_OUT: &str = "\
 Removed before writing, and replaced by taken-out-<hash>-<length>:
-  values of the environment of services (their names are there)
+  values of environment variables of services (the names of the variables remain)
   commands and their arguments
-  user name, mail address and password at image registries (the host is there)
-Equal texts have equal hashes. The key of the hashes existed only in the memory of the process.
+  user names, mail addresses and passwords at image registries (the host names remain)
+Equal texts have equal hashes. The key of the hashes was in the memory of the process only.
 Not removed: accounts, orders, leases, hostnames, images, prices, names of nodes, texts of errors.
 Never included: keys of the provider, certificates, tokens and requests of tenants, logs.
 ";

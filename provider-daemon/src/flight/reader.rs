@@ -89,14 +89,14 @@ fn check_origin(name: &str, before: &Head, head: &Head) -> anyhow::Result<()> {
     if before.chain_id != head.chain_id {
         let (ours, theirs) = (&before.chain_id, &head.chain_id);
         bail!(WithHelp::new(
-            format!("{name} belongs to chain {theirs}, but the files before it to chain {ours}"),
+            format!("{name} belongs to chain {theirs}, but the earlier files belong to chain {ours}"),
             "use one directory for each chain"
         ));
     }
     if before.provider != head.provider {
         let (ours, theirs) = (&before.provider, &head.provider);
         bail!(WithHelp::new(
-            format!("{name} belongs to provider {theirs}, but the files before it to {ours}"),
+            format!("{name} belongs to provider {theirs}, but the earlier files belong to provider {ours}"),
             "use one directory for each provider"
         ));
     }

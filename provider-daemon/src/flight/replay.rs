@@ -268,7 +268,7 @@ impl Replay {
             let what = || {
                 let (then, after) = (recorded.0, made.0);
                 format!(
-                    "input {number} at {} ({}) had {then} effects; the replay has {after} others",
+                    "input {number} at {} ({}) had {then} effects in the recording, and {after} different effects in the replay",
                     format_time(wall),
                     words()
                 )
@@ -383,7 +383,7 @@ pub(super) fn text(head: &Head, outcome: &Outcome) -> String {
         ));
     }
     if !outcome.has_end {
-        text.push_str("no end: the process still runs, was killed, or later files are missing\n");
+        text.push_str("the recording has no end: the process still runs or was killed, or later files are missing\n");
     }
     text.push_str(&format!(
         "{} inputs, {} effects, ",

@@ -101,7 +101,7 @@ fn release(home: &Path, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
             .as_ref()
             .map(|owner| format!(" for {owner}"))
             .unwrap_or_default();
-        format!("circuit breaker released{scope}; leases that continue:\n{waited}")
+        format!("circuit breaker released{scope}; leases whose close continues:\n{waited}")
     });
     Ok(ExitCode::SUCCESS)
 }

@@ -128,7 +128,7 @@ fn health_text(health: &HistoryHealth) -> String {
             plain::line(problem)
         ),
         (None, 0) => String::new(),
-        (None, _) => format!("\nincomplete, {facts} missing: the log of the provider has the reason\n"),
+        (None, _) => format!("\nincomplete, {facts} missing: see the log of the provider for the reason\n"),
     }
 }
 

@@ -269,7 +269,7 @@ impl SocketHandler {
                     "the order history is unavailable: {}",
                     health
                         .problem
-                        .unwrap_or_else(|| "opening the file; repeat the command".to_owned())
+                        .unwrap_or_else(|| "the file is being opened; repeat the command".to_owned())
                 )),
             }
         });

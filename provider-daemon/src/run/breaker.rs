@@ -63,7 +63,7 @@ impl BreakerFile {
         if self.path.try_exists().is_ok_and(|is_there| !is_there) {
             tracing::warn!(
                 file = %self.path.display(),
-                "file of the tripped circuit breaker deleted without effect, writing it again; use `provider-daemon breaker release`"
+                "file of the tripped circuit breaker was deleted, writing it again; to release the breaker, run `provider-daemon breaker release`"
             );
             self.keep(shut);
             // The breaker may have been released in the meantime, and its file correctly deleted.

@@ -59,7 +59,7 @@ impl Engine {
         let unknown = |(lease, _): &&(&Lease, &Group)| !self.is_offer_known(&lease.id.order);
         if let Some((lease, _)) = parts.iter().find(unknown) {
             let message = format!(
-                "the offer for lease {} is not known yet; submit again in a minute",
+                "the provider does not know yet which resources its bid for lease {} offered; submit again in a minute",
                 lease.id
             );
             // The lease is known from here on, so that the scan looks up its offer.

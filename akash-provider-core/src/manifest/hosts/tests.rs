@@ -83,7 +83,7 @@ fn leased_ips_carry_the_owners_sharing_key() {
 fn without_static_hosts_every_ingress_expose_needs_a_hostname() {
     let bare = group("{port: 8080, as: 80, to: [{global: true}]}");
     let expected = "service \"web\" exposed on 80:TCP must have a hostname: list one under `accept:` in the SDL (this \
-                    provider gives none; its operator may, with --deployment-ingress-static-hosts and \
+                    provider assigns none; its operator can set --deployment-ingress-static-hosts and \
                     --deployment-ingress-domain)";
     assert_eq!(missing_hostname(&bare, false).as_deref(), Some(expected));
     assert_eq!(missing_hostname(&bare, true), None);

@@ -131,7 +131,7 @@ fn each_problem_of_gpus_has_its_remedy() {
     pairs.push((A100, "2"));
     gpu(
         labels(&pairs),
-        "nvidia GPUs `a100`: no label combines size and interface",
+        "nvidia GPUs `a100`: no label combines memory size and interface",
         &nvidia("a100.ram.SIZE.interface.INTERFACE=COUNT"),
     );
     let kinds: Vec<_> = (0..=gpu::KINDS).map(|kind| nvidia(&format!("m{kind}"))).collect();

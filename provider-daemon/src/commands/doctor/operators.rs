@@ -154,7 +154,7 @@ fn judge(operator: Operator, facts: &OperatorFacts, is_required: bool) -> Check 
         OperatorFacts::NoService => Check::warning(
             subject,
             format!("the cluster has no Service `{}`", operator.service),
-            format!("{embed}; ignore this if it runs without a Service"),
+            format!("{embed}; ignore this warning if the operator runs without a Service"),
         ),
         OperatorFacts::Health(Ok(200)) => Check::ok(subject, "healthy"),
         OperatorFacts::Health(Ok(status)) => {

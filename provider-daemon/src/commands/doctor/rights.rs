@@ -151,7 +151,7 @@ impl Place {
         match self {
             Self::Provider => format!("all {rights} of deploy/rbac are granted"),
             Self::Leases(leases) => format!(
-                "all of deploy/rbac/lease.yaml are granted in {} of {}",
+                "all rights of deploy/rbac/lease.yaml are granted in {} of {}",
                 leases.min(LEASES_MAX),
                 count(leases, "lease")
             ),
@@ -267,7 +267,7 @@ mod tests {
         let granted = leases(LEASES_MAX + 3, &[fact("get", Some("a"), Ok(true))]);
         assert_eq!(
             details(&granted),
-            ["all of deploy/rbac/lease.yaml are granted in 12 of 15 leases"]
+            ["all rights of deploy/rbac/lease.yaml are granted in 12 of 15 leases"]
         );
         let missing = leases(
             3,

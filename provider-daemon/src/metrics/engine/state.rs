@@ -91,7 +91,7 @@ fn scans(values: &Values<'_>) -> Vec<Measure> {
         ),
         counter(
             "akash_provider_scan_findings",
-            "Differences between chain, cluster and ledger found by scans",
+            "Differences between the chain, the cluster and the state of the provider found by scans",
             counts.findings,
         ),
         gauge(

@@ -80,7 +80,7 @@ pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Dat
             ))
         }
         _ => GpuModels::Undiscovered(format!(
-            "the number of {name} GPUs of each of {} models is unknown",
+            "the node has {name} GPUs of {} models; the number of GPUs per model is unknown",
             models.len()
         )),
     }

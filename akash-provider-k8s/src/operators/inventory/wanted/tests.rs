@@ -325,7 +325,7 @@ fn models_come_from_pci_labels_or_vendor_tools() {
     assert!(gpus(&gpu_node("1", json!({pci(""): "true"}))).is_empty());
     // Two models with unknown numbers.
     let two = gpu_node("2", json!({pci("_20b5"): "true", pci("_2684"): "true"}));
-    assert!(gpus(&two).is_empty() && of(&two).notes[0].contains("of each of 2 models"));
+    assert!(gpus(&two).is_empty() && of(&two).notes[0].contains("of 2 models"));
     // Partitioned GPUs.
     let shared = json!({pci("_20b5"): "true", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"});
     assert!(gpus(&gpu_node("7", shared)).is_empty());
