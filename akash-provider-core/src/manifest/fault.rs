@@ -124,7 +124,9 @@ pub enum StructureFault {
         name: String,
     },
     /// The exposes of a service are not sorted.
-    #[error("the `expose` entries are not sorted; sort them by service, port and protocol, with global entries first")]
+    #[error(
+        "the `expose` entries are not sorted; sort them by service, port and protocol, with global entries first"
+    )]
     ExposesUnsorted,
     /// An exposed port is 0.
     #[error("the port is 0; use 1 to 65535")]

@@ -27,7 +27,9 @@ pub(crate) fn check(reference: &str) -> Result<(), &'static str> {
         None => (rest, None),
     };
     if tag.is_some_and(|tag| !is_tag(tag)) {
-        return Err("its tag must have 1 to 128 characters of A-Z, a-z, 0-9, `_`, `.` and `-`, and must not start with `.` or `-`");
+        return Err(
+            "its tag must have 1 to 128 characters of A-Z, a-z, 0-9, `_`, `.` and `-`, and must not start with `.` or `-`",
+        );
     }
     if name.len() > MAX_NAME {
         return Err("its name has more than 255 characters");

@@ -160,7 +160,9 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
         }
         Some(other) if other == kind => Ok(()),
         Some(other) => {
-            let problem = format!("this service requests `{kind}`, but another service of the placement requests `{other}`");
+            let problem = format!(
+                "this service requests `{kind}`, but another service of the placement requests `{other}`"
+            );
             Err(spot.error(ErrorKind::Reference, problem, "use one type per placement"))
         }
     }

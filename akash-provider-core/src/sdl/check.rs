@@ -105,8 +105,7 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
                     "port {external} of the IP `{ip}` is already used by `{}` on line {}",
                     other.path, other.line
                 );
-                let help =
-                    "use another port, protocol or endpoint; a service with an IP can have only one placement";
+                let help = "use another port, protocol or endpoint; a service with an IP can have only one placement";
                 notes.wrong(to.spot.error(ErrorKind::Reference, problem, help));
             }
         }

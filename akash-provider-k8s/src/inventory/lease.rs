@@ -22,7 +22,8 @@ impl LeaseFacts {
     /// Returns why the Manifest is invalid. The pods of its namespace then count as pods that belong to no lease.
     pub fn from_object(manifest: &DynamicObject, settings: &Settings) -> Result<Option<Self>, String> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
-        let wrong = |what: String| format!("Manifest `{name}`: {what}; its pods count as pods without a lease");
+        let wrong =
+            |what: String| format!("Manifest `{name}`: {what}; its pods count as pods without a lease");
         let annotations = manifest.metadata.annotations.as_ref();
         let chain = annotations.and_then(|a| a.get(labels::CHAIN_ID));
         // Checked first, because Manifests of another chain or provider may be invalid here.

@@ -98,7 +98,9 @@ fn describe_request(request: &Request) -> String {
         Request::TransferHostnames { lease, hostnames } => {
             format!("move hostnames {} to {lease}", hostnames.join(", "))
         }
-        Request::Scan { dry_run } => format!("compare the chain, the cluster and the state of the provider (dry run: {dry_run})"),
+        Request::Scan { dry_run } => {
+            format!("compare the chain, the cluster and the state of the provider (dry run: {dry_run})")
+        }
         Request::ReleaseBreaker => "release the circuit breaker".to_owned(),
         Request::ReleaseBreakerFor { owner } => format!("release the circuit breaker for {owner}"),
         other => format!("{other:?}"),

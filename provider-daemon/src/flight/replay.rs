@@ -383,7 +383,9 @@ pub(super) fn text(head: &Head, outcome: &Outcome) -> String {
         ));
     }
     if !outcome.has_end {
-        text.push_str("the recording has no end: the process still runs or was killed, or later files are missing\n");
+        text.push_str(
+            "the recording has no end: the process still runs or was killed, or later files are missing\n",
+        );
     }
     text.push_str(&format!(
         "{} inputs, {} effects, ",

@@ -190,7 +190,10 @@ async fn routes(context: &Context<'_>, client: &Client) -> Check {
     let found = match looking {
         Ok(Ok(exists)) => Ok(exists),
         Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-            return Check::skipped(subject, "this account has no right to read it; the hostname operator may have this right");
+            return Check::skipped(
+                subject,
+                "this account has no right to read it; the hostname operator may have this right",
+            );
         }
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(format!("no response within {limit:.1?}")),
