@@ -64,7 +64,7 @@ impl Sequencer {
         }
     }
 
-    /// Returns true if the chain does not support unordered transactions.
+    /// Returns true if sequences are used instead of unordered transactions.
     #[must_use]
     pub(crate) const fn is_ordered(&self) -> bool {
         self.ordered.is_some()

@@ -26,7 +26,7 @@ const PARALLEL: usize = 16;
 pub struct Listing {
     /// Records of the provider, with all changes up to the height of the snapshot.
     pub snapshot: Snapshot,
-    /// True if all records are from the height of the snapshot.
+    /// True if all records are from the height of the snapshot. The market parameters may be newer.
     pub is_pinned: bool,
     /// Hash of the block at the height of the snapshot.
     pub(crate) block: BlockHash,
@@ -192,8 +192,8 @@ impl Reader {
         Ok(open.into_iter().chain(active).collect())
     }
 
-    /// Returns closed bids of the provider on open orders, in addition to its open bids. The chain allows one
-    /// bid per order, so the provider cannot bid on these orders again.
+    /// Returns the open and active bids of the provider in `live`, and its closed bids on open orders. The
+    /// chain allows one bid per order, so the provider cannot bid on these orders again.
     async fn with_ended_bids(
         &self,
         provider: &Address,
