@@ -1,5 +1,5 @@
-//! Kubernetes for tests without Docker: API server, controllers, kubelet and containers, each a process in a
-//! separate network namespace.
+//! Kubernetes for tests without Docker. API server, controllers, kubelet and containers are processes of this
+//! machine, in a network namespace of the cluster.
 //!
 //! `cargo xtask cluster up --tier api` starts a cluster, and a test finds it:
 //!

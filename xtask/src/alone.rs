@@ -1,7 +1,7 @@
 //! `cargo xtask alone`: compiles every crate separately.
 //!
-//! In a build of the whole workspace, features enabled by one crate also apply to crates that forgot to
-//! enable them.
+//! In a build of the whole workspace, a feature of a dependency that one crate enables is enabled for all
+//! crates. Only a separate build shows that another crate needs the feature and does not enable it.
 
 use crate::error::Result;
 use crate::workspace::{Package, Workspace};

@@ -1,5 +1,5 @@
-//! `cargo xtask conformance`: runs the conformance suites of the ports with every backend, wrapper and
-//! example.
+//! `cargo xtask conformance`: runs the conformance suites of the core's interface traits (ports) with every
+//! implementation: backends, wrappers and examples.
 //!
 //! The tests of a suite have `conformance` in their names.
 

@@ -15,8 +15,8 @@ use scan::{List, Text};
 
 const GUIDE: &str = "docs/writing.md";
 const LIMIT: &str = "xtask/prose-limit.txt";
-/// Path segments of files that are not measured, because other projects wrote their prose or because they
-/// describe the past.
+/// Path segments of files that are not measured: other projects wrote them, or they describe earlier
+/// versions.
 const SKIPPED: [&str; 4] = ["generated", "proto", "fixtures", "CHANGELOG.md"];
 /// Maximum number of findings that are printed when the score is above the limit.
 const PRINTED: usize = 40;

@@ -1,4 +1,4 @@
-//! `keys`, `query` and `tx` as used by scripts, without a chain or with a recorded one.
+//! `keys`, `query` and `tx` as used by scripts, without a chain or with recorded responses of a chain.
 
 use crate::environment;
 mod errors;

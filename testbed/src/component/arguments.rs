@@ -106,7 +106,8 @@ fn scheduler(layout: &Layout) -> Vec<String> {
     client(layout, Component::Scheduler)
 }
 
-/// Common arguments of scheduler and controller manager: no leader election, so no wait after a restart.
+/// Common arguments of scheduler and controller manager: leader election is disabled, so that they work
+/// immediately after a restart.
 fn client(layout: &Layout, component: Component) -> Vec<String> {
     let kubeconfig = text_of(&layout.kubeconfig_of(component));
     vec![

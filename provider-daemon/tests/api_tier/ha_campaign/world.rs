@@ -111,7 +111,8 @@ impl<'a> World<'a> {
         self.cluster.kubectl(&[&words[..], more].concat()).unwrap();
     }
 
-    /// Creates the ServiceAccount of the provider, and a kubeconfig with a token of it for each daemon.
+    /// Creates the ServiceAccount of the provider. Writes a kubeconfig for each daemon, each with its own
+    /// token of this ServiceAccount.
     fn give_rights(&mut self) {
         self.apply("apply", &[]);
         let words = [

@@ -48,7 +48,8 @@ fn equip(stage: &Stage, owner: &Address) {
     stage.make_block();
 }
 
-/// Writes a certificate of the account that was created at a time, and publishes it.
+/// Writes a certificate of the account with the creation time `created`. If `is_published` is true, also
+/// publishes the certificate on the chain.
 fn certify(stage: &Stage, created: Duration, is_published: bool) {
     let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let usage = Usage::Server {

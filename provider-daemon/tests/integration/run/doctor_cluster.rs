@@ -1,4 +1,5 @@
-//! `doctor` with an API server that serves fixed responses: definitions, ingress class, operators and rights.
+//! `doctor` with an API server that serves fixed responses: CustomResourceDefinitions, ingress class,
+//! operators and rights.
 
 use super::doctor::{Results, installation};
 use super::doctor_machine::kubeconfig;
