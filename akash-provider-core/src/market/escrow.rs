@@ -121,7 +121,8 @@ impl LeaseBook {
 }
 
 impl DeploymentBook {
-    /// Records the earnings of the active leases up to `height`. Returns whether the funds were insufficient.
+    /// Records the earnings of the active and reclaiming leases up to `height`. Returns whether the funds
+    /// were insufficient.
     #[must_use]
     pub(super) fn settle(&mut self, height: Height) -> bool {
         let elapsed = i128::from(height.saturating_sub(self.escrow.account.settled_at));

@@ -5,9 +5,9 @@
 //! hostname. Otherwise, a deploy in flight could take back a hostname that was transferred. A call waits only
 //! for calls with a lower id, so deadlocks cannot occur.
 //!
-//! A deploy writes the record of its workload. After a new manifest is recorded and before it is accepted, no
-//! deploy of the lease starts. A queued deploy uses the newest manifest. An older manifest therefore never
-//! overwrites an accepted manifest.
+//! A deploy writes the record of its workload. From the start of the recording of a new manifest until the
+//! manifest is accepted or rejected, no deploy of the lease starts. A queued deploy uses the newest manifest.
+//! An older manifest therefore never overwrites an accepted manifest.
 
 use crate::cluster::WorkloadSpec;
 use crate::engine::{Call, Completion, Effect, EffectId, Engine};
@@ -72,8 +72,8 @@ struct QueuedCall {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Lane {
     in_flight: Option<EffectId>,
-    /// True if a manifest was recorded but not yet accepted. Deploys wait until the manifest is accepted or
-    /// rejected.
+    /// True while a manifest is being recorded, or is recorded but not yet accepted. Deploys wait until the
+    /// manifest is accepted or rejected.
     recording: bool,
     queue: VecDeque<QueuedCall>,
 }
@@ -88,7 +88,7 @@ pub(super) struct Lanes {
     /// only waits longer.
     declaring: BTreeSet<(u64, EffectId)>,
     followers: FxHashMap<EffectId, BTreeSet<LeaseId>>,
-    /// Leases with a manifest that was recorded but not yet accepted.
+    /// Leases with a manifest that is being recorded, or is recorded but not yet accepted.
     recording: FxHashMap<DeploymentId, BTreeSet<LeaseId>>,
 }
 
