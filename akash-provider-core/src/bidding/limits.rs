@@ -96,7 +96,7 @@ pub enum InvalidGroup {
     },
     /// The total amount for all replicas is out of its range.
     #[error(
-        "the group requests {} {what} in all, must be {}at most {}",
+        "the group requests {} {what} in total; the total must be {}at most {}",
         format(.measure, .value), if .above < &0 { "" } else { "above 0 and " }, format(.measure, .max)
     )]
     Total {
@@ -323,10 +323,10 @@ mod tests {
             (cpu, "unit 1: CPU is 384.5, must be from 0.01 to 384"),
             (memory, "unit 1: memory is 512Ki, must be from 1Mi to 2Ti"),
             (volume, "unit 1: a volume is 33Ti, must be from 5Mi to 32Ti"),
-            (gpus, "the group requests 1224 GPUs in all, must be at most 1200"),
+            (gpus, "the group requests 1224 GPUs in total; the total must be at most 1200"),
             (
                 all,
-                "the group requests 102Ti of memory in all, must be above 0 and at most 100Ti",
+                "the group requests 102Ti of memory in total; the total must be above 0 and at most 100Ti",
             ),
         ] {
             assert_eq!(broken_by(change).to_string(), text);
@@ -359,7 +359,7 @@ mod tests {
         let none = broken_by(|g| g.resources[0].count = 0);
         assert_eq!(
             none.to_string(),
-            "the group requests 0 CPU in all, must be above 0 and at most 19200"
+            "the group requests 0 CPU in total; the total must be above 0 and at most 19200"
         );
         assert!(total(&broken_by(|g| g.resources[0].count = u32::MAX)));
     }

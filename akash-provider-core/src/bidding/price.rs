@@ -30,7 +30,7 @@ pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Resul
         message: failure.message,
     })?;
     let maximum = group.max_price().ok_or_else(|| Decline::InvalidGroup {
-        problem: "its units have no common price".to_owned(),
+        problem: "its units have no valid total price in one token".to_owned(),
     })?;
     check_price(&price, &maximum)?;
     Ok(price)

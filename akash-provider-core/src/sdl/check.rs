@@ -114,7 +114,7 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
 
 fn check_ip(document: &Document, to: &To) -> Result<(), SdlError> {
     if !to.global {
-        let problem = "an IP needs a global expose, and this one is not global";
+        let problem = "an IP needs a global expose, but this expose is not global";
         return Err(to.spot.error(ErrorKind::Reference, problem, "add `global: true`"));
     }
     if document.endpoints.lacks(&to.ip) {
@@ -160,8 +160,8 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
             notes.wrong(spot.error(ErrorKind::Invalid, problem, "start it with `/`"));
         }
         if let Some(other) = taken.insert(&mount.mount, name) {
-            let problem = format!("the volume `{}` is already mounted there", truncated(other));
-            notes.wrong(spot.error(ErrorKind::Reference, problem, "give each its own path"));
+            let problem = format!("the volume `{}` is already mounted at this path", truncated(other));
+            notes.wrong(spot.error(ErrorKind::Reference, problem, "give each volume its own path"));
         }
         // The tools of the network check this in version 2.1 only.
         if volume.is_ram() && mount.read_only && version == Version::V2_1 {

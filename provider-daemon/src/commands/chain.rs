@@ -74,7 +74,7 @@ pub fn required_chain_id(args: &NodeArgs) -> anyhow::Result<&str> {
     given_chain_id(args).with_context(|| {
         WithHelp::new(
             "missing --chain-id",
-            "add --chain-id; that of the main network is akashnet-2",
+            "add --chain-id, which is akashnet-2 for the main network",
         )
     })
 }

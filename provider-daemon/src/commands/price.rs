@@ -68,7 +68,7 @@ fn gaps_of(at: &str, prices: &Prices) -> Vec<String> {
         gaps.push(format!("{at}: GPUs are free"));
     } else if !prices.gpu.contains_key("*") {
         gaps.push(format!(
-            "{at}: orders with other GPUs get no bid; `*` sets a price for all others"
+            "{at}: orders with other GPUs get no bid; `*` sets a price for all other GPUs"
         ));
     }
     gaps
@@ -89,7 +89,7 @@ mod tests {
     fn parses_the_policy_example_of_the_guide() {
         assert_eq!(
             gaps(&example()),
-            ["prices: orders with other GPUs get no bid; `*` sets a price for all others"]
+            ["prices: orders with other GPUs get no bid; `*` sets a price for all other GPUs"]
         );
         Policy::new(example()).unwrap();
     }

@@ -23,7 +23,7 @@ pub(super) fn files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if found.is_empty() {
         bail!(WithHelp::new(
             format!("no recording in {}: no file *.{EXTENSION}", dir.display()),
-            "set the directory that `run --record` has"
+            "pass the directory of `run --record`"
         ));
     }
     Ok(found)

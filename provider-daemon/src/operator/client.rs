@@ -367,7 +367,7 @@ fn ask_within(home: &Path, request: &Request, limit: Duration) -> anyhow::Result
         let (failure, help) = match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => (
                 "no provider runs with this home directory",
-                "set --home to that of the running provider",
+                "set --home to the home directory of the running provider",
             ),
             ErrorKind::PermissionDenied => (
                 "permission denied",

@@ -285,12 +285,12 @@ async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     match timeout(CLUSTER_TIMEOUT, asked).await {
         Ok(Ok(uid)) => uid.map(|uid| settings::cluster(&uid)),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "cannot read the identity of the cluster, so the election does not compare clusters; check the API server");
+            tracing::warn!(%error, "cannot read the identity of the cluster, so the election does not check that all instances use the same cluster; check the API server");
             None
         }
         Err(_) => {
             tracing::warn!(
-                "cannot read the identity of the cluster, so the election does not compare clusters; check the API server"
+                "cannot read the identity of the cluster, so the election does not check that all instances use the same cluster; check the API server"
             );
             None
         }

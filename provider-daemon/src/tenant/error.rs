@@ -122,7 +122,7 @@ impl ProviderError {
             Self::Unverified { .. } => {
                 "contact the provider: its certificate is missing, revoked or expired, or another server responds"
             }
-            Self::Invalid { .. } => "check that the address is that of a provider",
+            Self::Invalid { .. } => "check that the address belongs to a provider",
             Self::Closed { code: 4001, .. } => "check the names of lease and service with `lease-status`",
             Self::Closed { .. } => "try again later, or contact the provider",
         }

@@ -85,7 +85,7 @@ impl NamesArgs {
         if domain.trim_matches('.').is_empty() {
             bail!(WithHelp::new(
                 "--hostname-proof requires --deployment-ingress-domain, because automatic hostnames are below that domain and need no proof",
-                "add --deployment-ingress-domain with the value that `run` has"
+                "add --deployment-ingress-domain with the same value as for `run`"
             ));
         }
         let own_domain = domain.to_owned();

@@ -391,7 +391,7 @@ impl<'a> TransactionSender<'a> {
             }
             Err(log) => bail!(WithHelp::new(
                 format!("transaction not sent, the simulation failed: {log}"),
-                "check the flags and the state on the chain; the reason above is that of the chain"
+                "check the flags and the state on the chain; the chain reported the reason above"
             )),
         }
     }
