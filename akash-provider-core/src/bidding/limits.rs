@@ -323,7 +323,10 @@ mod tests {
             (cpu, "unit 1: CPU is 384.5, must be from 0.01 to 384"),
             (memory, "unit 1: memory is 512Ki, must be from 1Mi to 2Ti"),
             (volume, "unit 1: a volume is 33Ti, must be from 5Mi to 32Ti"),
-            (gpus, "the group requests 1224 GPUs in total; the total must be at most 1200"),
+            (
+                gpus,
+                "the group requests 1224 GPUs in total; the total must be at most 1200",
+            ),
             (
                 all,
                 "the group requests 102Ti of memory in total; the total must be above 0 and at most 100Ti",

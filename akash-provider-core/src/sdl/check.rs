@@ -160,7 +160,10 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
             notes.wrong(spot.error(ErrorKind::Invalid, problem, "start it with `/`"));
         }
         if let Some(other) = taken.insert(&mount.mount, name) {
-            let problem = format!("the volume `{}` is already mounted at this path", truncated(other));
+            let problem = format!(
+                "the volume `{}` is already mounted at this path",
+                truncated(other)
+            );
             notes.wrong(spot.error(ErrorKind::Reference, problem, "give each volume its own path"));
         }
         // The tools of the network check this in version 2.1 only.

@@ -249,7 +249,10 @@ fn http_options(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<HttpOption
 fn next_cases(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<String>, SdlError> {
     let cases = at.texts(notes)?;
     let error = |problem: String| {
-        let help = format!("use some of {}; `off` must be the only case", NEXT_CASES.join(", "));
+        let help = format!(
+            "use some of {}; `off` must be the only case",
+            NEXT_CASES.join(", ")
+        );
         Err(at.spot.error(ErrorKind::Invalid, problem, help))
     };
     if let Some(bad) = cases.iter().find(|case| !NEXT_CASES.contains(&case.as_str())) {
