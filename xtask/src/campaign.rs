@@ -46,7 +46,7 @@ enum Name {
     Bursts,
     /// Coverage-guided fuzzing of the gateway: ten minutes per target
     Fuzz,
-    /// Kubernetes node tests: each component is down for a minute, and a program is killed a hundred times
+    /// Outages of each Kubernetes component for one minute, and a hundred kills of the provider
     K8s,
     /// A kubelet that is paused for ten minutes: no lease is closed
     Kubelet,
