@@ -48,12 +48,12 @@ const BANNED: [(&str, &str); 22] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
     ("gateway-api", "Kubernetes belongs to akash-provider-k8s"),
-    ("cosmrs", "the chain's wire belongs to akash-provider-chain"),
+    ("cosmrs", "the wire format of the chain belongs to akash-provider-chain"),
     (
         "cosmos-sdk-proto",
-        "the chain's wire belongs to akash-provider-chain",
+        "the wire format of the chain belongs to akash-provider-chain",
     ),
-    ("tendermint", "the chain's wire belongs to akash-provider-chain"),
+    ("tendermint", "the wire format of the chain belongs to akash-provider-chain"),
     ("prost", "wire types are converted at the border"),
     ("tonic", "wire types are converted at the border"),
     ("k256", "keys belong to akash-provider-chain"),
@@ -178,7 +178,7 @@ fn misplaced(workspace: &Workspace) -> Vec<String> {
         }
         if is_example(workspace, member) && wanted.iter().filter(|name| BACKENDS.contains(name)).count() > 1 {
             findings.push(format!(
-                "`{}` swaps more than one part: an example takes one backend",
+                "`{}` replaces more than one backend: each example replaces one",
                 member.name
             ));
         }

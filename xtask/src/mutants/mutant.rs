@@ -112,7 +112,7 @@ pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Outcome)>> {
             Scenario::Baseline if summary == "Success" => {}
             Scenario::Baseline => {
                 return Err(Error::new(
-                    "the tests fail without a change; fix them first, see the lines above",
+                    "the tests fail in unchanged code; fix them first, see the lines above",
                 ));
             }
             Scenario::Mutant(mutant) => {
