@@ -48,12 +48,18 @@ const BANNED: [(&str, &str); 22] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
     ("gateway-api", "Kubernetes belongs to akash-provider-k8s"),
-    ("cosmrs", "the wire format of the chain belongs to akash-provider-chain"),
+    (
+        "cosmrs",
+        "the wire format of the chain belongs to akash-provider-chain",
+    ),
     (
         "cosmos-sdk-proto",
         "the wire format of the chain belongs to akash-provider-chain",
     ),
-    ("tendermint", "the wire format of the chain belongs to akash-provider-chain"),
+    (
+        "tendermint",
+        "the wire format of the chain belongs to akash-provider-chain",
+    ),
     ("prost", "wire types are converted at the border"),
     ("tonic", "wire types are converted at the border"),
     ("k256", "keys belong to akash-provider-chain"),
