@@ -1,7 +1,7 @@
 //! Benchmark of leases on a real API server with its controllers. Prints one JSON object per line, `{"name",
 //! "value", "unit"}`. `--kubeconfig FILE` selects a disposable cluster, which needs no nodes. Without this
-//! option, the benchmark uses the cluster of the tests in `tests/api_tier`. These tests also run this
-//! benchmark, with fewer leases and in a build without optimization.
+//! option, the benchmark uses the cluster of the tests in `tests/api_tier`. The test stage of these tests
+//! also runs this benchmark, with fewer leases and in a build without optimization.
 //!
 //! The ServiceAccount of the provider has the rights of `deploy/rbac`. The API server counts the calls of this
 //! ServiceAccount.

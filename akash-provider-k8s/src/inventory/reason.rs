@@ -25,7 +25,7 @@ pub(crate) enum ClosedReason {
     Cordoned,
     /// Taint that keeps off pods of leases.
     Taint { key: String, effect: String },
-    /// The node runs the maximum number of pods, which is the value.
+    /// The node runs the maximum number of pods. Contains this maximum.
     PodLimit(i64),
 }
 

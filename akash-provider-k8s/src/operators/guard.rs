@@ -64,15 +64,15 @@ pub(super) struct Evidence {
 /// Deletions that wait for the confirmation of an administrator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hold {
-    /// Number of names that have objects but no record.
+    /// Number of names (hostnames or Services) that have objects but no record.
     pub names: usize,
-    /// Seconds since the first of these records went missing.
+    /// Seconds since the first of the missing records disappeared.
     pub for_seconds: u64,
     /// Commands that end the hold.
     pub remedy: &'static str,
 }
 
-/// State of a name without a record.
+/// State of a name (a hostname or a Service) without a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The deletion waits for [`SETTLE`], and then for the evidence.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// Minimum interval between two logs of the same problem with different numbers of names.
+/// Minimum interval between two logs of a problem after the number of names with this problem changed.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// Maximum number of names that the writer checks for work while it holds the lock of the state.
 const LOOKS: usize = 64;
@@ -30,10 +30,10 @@ pub(super) trait Index: Debug + Send + 'static {
     type Event: Send;
     /// Work that brings the objects of one name into the desired state.
     type Work: Work;
-    /// Log message for a name with objects that differ from the state that its record declares.
+    /// Log message for a name if its objects differ from the state that its record declares.
     const PROBLEM: &'static str;
 
-    /// Applies an event and returns the names it affects.
+    /// Applies an event and returns the names that the event affects: hostnames, Services or nodes.
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
 
     /// Returns true after every required kind was listed.

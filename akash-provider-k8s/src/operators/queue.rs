@@ -1,5 +1,6 @@
-//! Work queue: changed names, failed names that wait for a retry, and names ignored until they change. The queue is
-//! pure; the time is an argument.
+//! Work queue of an operator. A name is the key of the objects that are written together: a hostname, a
+//! Service or a node. The queue has changed names, failed names that wait for a retry, and ignored names. The
+//! queue is pure; the time is an argument.
 //!
 //! ```text
 //! changed ─► ready ─► running ─┬─ done ─► removed
@@ -44,7 +45,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// State of a name that failed.
+/// State of a name after a failed attempt to write its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Number of consecutive failures of any kind.
@@ -57,13 +58,13 @@ pub struct Failure {
     pub kind: ErrorKind,
     /// Time of the last failure.
     pub at: Instant,
-    /// Time of the next attempt, unless the name changes before.
+    /// Time of the next attempt. A change of the name causes an earlier attempt.
     pub due: Instant,
     /// The name is on the ignore list.
     pub is_ignored: bool,
 }
 
-/// Last successful write of a name, to detect clients that revert the write.
+/// Last successful write of the objects of a name, to detect clients that revert the write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LastWrite {
     hash: String,
@@ -76,7 +77,7 @@ struct LastWrite {
 pub struct QueueDepth {
     /// Names that wait for a free writer.
     pub ready: usize,
-    /// Names that are being written.
+    /// Names with a running write.
     pub running: usize,
     /// Failed names that wait for their next attempt.
     pub waiting: usize,
@@ -84,7 +85,7 @@ pub struct QueueDepth {
     pub ignored: usize,
 }
 
-/// Work queue of names.
+/// Work queue of names (hostnames, Services or nodes).
 #[derive(Debug)]
 pub struct Queue {
     patience: RetryPolicy,
@@ -141,7 +142,7 @@ impl Queue {
         meant.len()
     }
 
-    /// Queues the names that a stopped writer left running.
+    /// Queues the running names again, because the writer that worked on them has stopped.
     pub fn restart(&mut self) {
         for name in std::mem::take(&mut self.running) {
             self.push(name);
@@ -175,7 +176,7 @@ impl Queue {
         None
     }
 
-    /// Queues a name at the given time.
+    /// Schedules a name to be queued at the time `at`.
     pub fn remind(&mut self, name: &str, at: Instant) {
         self.dues.insert((at, name.to_owned()));
     }
@@ -269,13 +270,13 @@ impl Queue {
         self.dues.retain(|(_, name)| is_there(name));
     }
 
-    /// Returns the state of a name that failed, or `None` if its last attempt succeeded.
+    /// Returns the failure of the last attempt for a name, or `None` if this attempt succeeded.
     #[must_use]
     pub fn failure(&self, name: &str) -> Option<&Failure> {
         self.failed.get(name)
     }
 
-    /// Returns all names with a failed last attempt.
+    /// Returns all names for which the last attempt failed.
     pub fn failures(&self) -> impl Iterator<Item = (&String, &Failure)> {
         self.failed.iter()
     }

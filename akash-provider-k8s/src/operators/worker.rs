@@ -10,7 +10,7 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Maximum number of names that are worked on concurrently.
+/// Maximum number of names (hostnames, Services or nodes) with concurrent work.
 const AT_ONCE: usize = 8;
 
 /// Implementation of the writes of an operator.

@@ -101,7 +101,8 @@ impl History {
         }
     }
 
-    /// Returns all namespaces that have events, and those of them that have a record after `after`.
+    /// Returns all namespaces with events, and the namespaces with an event that has a record number above
+    /// `after`.
     fn namespaces(&self, after: u64) -> (BTreeSet<String>, Vec<String>) {
         let rings = self.rings();
         let is_newer = |ring: &VecDeque<RecordedEvent>| ring.back().is_some_and(|last| last.number > after);

@@ -22,7 +22,7 @@ fn returns_the_exit_code_of_the_command() {
     }
 }
 
-/// Difference to the Go provider, which returns exit code 0 in these cases.
+/// The Go provider returns exit code 0 for such a command.
 #[test]
 fn a_command_that_did_not_run_has_no_exit_code() {
     let unknown = "remote command execute error: command could not be executed because it does not exist";

@@ -18,7 +18,7 @@ pub(super) struct AppliedLease {
     pub(super) view: LeaseView,
     pub(super) items: Vec<Item>,
     pub(super) mark: String,
-    /// Namespace with its hash.
+    /// Desired namespace, with its ledger and the hash of all objects.
     pub(super) namespace: Value,
     /// Whether the isolation objects were rendered from a Manifest record.
     pub(super) is_recorded: bool,

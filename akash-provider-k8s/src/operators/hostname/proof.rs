@@ -82,7 +82,7 @@ struct Tries {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Finding {
     Proven,
-    /// The TXT record does not exist; the reason.
+    /// The TXT record does not exist. Contains the reason.
     Absent(&'static str),
     Unknown(String),
 }

@@ -117,7 +117,7 @@ fn problem(leased: &LeasedPort, name: &str) -> Option<String> {
 pub struct DeclaredIps {
     /// Provider of the lease.
     pub provider: Address,
-    /// Names of the ProviderLeasedIP records of these addresses; `None` for an invalid Manifest.
+    /// Names of the ProviderLeasedIP records of the declared addresses; `None` for an invalid Manifest.
     pub records: Option<BTreeSet<String>>,
 }
 

@@ -446,7 +446,7 @@ impl Index {
         }
     }
 
-    /// Removes the names of removed records for which no Service exists.
+    /// Removes from `removed` the names of records without a Service.
     pub(super) fn prune(&mut self) {
         let seats = &self.seats;
         self.removed.retain(|name| seats.contains_key(name));

@@ -96,7 +96,7 @@ impl Pool {
         before.is_some_and(|range| range.is_v6 == is_v6 && number <= range.last)
     }
 
-    /// Returns the number of these addresses that are in the pool.
+    /// Returns the number of `addresses` that are in the pool.
     #[must_use]
     pub fn in_use(&self, addresses: &BTreeSet<IpAddr>) -> u32 {
         let used = addresses.iter().filter(|address| self.has(**address)).count();
@@ -121,7 +121,7 @@ impl Pool {
         false
     }
 
-    /// Returns the number of distinct addresses in these pools.
+    /// Returns the number of distinct addresses in `pools`.
     #[must_use]
     pub fn union<'a>(pools: impl IntoIterator<Item = &'a Self>) -> u32 {
         let (mut plain, mut careful) = (Vec::new(), Vec::new());
@@ -147,7 +147,8 @@ impl Pool {
 }
 
 impl Range {
-    /// Returns the number of addresses, without .0 and .255 if those are avoided.
+    /// Returns the number of addresses in the range. Omits addresses that end in .0 or .255 if `avoids_buggy`
+    /// is true.
     fn usable(&self, avoids_buggy: bool) -> u128 {
         // The whole IPv6 space has one address more than `u128::MAX`.
         let all = (self.last - self.first).saturating_add(1);

@@ -35,7 +35,7 @@ pub struct PoolStatus {
 pub struct Usage {
     /// Number of distinct addresses in the counted pools; `None` if unknown.
     pub total: Option<u32>,
-    /// Number of these addresses that load balancers hold; `None` if unknown.
+    /// Number of addresses in the counted pools that load balancers hold; `None` if unknown.
     pub in_use: Option<u32>,
     /// Reason why the numbers are unknown, or a problem with them.
     pub problem: Option<String>,

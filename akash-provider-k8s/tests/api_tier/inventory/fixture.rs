@@ -234,7 +234,8 @@ impl Fixture {
             .unwrap();
     }
 
-    /// Creates a lease with one service `web` with this resource id, its Manifest record and its namespace.
+    /// Creates the Manifest record and the namespace of a lease. Its only service `web` has the resource unit
+    /// `unit`.
     pub(crate) async fn lease(&self, unit: u32) -> (LeaseId, String) {
         let owner = Address::from_bytes(&[1; 20]).unwrap();
         let deployment = DeploymentId { owner, dseq: 1 };

@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 pub(super) enum GpuModels {
     /// Models with their numbers of devices. The numbers add up to the number of all devices.
     Models(Vec<(Model, i64)>),
-    /// The models are unknown; the reason.
+    /// The models are unknown. Contains the reason.
     Unknown(String),
-    /// The labels do not name the models, and discovery may find them; the reason.
+    /// The labels do not name the models, and discovery may find the models. Contains the reason.
     Undiscovered(String),
 }
 
