@@ -228,7 +228,7 @@ mod tests {
             outcomes(failing)
                 .unwrap_err()
                 .to_string()
-                .contains("without a change")
+                .contains("in unchanged code")
         );
         let unknown =
             r#"{"outcomes": [{"scenario": {"Mutant": {"name": "x", "file": "x"}}, "summary": "Maybe"}]}"#;

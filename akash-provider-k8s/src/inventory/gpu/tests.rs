@@ -90,7 +90,7 @@ fn uncombined_sizes_and_interfaces_are_not_promised() {
     ];
     let (devices, notes) = read(&pairs, (2, 2));
     assert_eq!(described(&devices[0].kinds), ["2x a100"]);
-    assert!(notes[0].contains("no attribute is promised"), "{notes:?}");
+    assert!(notes[0].contains("the node offers neither of them"), "{notes:?}");
 }
 
 #[test]
