@@ -2,8 +2,7 @@
 //!
 //! | module | content | after a loss |
 //! |---|---|---|
-//! | [`heights`] | height and time of the last processed block per chain | no effect: a start reads a complete snapshot
-//! |
+//! | [`heights`] | height and time of the last processed block per chain | none: a start reads a complete snapshot |
 //! | [`spent`] | fees of an account in the last hour | the hourly limit starts at zero |
 //! | [`terms`] | highest term of the election | a new leader may repeat a term |
 //! | `lease_events` | events of leases | the API server has the events of the last hour |

@@ -2,12 +2,14 @@
 //! connection. Each port has a separate number of places. The limits of an IP network and of an account count the
 //! connections of both ports together.
 //!
-//! | class | client | closed |
+//! | class | client | closed in favor of |
 //! |---|---|---|
-//! | anonymous | has not authenticated | first: the least recently used connection of the IP network with the most
-//! connections |
-//! | account | authenticated, no live lease | for another authenticated connection or a new client: the least recently used |
-//! | leased | authenticated, with a live lease | for a leased connection of an account with at least two connections fewer |
+//! | anonymous | not authenticated | a new client |
+//! | account | authenticated, no live lease | a new authenticated client, or a new client if none is anonymous |
+//! | leased | authenticated, live lease | a leased client whose account has at least two connections fewer |
+//!
+//! Within a class, the least recently used connection is closed first. Of the anonymous connections, those of the IP
+//! network with the most unleased connections are closed first; of the leased ones, those of the account with the most.
 //!
 //! Authenticated connections never take the last places, so a new client can always connect and authenticate. Each
 //! authenticated request counts as a use of its connection.

@@ -1,5 +1,5 @@
-//! Chain queries about unauthenticated clients. Limits apply to their number, to their time, and to the unknown
-//! accounts of each IP network.
+//! Chain queries about unauthenticated clients. The number and the duration of these queries are limited, and
+//! also the number of unknown accounts that the clients of one IP network may name.
 //!
 //! Any client can name an account that does not exist, and each such name costs a chain query. After the clients of an
 //! IP network have named the maximum number of unknown accounts, they cause no more queries in that minute. Accounts
