@@ -4,16 +4,17 @@
 //!   folder/<namespace>.json     recorded and deployed workload of a lease, durable
 //!   folder/<namespace>/web-0/   working directory of replica 0 of service `web`
 //! ```
-//! A service runs the command of its manifest. Without a command, its image selects one from [`Images`]. Every replica
-//! is a process group and ends with all its child processes. A replica is healthy after a short time, and is restarted
-//! when it exits. The environment of a replica has `PATH`, the variables of the manifest, and for each global port, for
-//! example 8080, the variable `PORT_8080`: the free local port on which the service must listen. Replicas of a service
-//! share the port.
+//! A service runs the command of its manifest. For a manifest without a command, the image selects a command
+//! from [`Images`]. Every replica is a process group and ends with all its child processes. A replica is
+//! healthy after a short time, and is restarted when it exits. The environment of a replica has `PATH`, the
+//! variables of the manifest, and for each global port, for example 8080, the variable `PORT_8080`: the free
+//! local port on which the service must listen. Replicas of a service share the port.
 //!
 //! Processes are not isolated and not limited, so run trusted programs only. Hostnames and leased IPs are not
-//! available. The shell runs commands next to a replica, in its folder, with its variables and without a terminal.
-//! Processes stop when the program that opened the cluster exits, and start again when the cluster is opened the next
-//! time. If the program is killed, its processes continue to run.
+//! available. The shell of a tenant runs its commands next to a replica: in the folder and with the variables
+//! of the replica, without a terminal. Processes stop when the program that opened the cluster exits, and
+//! start again when the cluster is opened the next time. If the program is killed, its processes continue to
+//! run.
 
 mod journal;
 mod port;

@@ -1,4 +1,4 @@
-//! Commands next to a replica, in its folder and with its variables.
+//! Commands that tenants run next to a replica: in the folder and with the variables of the replica.
 
 use crate::process::{self, Program};
 use crate::{ProcessCluster, no_lease, no_service};

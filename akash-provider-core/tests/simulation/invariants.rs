@@ -559,8 +559,8 @@ impl SettledCheck<'_> {
         ours.filter(is_due).map(|b| b.id.order.clone()).collect()
     }
 
-    /// Returns the state that a running engine and a new engine, started from the same chain and cluster, must
-    /// agree on, one line per object.
+    /// Returns the state of an engine, one line per object. This state must be the same for a running engine
+    /// and for a new engine that starts from the same chain and cluster.
     ///
     /// Expiring bids are left out, because one engine may notice the expiry a block earlier. The orders in
     /// `full` are also left out: whether capacity remains for such an order depends on the sequence of the bids.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | administrator | none |
 //! | has the rights in the whole cluster, may not bind the role | none |
-//! | has the rights in the whole cluster, may bind the role | yes, so that its cluster-wide rights can be removed while it runs |
+//! | has the rights in the whole cluster, may bind the role | yes, to replace the cluster-wide rights |
 //! | any other | yes |
 
 use super::heal::write;

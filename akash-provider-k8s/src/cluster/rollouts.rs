@@ -1,8 +1,9 @@
 //! Deletion of pods that block the update of a StatefulSet.
 //!
-//! A StatefulSet replaces its pods one by one and waits until each is ready, even a pod of an older revision. If that
-//! pod can never become ready (image not pullable, failing command), the update does not progress. The provider deletes
-//! such a pod, and the controller recreates it with the new revision and the same volumes.
+//! A StatefulSet replaces its pods one by one and waits until each pod is ready, even a pod of an older
+//! revision. If a pod of an older revision can never become ready (image not pullable, failing command), the
+//! update does not progress. The provider deletes such a pod, and the controller recreates it with the new
+//! revision and the same volumes.
 //!
 //! ```text
 //! set or pod changes ─► pods of an old revision that are not ready ─► confirm the set (live) ─► delete

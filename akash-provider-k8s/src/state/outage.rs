@@ -1,8 +1,8 @@
 //! Reason for missing replicas: either the tenant's containers fail, or the cluster prevents them from running.
 //!
-//! The evidence is in the pods. A failure belongs to the tenant only if the kubelet started the container, or refused
-//! to start it because of the tenant's settings. In addition, the node of the pod must [report](super::nodes), and
-//! the pod must not be terminating.
+//! The evidence is in the pods. A failure belongs to the tenant only if the kubelet started the container, or
+//! refused to start it because of the tenant's settings. In addition, the kubelet of the pod's node must send
+//! [heartbeats](super::nodes), and the pod must not be terminating.
 
 use super::health::Replicas;
 use super::nodes::Nodes;

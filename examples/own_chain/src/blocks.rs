@@ -111,11 +111,12 @@ impl Inner {
 }
 
 impl OwnChain {
-    /// Completes a block with the pending transactions, and returns its height. Its block time is `elapsed` after that
-    /// of the previous block. Once started, the block is completed even if the caller is dropped.
+    /// Completes a block with the pending transactions, and returns the height of this block. The block time
+    /// is `elapsed` after that of the previous block. Once started, the block is completed even if the caller
+    /// is dropped.
     ///
     /// # Errors
-    /// `Unavailable` if the block cannot be written. Its transactions wait for the next block.
+    /// `Unavailable` if the block cannot be written. The transactions then wait for the next block.
     pub async fn block(&self, elapsed: Duration) -> Result<Height, Error> {
         let inner = Arc::clone(&self.0);
         let closed = tokio::task::spawn_blocking(move || inner.close_block(elapsed)).await;

@@ -1,5 +1,5 @@
-//! Events of the transfers of money that a message causes. The transfers are derived from the records before and after
-//! the message. Their events are merged with the other events of the message.
+//! Events of the transfers of money that a message causes. The transfers are derived from the records before
+//! and after the message. The events of the transfers are merged with the other events of the message.
 //!
 //! The order is the same as on the Akash network: a deposit is returned before the event of its bid; payouts follow the
 //! end of a lease and precede a new order; the end of a deployment first causes all payouts and refunds.

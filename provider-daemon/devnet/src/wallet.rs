@@ -1,7 +1,7 @@
 //! Wallet that sends transactions to a node over its protocols, for tenants, auditors and competing providers.
 //!
-//! Each call is one unordered transaction, estimated and signed. A provider uses the transaction writer of the chain
-//! client. This wallet is for clients that send single messages and wait for the result.
+//! Each call estimates, signs and sends one unordered transaction. A provider uses the transaction writer of
+//! the chain client instead. This wallet is for clients that send single messages and wait for the result.
 
 use akash_provider_chain::gas::{FeeError, GasConfig};
 use akash_provider_chain::private_key::PrivateKey;

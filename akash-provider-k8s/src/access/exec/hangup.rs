@@ -1,9 +1,10 @@
 //! Stops processes of a command after its client disconnected.
 //!
-//! Container runtimes do not stop a command when its connection closes, even with a terminal. Therefore the provider
-//! starts each command through `env` with a unique variable (the mark). `env` executes the command in its own process,
-//! so arguments, exit code and process are those of the command. A hang-up sends signals to the session of the process
-//! with the mark, and to no other command.
+//! Container runtimes do not stop a command when its connection closes, even with a terminal. Therefore the
+//! provider starts each command through `env` with a unique variable (the mark). `env` executes the command
+//! in its own process, so arguments, exit code and process are those of the command. When the client
+//! disconnects, the provider sends signals to the session of the process with the mark, and to no other
+//! command.
 //!
 //! ```text
 //! sh, env and grep exist? (checked once per container) ─ yes ─► env MARK command

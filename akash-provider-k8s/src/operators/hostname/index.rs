@@ -6,8 +6,9 @@
 //! object only if two conditions hold: the labels of the object name a lease of a provider that has records
 //! in this cluster, and the object is in the namespace of that lease.
 //!
-//! Objects that a route references are written before the route and deleted after it. Routes of the other mode are
-//! deleted after the route of this mode serves traffic.
+//! Objects that a route references are written before the route and deleted after it. A route of the other
+//! mode is deleted when the route of the configured mode is accepted or, for a new Ingress without a reported
+//! status, after the handover time.
 
 mod tables;
 mod wanted;

@@ -1,8 +1,8 @@
 //! Probes whether the proxy of a route responds for its hostname, and reports the result. A probe changes no object.
 //!
-//! The address comes from the status of the Ingress or the Gateway, private or not. Only controllers of the cluster
-//! write that status; DNS, which a tenant controls, is not used. A tenant chooses the hostname, which is validated,
-//! and the response, of which the status and a few bytes are read.
+//! The address comes from the status of the Ingress or the Gateway, and may be private. Only controllers of
+//! the cluster write this status. DNS is not used, because a tenant controls it. A tenant controls only the
+//! hostname, which is validated, and the response, of which the status and a few bytes are read.
 
 use super::live::Acceptance;
 use super::note_writer;
