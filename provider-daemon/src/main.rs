@@ -5,6 +5,10 @@ use provider_daemon::error::error_text;
 use provider_daemon::supervise::PartFailed;
 use std::process::ExitCode;
 
+/// Returns unused memory to the system within seconds. The heap of glibc keeps it after a burst of orders.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     if let Some(code) = provider_daemon::script_supervisor::start() {
         return code;
