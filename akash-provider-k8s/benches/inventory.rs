@@ -2,10 +2,11 @@
 //!
 //! Without arguments, the benchmark creates the objects of 5,000 nodes and 10,000 pods in memory and decodes
 //! them page by page. With `--kubeconfig FILE`, the benchmark follows a real API server. It measures the time
-//! to the first update and the peak memory, and then the time to decode lists and watch events. `--fill`
-//! first writes the same objects to that cluster. The cluster must be disposable, and its controllers must be
-//! paused: otherwise the controllers mark nodes without a kubelet as lost. With `--operator`, the benchmark
-//! runs the inventory operator instead and measures its CPU time for a change of a pod.
+//! to the first update and the peak memory, and then the time from a watch event to its update and the time
+//! of a complete snapshot. `--fill` first writes the same objects to that cluster. The cluster must be
+//! disposable, and its controllers must be paused: otherwise the controllers mark nodes without a kubelet as
+//! lost. With `--operator`, the benchmark runs the inventory operator instead and measures its CPU time for a
+//! change of a pod.
 
 #[path = "support/load.rs"]
 mod load;

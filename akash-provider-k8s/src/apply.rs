@@ -33,9 +33,9 @@ use serde_json::Value;
 pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
-/// Annotation of an object: value of the label `akash.network/manifest.resource.version` when this provider last
-/// applied the object. Another provider program, such as the Go provider, that writes the object changes the label but
-/// not this annotation.
+/// Annotation of an object: value of the label `akash.network/manifest.resource.version` when this provider
+/// last applied the object. If another provider program, such as the Go provider, writes the object, only the
+/// label changes.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
 /// Annotation of a workload: the pod template is still the template of the provider program from which the lease was
 /// adopted.

@@ -6,8 +6,8 @@
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use std::collections::BTreeMap;
 
-/// Label with the value `true` on all objects of a provider, on nodes that it may use and on storage classes that it
-/// may offer.
+/// Label with the value `true` on all objects of a provider, on nodes that the provider may use, and on
+/// storage classes that the provider may offer.
 pub const MANAGED: &str = "akash.network";
 /// Label: namespace of the lease to which the object belongs.
 pub const NAMESPACE: &str = "akash.network/namespace";
@@ -36,7 +36,7 @@ pub const UPDATED_AT: &str = "akash.network/lease.updated_at";
 pub const OURS: &str = "provider.akash.network/";
 /// Annotation of an object of a lease: id of the chain of the lease.
 pub const CHAIN_ID: &str = "provider.akash.network/chain-id";
-/// Annotation of a namespace: hash of all applied objects, written after all of them.
+/// Annotation of a namespace: hash of all applied objects. The provider writes this hash after all objects.
 pub const APPLIED: &str = "provider.akash.network/applied";
 /// Annotation of an object: hash of the object at the last apply.
 pub const APPLIED_HASH: &str = "provider.akash.network/applied-hash";

@@ -139,8 +139,8 @@ pub fn render(
     Ok(objects)
 }
 
-/// Returns pod templates as earlier versions rendered them, without default ephemeral storage, for the services that
-/// request none. For [`PriorState::unchanged`].
+/// Returns pod templates as earlier versions rendered them, without default ephemeral storage, for the
+/// services that request no ephemeral storage. For [`PriorState::unchanged`].
 ///
 /// # Errors
 /// As [`render`].

@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const SETTLE: Duration = Duration::from_secs(2);
 /// Number of pods that are changed concurrently.
 const WRITERS: usize = 32;
-/// One in this many pods gets the phase `Succeeded` and then `Running` again. The other pods only get a new status.
+/// Of every `ENDS` pods, one gets the phase `Succeeded` and then `Running` again. The others only get a new
+/// status.
 const ENDS: usize = 4;
 
 pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> {

@@ -86,7 +86,8 @@ async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the time to decode the lists of the API server until the inventory update is complete.
+/// Counts the capacity from the lists of the API server. Then measures the time of an update and the time of
+/// a complete snapshot.
 async fn counted(client: &Client) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let mut tally = Tally::new(StorageOptions::default());

@@ -61,8 +61,8 @@ impl Calls {
         }
     }
 
-    /// Returns calls that write and delete only while the gate reports leadership. Applied objects have an annotation
-    /// with the election term.
+    /// Restricts writes and deletes to the time in which the gate reports leadership. Applied objects get an
+    /// annotation with the election term.
     pub(crate) fn guarded(self, gate: LeadershipGate) -> Self {
         let gate = Some(gate);
         Self { gate, ..self }
@@ -393,7 +393,8 @@ impl Calls {
         }
     }
 
-    /// Deletes an object after its pods. Also succeeds if the object is missing, or if a different object has the name.
+    /// Deletes an object. The API server keeps a workload until its pods are deleted. Also succeeds if the
+    /// object is missing, or if a different object has the name.
     pub(crate) async fn delete(
         &self,
         kind: Kind,

@@ -232,7 +232,8 @@ pub struct Item {
     pub id: Id,
     /// The object as rendered, without the annotations of an apply.
     pub body: Value,
-    /// Hash of the object without the data of a Secret, because readers of metadata can see the hash.
+    /// Hash of the object. Excludes the data of a Secret, because clients that may only read metadata can see
+    /// this hash.
     pub hash: String,
     /// Hash of each data entry of a Secret, held in memory only. Nothing derived from a password is persisted.
     pub data: Data,

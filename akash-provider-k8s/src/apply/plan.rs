@@ -85,7 +85,8 @@ pub struct Write {
     pub body: Value,
     /// Whether to take over the managed fields of another field manager before the write.
     pub take_over: bool,
-    /// Merge patch that restores an edited object. An apply would leave the fields of other managers.
+    /// Merge patch that restores an edited object. An apply would not remove the fields of other field
+    /// managers.
     pub patch: Option<Value>,
     /// Reason of the write, for logs and findings.
     pub reason: String,
@@ -133,7 +134,7 @@ pub struct DesiredState<'a> {
     pub ledger: &'a Ledger,
     /// Existing objects of kinds without a watch. An object that this map lacks counts as missing.
     pub there: &'a ExistingObjects,
-    /// Secrets of registry logins with passwords that are unknown. If such a Secret exists, the Secret is not changed.
+    /// Login Secrets with unknown passwords. If such a Secret exists, it is not changed.
     pub without_password: &'a BTreeSet<Id>,
     /// Services of an adopted lease for which the pod template is left unchanged, so that their pods are not replaced.
     pub adopted: &'a BTreeSet<String>,

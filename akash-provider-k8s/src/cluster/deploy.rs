@@ -28,7 +28,8 @@ const HARDEN: &str = "harden";
 /// Maximum number of attempts to harden a lease that its tenant updates concurrently.
 const HARDEN_TRIES: u32 = 3;
 
-/// Maximum wait until the watches show a new namespace. The API server would wait for the same duration.
+/// Maximum wait until the watches show a new namespace. Admission in the API server would delay the first
+/// write by the same duration.
 const ENTERED_LIMIT: Duration = Duration::from_millis(50);
 /// Interval between two checks of the caches.
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
@@ -420,7 +421,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns the services that another provider program deployed and for which the manifest has not changed since.
+    /// Returns the services that another provider program deployed, without those with a manifest entry that
+    /// has changed since.
     fn adopted(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
             return BTreeSet::new();

@@ -25,7 +25,7 @@ const ADOPTED: &str = "provider.akash.network/adopted";
 /// manifest entry.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// Source of the existing Manifest object: if this object equals the record, nothing is written.
+/// Source of the existing Manifest object. If this object equals the record to write, nothing is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.

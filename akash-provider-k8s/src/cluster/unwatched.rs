@@ -33,8 +33,8 @@ pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::RoleBinding,
 ];
 
-/// Duration for which deploys share the lists of the whole cluster, from the first use of the lists. After a start, a
-/// thousand leases may be deployed within seconds.
+/// Duration for which deploys share the lists of the whole cluster, from the first use of the lists. Sharing
+/// saves calls after a start, when a thousand leases may be deployed within seconds.
 const START: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent lists.
 const LISTS: usize = 4;

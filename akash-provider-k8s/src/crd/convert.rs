@@ -84,8 +84,8 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
     Ok(manifest)
 }
 
-/// Converts a Manifest object to its deployment. An object that another program wrote has no hostnames; the caller
-/// reads them from the ProviderHost objects.
+/// Converts a Manifest object to its deployment. An object that another program wrote has no hostnames; the
+/// caller reads the hostnames from the ProviderHost objects.
 ///
 /// # Errors
 /// [`BadObject`] for the first invalid field.

@@ -68,8 +68,8 @@ fn relax(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// Returns the former version of a definition. The version is listed because some clusters have stored objects in it,
-/// but the API server does not serve it.
+/// Returns the former version of a definition. Some clusters have stored objects in this version, so the
+/// version is listed, but the API server does not serve it.
 fn old_version() -> CustomResourceDefinitionVersion {
     let anything = JSONSchemaProps {
         type_: Some("object".to_owned()),

@@ -45,7 +45,7 @@ pub(super) fn new(namespace: &str, name: &str, claim: &Claim) -> DynamicObject {
     lease
 }
 
-/// Returns the patch of an existing Lease, which fails if another client wrote it since `version`.
+/// Returns the patch of an existing Lease. The patch fails if another client wrote the Lease after `version`.
 pub(super) fn patch(claim: &Claim, version: &str) -> Value {
     let annotations = json!({ labels::BESIDE_LEADERSHIP: beside(claim) });
     json!({

@@ -162,8 +162,8 @@ fn kinds(
     kinds
 }
 
-/// Splits a model from its attributes. Model names contain dots only in versions, so only known attribute names
-/// split.
+/// Splits a model from its attributes. Model names contain dots only in versions, so the split is only at
+/// known attribute names.
 fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
     let at = |text: &str| {
         let found = [".ram.", ".interface."].map(|word| text.find(word).map(|at| (at, word)));

@@ -178,7 +178,7 @@ impl Tally {
         }
     }
 
-    /// Records that a kind cannot be read, or that it can be read again (`None`).
+    /// Records why a kind cannot be read, or with `None` that the kind can be read again.
     pub fn trouble(&mut self, kind: Kind, why: Option<String>) {
         let before = match &why {
             Some(why) => self.troubles.insert(kind, why.clone()),

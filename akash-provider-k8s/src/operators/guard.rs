@@ -22,7 +22,8 @@ use tokio::time::Instant;
 const SETTLE: Duration = Duration::from_secs(2);
 /// Records that go missing within this interval are counted together.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Duration for which the guard stores the time of a permitted deletion. A name is judged again every [`RETRY`].
+/// Duration for which the guard stores the time of a permitted deletion. Much longer than [`RETRY`], after
+/// which a waiting name is judged again.
 const REMEMBER: Duration = Duration::from_secs(300);
 /// Number of records that may disappear together without a hold, even in a small cluster, if other records
 /// remain. One lease may have several hostnames, and therefore several records.

@@ -10,7 +10,7 @@ use kube::runtime::watcher::Event;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Cache of the objects of one kind, which also updates the index with them.
+/// Cache of the objects of one kind. The cache also updates the index of leases.
 pub(super) struct Cache<K: WatchedKind> {
     writer: Writer<K>,
     store: Store<K>,

@@ -443,8 +443,8 @@ impl Watch {
     }
 }
 
-/// Returns the reason to end a watch or a list that contains an object that cannot be decoded. Without this object, the
-/// remaining objects would be incomplete.
+/// Returns the end of a watch or list after an object that cannot be decoded. Without this object, the other
+/// objects would be incomplete.
 fn unreadable(why: String) -> End {
     End::Failed(format!("cannot decode an object: {why}"), None)
 }

@@ -96,8 +96,8 @@ fn is_progressing(status: &DeploymentStatus) -> bool {
         })
 }
 
-/// Returns the number of updated replicas, or 0 before the controller has observed the newest generation, because the
-/// count is then for the previous generation.
+/// Returns the number of updated replicas, or 0 before the controller has observed the newest generation.
+/// Until then, the count in the status is that of the previous generation.
 fn updated(replicas: Option<i32>, is_seen: bool) -> u32 {
     if is_seen { count(replicas) } else { 0 }
 }

@@ -49,8 +49,8 @@ async fn forbid_binding(world: &World) {
         .await;
 }
 
-/// Removes the annotation about the role binding from the lease, as in leases of a provider version without
-/// role bindings.
+/// Deletes the role binding of the lease and its entry in the ledger, as in leases of a provider version
+/// without role bindings.
 async fn upgraded(world: &World, lease: &LeaseId) {
     let ns = lease.namespace();
     world.delete("RoleBinding", &ns, ACCESS).await;

@@ -61,8 +61,8 @@ async fn replicas(world: &World, lease: &LeaseId) -> Value {
     field(world, lease, ("Deployment", "web"), "/spec/replicas").await
 }
 
-/// Waits until the network policy of the control lease has been repaired twice. By then, all earlier changes have been
-/// processed. Returns the number of writes since the list of calls was last cleared.
+/// Waits until the network policy of the lease `control` has been repaired twice. By then, all earlier
+/// changes have been processed. Returns the number of writes since the list of calls was last cleared.
 async fn until_processed(world: &World, control: &LeaseId) -> usize {
     let ns = control.namespace();
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Network policies of running leases block the addresses of new nodes. The pods are not replaced for this.
+//! Network policies of running leases block the addresses of new nodes. No pod is replaced.
 
 use crate::world::{World, deployment, put, remove, run, service};
 use akash_provider_core::cluster::Cluster;

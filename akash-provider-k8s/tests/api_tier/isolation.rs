@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const POLICY: &str = "akash-deployment-restrictions";
-/// Number of successive edits of one object. It is lower than the number at which the provider pauses
-/// repairs.
+/// Number of successive edits of one object. This number is lower than the number at which the provider
+/// pauses repairs.
 const REPEATED: usize = 6;
 /// Maximum time until an edit is repaired, generous for slow machines.
 const BOUND: Duration = Duration::from_secs(10);
@@ -130,7 +130,7 @@ fn edits_of_workloads() -> Vec<Edit> {
     ]
 }
 
-/// All edits, including one of a field for which only the Manifest record contains the value.
+/// All edits. One of them changes a field for which only the Manifest record contains the value.
 fn all_edits() -> Vec<Edit> {
     let mut edits = edits();
     edits.push(("Service", "web", |mut live| {

@@ -96,7 +96,8 @@ fn manually_deleted_objects_are_reported_and_recreated() {
     });
 }
 
-/// Covers the Secret with the registry passwords. Without it, the next start has no copy of the passwords.
+/// Covers the Secret with the registry passwords. Without this Secret, the next start has no copy of the
+/// passwords.
 #[test]
 fn manually_deleted_passwords_are_stored_again() {
     run("missing-passwords", |world| {

@@ -117,8 +117,8 @@ pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (W
     }
 }
 
-/// Returns the deployment if the annotation does not match the spec: the decoded spec, with those hostnames
-/// of the annotation that still match an exposed port.
+/// Returns the deployment for an annotation that does not match the spec: the decoded spec, with those
+/// hostnames of the annotation that still match an exposed port.
 fn changed(decoded: WorkloadSpec, extra: Extra) -> WorkloadSpec {
     let leads = |name: &HostnameDeclaration| {
         let mut services = decoded.group.services.iter();

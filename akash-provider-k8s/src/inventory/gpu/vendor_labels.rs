@@ -29,7 +29,7 @@ pub(super) fn report(
     });
 }
 
-/// Returns the label that contains the model, and the device kind in the labels of the vendor's tool, without a count.
+/// Returns the label of the vendor's tool that contains the model, and the device kind with the count 0.
 pub(crate) fn gpu_of_vendor(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,

@@ -1,6 +1,6 @@
-//! Reads whether records are absent: first the list of the records, then their definition. If the definition is deleted
-//! while its records are listed, the second reading finds a definition that is not established or has another UID, or
-//! finds none.
+//! Reads whether records are absent: first the list of the records, then their definition. If the definition
+//! is deleted while its records are listed, the second reading finds no definition, or a definition that is
+//! not established or has another UID.
 
 use super::Evidence;
 use crate::error::within;

@@ -146,9 +146,9 @@ impl LiveObject {
         refers(&self.body, sort, name)
     }
 
-    /// Returns a field that another client added to the spec of an Ingress, with the patch that removes it. The
-    /// operator renders the whole spec, and the API server adds no defaults to it, unlike the Gateway API. TLS
-    /// entries of other clients are unchanged.
+    /// Returns a field that another client added to the spec of an Ingress, with the patch that removes it.
+    /// The operator renders the whole spec, and the API server adds no defaults to the spec of an Ingress, in
+    /// contrast to the spec of an HTTPRoute. TLS entries of other clients are unchanged.
     fn added(&self, wanted: &Value) -> Option<(String, Value)> {
         wanted.pointer("/spec/ingressClassName")?;
         let mut live = self.body["spec"].as_object()?.clone();

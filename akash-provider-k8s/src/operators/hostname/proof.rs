@@ -55,7 +55,8 @@ pub struct ProofConfig {
     pub budget: Budget,
 }
 
-/// Returns name and value of the TXT record that proves a hostname; for a wildcard, the name is that of its parent.
+/// Returns name and value of the TXT record that proves a hostname; for a wildcard, the name is that of the
+/// parent domain.
 #[must_use]
 pub fn record(hostname: &str, owner: &Address) -> (String, String) {
     let base = hostname.strip_prefix("*.").unwrap_or(hostname);

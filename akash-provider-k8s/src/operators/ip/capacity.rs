@@ -1,5 +1,5 @@
-//! Number of addresses for leases, for bids of the provider. The count is that of the IP operator, but nothing is
-//! written.
+//! Number of addresses for leases, which limits the bids of the provider. The addresses are counted as in the
+//! IP operator. This module writes nothing.
 
 use super::balancer::Mode;
 use super::index::Index;

@@ -57,8 +57,8 @@ impl Usage {
         }
     }
 
-    /// Counts the addresses of the `pools` that leases use, and how many of these are in `addresses`, the addresses of
-    /// load balancers.
+    /// Counts the addresses of those `pools` that leases use, and how many of these addresses load balancers
+    /// hold (`addresses`).
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {

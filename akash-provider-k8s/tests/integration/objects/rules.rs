@@ -306,7 +306,7 @@ fn logins_accounts_and_variables_are_per_service() {
 }
 
 /// Covers three properties of the encoding of the Go provider: the order of the fields, no empty fields, and
-/// these escaped characters.
+/// the escaped characters.
 #[test]
 fn login_is_encoded_byte_for_byte_like_the_go_provider() {
     let secret = |host: &str, username: &str, password: &str, email: &str| {

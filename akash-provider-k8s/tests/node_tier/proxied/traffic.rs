@@ -59,7 +59,7 @@ impl Traffic {
     }
 
     /// Asserts that every request since the last call got one of these responses, and that the next requests
-    /// get the last one of them. Returns the number of requests.
+    /// get the last of these responses. Returns the number of requests.
     pub(crate) async fn assert_responses(&self, allowed: &[&str]) -> usize {
         let from = Instant::now() + OVERLAP;
         let enough = async {
