@@ -16,8 +16,8 @@ type Failed = Box<dyn std::error::Error>;
 
 /// Number of events of the throughput measurement.
 const EVENTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
-/// Maximum number of published events that are not read yet. It is smaller than the capacity of the queue in
-/// front of the server, so that no event is lost.
+/// Maximum number of published events that are not read yet. This number is smaller than the capacity of the
+/// queue in front of the server, so that no event is lost.
 const ON_THEIR_WAY: u64 = 768;
 /// Number of events per second of the delay measurement: ten times as many as in a busy network.
 const STEADY_PER_S: u64 = 2_000;

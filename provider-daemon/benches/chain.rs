@@ -32,8 +32,8 @@ const BURSTS: &[u64] = if cfg!(debug_assertions) {
 } else {
     &[100, 1_000]
 };
-/// Number of blocks that the client misses. It is lower than the gap at which the client reads a snapshot
-/// instead of the missed blocks.
+/// Number of blocks that the client misses. This number is lower than the gap at which the client reads a
+/// snapshot instead of the missed blocks.
 const MISSED: Height = if cfg!(debug_assertions) { 100 } else { 1_500 };
 /// Duration for which the calls of an idle client are counted.
 const IDLE: Duration = if cfg!(debug_assertions) {

@@ -122,9 +122,9 @@ impl CallCheck<'_> {
         ensure("lost_bid_is_not_closed", !lost, || id.to_string())
     }
 
-    /// Checks that the engine closes a bid or lease for a deadline only after this deadline in block time.
-    /// The deadline counts from the block that created the bid or lease, and only blocks that the engine
-    /// received count.
+    /// Checks that the engine closes a bid or lease because of a deadline only after this deadline has
+    /// passed. The time is block time, from the block that created the bid or lease. Only blocks that the
+    /// engine received count.
     fn halted_chain_expires_nothing(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let open = self.market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
         let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);
@@ -546,8 +546,9 @@ impl SettledCheck<'_> {
         leased.chain(closed.map(|b| b.id.order.to_string())).collect()
     }
 
-    /// Returns the orders with a bid of the provider that has expired or expires soon. The engine may notice
-    /// a bid some blocks late, after a transaction with an unknown outcome, and start its timeout then.
+    /// Returns the orders with a bid of the provider that has expired or expires soon. After a transaction
+    /// with an unknown outcome, the engine may observe the bid some blocks late. The timeout of the bid
+    /// starts then.
     pub(crate) fn due(&self) -> BTreeSet<OrderId> {
         let limit = self.config.bid_timeout;
         let soon = self.model.block_time.plus(Duration::from_secs(120));

@@ -137,8 +137,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the balance in the last account query covers the deposit of this bid and of all bids that
-    /// the query may not include yet.
+    /// Checks that the balance in the last account query covers the deposits of this bid and of all bids that
+    /// are possibly missing in the result of the query.
     pub(crate) fn bids_in_flight_are_payable(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());

@@ -83,10 +83,10 @@ pub(crate) struct EngineModel {
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
-    /// Deposits of bids that the last account query may not include, because the chain had not reported the
-    /// bids when the query started.
+    /// Deposits of bids that are possibly missing in the result of the last account query, because the chain
+    /// had not reported the bids when the query started.
     pub(crate) unread: BTreeMap<BidId, Coin>,
-    /// Same as `unread`, for the account query that is in flight.
+    /// Same as `unread`, for the account query in flight.
     in_reading: Option<BTreeMap<BidId, Coin>>,
     /// Expiry of the bid transactions with an unknown outcome.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
@@ -98,8 +98,8 @@ pub(crate) struct EngineModel {
     pub(crate) lost: BTreeSet<BidId>,
     /// Leases with a manifest that was reported to the engine as recorded.
     pub(crate) recorded: BTreeSet<LeaseId>,
-    /// Leases with any object in the last cluster list, and leases that the provider does not see because it
-    /// reads from a wrong namespace or cluster.
+    /// Leases with any object in the last cluster list, and leases that the provider does not see because the
+    /// provider reads from a wrong namespace or cluster.
     pub(crate) there: BTreeSet<LeaseId>,
     pub(crate) hidden: BTreeSet<LeaseId>,
     /// Whether the last cluster list was incomplete.
@@ -202,8 +202,8 @@ impl EngineModel {
         self.calls.insert(id, call.clone());
     }
 
-    /// Returns the deposits of bids that were sent and that the chain has not reported. A bid that loses gets
-    /// its deposit back, and a failed bid pays none.
+    /// Returns the deposits of sent bids that the chain has not reported. A bid that loses gets its deposit
+    /// back, and a failed bid pays none.
     fn in_flight(&self) -> BTreeMap<BidId, Coin> {
         let bids = self.calls.values().filter_map(|call| match call {
             Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => Some((id.clone(), deposit.clone())),

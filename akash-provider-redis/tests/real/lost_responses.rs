@@ -1,5 +1,5 @@
-//! Lost responses. The publisher does not know whether the server stored the event, sends it again, and the
-//! event is stored once.
+//! Lost responses. The publisher does not know whether the server stored the event, so it sends the event
+//! again. The server stores the event once.
 
 use crate::server::Server;
 use crate::{delivery_of, fact, next};

@@ -143,7 +143,7 @@ impl Reader for State {
 }
 
 /// Locks a mutex even if another thread panicked while holding it. The data is consistent at every point
-/// where that can happen.
+/// where a holder can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! `example-own-daemon daemon.toml`: runs a custom provider until Ctrl-C.
 //!
-//! The cluster of this example is in memory. Replace it and its capacity with your own. For Kubernetes, use
-//! `KubeCluster` and the inventory of `akash-provider-k8s`.
+//! The cluster of this example is in memory. Replace this cluster and its capacity with your own. For
+//! Kubernetes, use `KubeCluster` and the inventory of `akash-provider-k8s`.
 
 use akash_provider_core::cluster::MemoryCluster;
 use akash_provider_core::inventory::node_inventory::{NodeInventory, StaticInventorySource};

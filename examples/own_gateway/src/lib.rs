@@ -4,7 +4,7 @@
 //!   tenants  ── TLS, tokens ──► gateway ──┬──► the provider's handle
 //!   operator ── this machine ─► page ─────┘
 //! ```
-//! The gateway works with any cluster; this example uses the in-memory one. It depends on no Kubernetes, flags or
+//! The gateway works with any cluster; this example uses the in-memory one. The gateway needs no Kubernetes, flags or
 //! files.
 
 mod page;

@@ -204,7 +204,8 @@ impl Block {
         self.txs.iter().map(|tx| tx.result.json()).collect()
     }
 
-    /// Returns the result of the JSON-RPC method `block_results`. Like a CometBFT node, it has null for an empty list.
+    /// Returns the result of the JSON-RPC method `block_results`. As on a CometBFT node, an empty list in the
+    /// result is null.
     pub(super) fn block_results(&self) -> Value {
         let results = self.results();
         let events: Vec<Value> = self.events().iter().map(Event::json).collect();

@@ -126,8 +126,8 @@ pub(crate) fn signed(bytes: &[u8]) -> Option<(Address, u64)> {
     Some((key.address().clone(), info.sequence))
 }
 
-/// Splits a response that contains a page of orders. Returns the response with a placeholder for the key of the next
-/// page, and that key.
+/// Splits a response that contains a page of orders. Returns the response with a placeholder for the key of
+/// the next page, and the key itself.
 pub(crate) fn split_page(response: &Value) -> (Value, Vec<u8>) {
     let mut response = response.clone();
     let bytes = BASE64

@@ -184,7 +184,7 @@ fn refused(refusal: &Refusal) -> Rejection {
     }
 }
 
-/// Returns the name of the service in the group that lists the hostname `name`.
+/// Returns the name of the service that lists the hostname `name` in the manifest group.
 fn service_of<'g>(group: &'g Group, name: &str) -> Option<&'g str> {
     let lists = |hosts: &Vec<String>| hosts.iter().any(|h| h.eq_ignore_ascii_case(name));
     let service = group.services.iter().find(|s| {
@@ -245,7 +245,7 @@ fn no_endpoint(name: &str) -> Rejection {
     ))
 }
 
-/// Checks that the caller may migrate the IP addresses of each other lease of the tenant that now has one of the
+/// Checks that the caller may migrate IP addresses from the tenant's other leases that now hold one of the
 /// addresses in `moving`.
 async fn check_holders(
     app: &App,
