@@ -76,7 +76,8 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the time from the deploy call until a separate watch observes the Deployment object, in milliseconds.
+/// Records and deploys a lease. Returns the time until a separate watch observes the Deployment object, in
+/// milliseconds.
 async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) -> Result<f64, Failed> {
     let namespace = deployment.lease.namespace();
     let began = Instant::now();
