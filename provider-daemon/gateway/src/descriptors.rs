@@ -70,7 +70,8 @@ pub(super) fn places(wanted: usize) -> Places {
     }
 }
 
-/// Divides `files`, the open files for tenants, between the ports: three quarters for REST, a quarter for gRPC.
+/// Divides `files`, the limit of open files, between the ports. After the reserve is subtracted, REST gets
+/// three quarters and gRPC a quarter.
 fn split(files: u64, wanted: usize) -> Places {
     // With a very low limit the reserve takes half at most, so that some connections remain.
     let left = files.saturating_sub(RESERVE.min(files / 2));

@@ -127,8 +127,9 @@ pub struct Limits {
     /// Maximum number of concurrent connections on each port, including connections that have become streams. A
     /// connection uses about 10 KiB. The number is lower if the process cannot open enough files.
     pub connections: usize,
-    /// Maximum number of concurrent connections of one IP network without a live lease, anonymous or authenticated, on
-    /// both ports together. A further connection replaces the least recently used of them.
+    /// Maximum number of concurrent connections of one IP network without a live lease, anonymous or
+    /// authenticated, on both ports together. A further connection replaces the least recently used of them,
+    /// anonymous ones first.
     pub unleased_per_network: usize,
     /// Maximum number of anonymous requests of one IP network per minute. Many consoles may share one address.
     pub requests_per_network: u32,

@@ -98,8 +98,9 @@ impl Certificates {
         }
     }
 
-    /// Returns true if the certificate is on the chain with the same bytes and is not revoked. During an outage of the
-    /// chain, returns the last known result.
+    /// Returns true if the certificate is on the chain with the same bytes and is not revoked. During an
+    /// outage of the chain, a certificate that was valid before counts as valid, and any other causes an
+    /// error.
     pub(super) async fn is_valid(
         &self,
         certificate: &ClientCertificate,

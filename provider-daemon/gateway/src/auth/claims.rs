@@ -95,7 +95,7 @@ fn read(claims: &Value, provider: &Address) -> Option<Claims> {
     })
 }
 
-/// Parses a number of seconds since the Unix epoch: a JSON number, or decimal digits in a JSON string.
+/// Parses a number of seconds since the Unix epoch: a JSON number, or a decimal number in a JSON string.
 fn date(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Number(number) => number.as_f64()?,
