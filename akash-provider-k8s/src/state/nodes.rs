@@ -62,7 +62,8 @@ impl NodeObservation {
         }
     }
 
-    /// Returns true if the node is ready and its kubelet renewed the Lease in time.
+    /// Returns true if the node is ready and its kubelet renewed the Lease in time. A node without a Lease
+    /// only needs to be ready.
     fn reports(&mut self, reading: Reading, now: Instant, clock: Timestamp) -> bool {
         let Some(Heartbeat { renewed, limit }) = reading.heartbeat else {
             return reading.is_ready;
