@@ -83,8 +83,8 @@ pub(crate) async fn run_with_restarts(
     }
 }
 
-/// Runs a program once with the given streams. Returns the exit code of the program, or `None` if the program was
-/// stopped. Child processes of the program are killed when the program ends.
+/// Runs a program once with the given streams. Returns the exit code of the program, or `None` if the program
+/// was stopped. The child processes in its process group are killed when the program ends.
 pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationToken) -> Option<i32> {
     let input = if io.stdin.is_some() {
         Stdio::piped()

@@ -1,4 +1,4 @@
-//! Write locks of leases, and which leases this process has deployed.
+//! Write locks of leases. Each lock also stores whether this process has deployed the lease.
 
 use super::Inner;
 use std::collections::BTreeMap;

@@ -288,7 +288,7 @@ mod tests {
             .0
     }
 
-    /// Returns the pod in other states, for which other fields count.
+    /// Returns the pod in further states, in which the count uses other fields.
     fn pods() -> [Value; 6] {
         let (mut starting, mut growing, mut over) = (pod(), pod(), pod());
         starting["spec"]["initContainers"][1]["resources"]["requests"]["cpu"] = json!("900m");

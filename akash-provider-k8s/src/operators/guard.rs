@@ -35,7 +35,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Delay before a hold is logged. Within this delay, the namespace of a closed lease is usually deleted with all
 /// objects.
 const REPORT: Duration = Duration::from_secs(30);
-/// Remedy for a hold.
+/// Remedy for a hold: deletions that wait for a confirmation.
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
                       `provider-daemon operator NAME confirm` in the pod of a stand-alone operator";
 

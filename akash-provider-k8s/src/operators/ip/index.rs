@@ -33,7 +33,7 @@ pub enum Event {
     Pools(Change<Name, Pool>),
     /// The writer wrote a Service.
     Written(Name, LiveService),
-    /// The writer deleted the Service with this place and UID.
+    /// The writer deleted the Service with this `NAMESPACE/NAME` and this UID.
     Deleted(Name, String),
 }
 

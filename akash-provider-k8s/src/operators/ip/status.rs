@@ -66,7 +66,7 @@ pub struct AddressStatus {
     pub addresses: Vec<IpAddr>,
     /// Time since when the Service has no address, RFC 3339.
     pub waiting_since: Option<String>,
-    /// Notices about the assigned addresses, or about an address that is late.
+    /// Notices about the assigned addresses, or about an address that MetalLB has not assigned in time.
     pub notices: Vec<String>,
     /// Reason why the Service differs from the state that its record declares.
     pub problem: Option<String>,

@@ -174,7 +174,7 @@ impl<'a> NewNotices<'a> {
         new_notices
     }
 
-    /// Returns the names of the late Services, or `None` if there are none.
+    /// Returns the names of the Services that wait too long for an address, or `None` if no Service does.
     pub(super) fn late(&self) -> Option<String> {
         let named = self.late.get(..NAMED).unwrap_or(&self.late);
         let rest = self.late.len() - named.len();
@@ -194,7 +194,8 @@ pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))
 }
 
-/// Returns the notices about assigned and late addresses, by Service.
+/// Returns the notices about assigned addresses, and about addresses that were not assigned in time, by
+/// Service.
 pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Notice>> {
     let mut holders: BTreeMap<IpAddr, Vec<(&String, &LiveService)>> = BTreeMap::new();
     for (place, live) in index.services().filter(|(_, live)| live.is_balancer) {
