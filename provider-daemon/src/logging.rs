@@ -57,7 +57,7 @@ pub(crate) fn start(cli: &Cli) -> anyhow::Result<()> {
 /// Returns the current level of the log.
 ///
 /// # Errors
-/// Returns an error if the process does not use the log of this program.
+/// Returns an error if [`start`] did not start the log of this process.
 pub(crate) fn level() -> Result<String, String> {
     let filter = FILTER.get().ok_or_else(foreign)?;
     Ok(filter
@@ -70,7 +70,7 @@ pub(crate) fn level() -> Result<String, String> {
 /// Changes the level of the log. Returns the level before the change.
 ///
 /// # Errors
-/// Returns an error if the level is invalid, or if the process does not use the log of this program.
+/// Returns an error if the level is invalid, or if [`start`] did not start the log of this process.
 pub(crate) fn set_level(level: &str) -> Result<String, String> {
     let filters = FILTER.get().ok_or_else(foreign)?;
     // Held until the change, so that the stored level is that of the filter.

@@ -74,7 +74,7 @@ fn integral(digits: &str) -> Result<u64, QuantityError> {
     to_u64(value)
 }
 
-/// Parses a decimal number: digits, one point, an exponent, but not `inf` or `nan`.
+/// Parses a decimal number, optionally with a fraction and an exponent. `inf` and `nan` are errors.
 fn float(text: &str) -> Result<f64, QuantityError> {
     let allowed = |b: u8| b.is_ascii_digit() || b"+-.eE".contains(&b);
     if text.is_empty() || !text.bytes().all(allowed) {

@@ -245,7 +245,8 @@ mod tests {
     use serde::Deserialize;
     use serde_json::{Value, json};
 
-    /// Returns a pod with every field that the count uses: resized, of a lease of this provider, and being deleted.
+    /// Returns a pod that sets every field that the count reads. The pod is of a lease of this provider, was resized, and
+    /// is being deleted.
     fn pod() -> Value {
         let amounts = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "9"}});
         json!({

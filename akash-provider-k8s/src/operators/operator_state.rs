@@ -337,14 +337,14 @@ impl<I: Index> OperatorState<I> {
         let is_absent = error.kind() == ErrorKind::NotFound;
         let is_new = self.inner().guard.fail(error.to_string(), is_absent);
         if is_new {
-            tracing::warn!(%error, "deletions of objects without a record postponed: cannot read whether the records were deleted");
+            tracing::warn!(%error, "cannot determine whether records were deleted, deletions of their objects postponed");
         }
     }
 
     /// Confirms the deletions that the guard holds; returns their number.
     pub(super) fn confirm(&self) -> usize {
         let confirmed = self.judge_again(Guard::confirm);
-        tracing::info!(confirmed, "held deletions of objects confirmed by a command");
+        tracing::info!(confirmed, "command confirmed deletions of objects");
         confirmed
     }
 

@@ -20,7 +20,7 @@ pub struct Settings {
     pub public_hostname: String,
     /// Reclamation window that every bid of the provider offers. The status reports this value.
     pub reclamation_window: Option<Duration>,
-    /// Certificate of a public certificate authority, used only for connections to the public hostname.
+    /// Certificate that a public certificate authority issued, used only for connections to the public hostname.
     pub public_certificate: Option<CertificateFiles>,
     /// Maximum lifetime of a token. `None` for no maximum.
     pub token_lifetime_max: Option<Duration>,

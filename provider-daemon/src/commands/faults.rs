@@ -168,8 +168,8 @@ mod tests {
 
     const BASE: [&str; 3] = ["--bid-price-cpu-scale=1", "--chain-id=c", "--from=key"];
     const WRONG: &str = "%%wrong%%";
-    /// Flags for which `faults` accepts every value. These are names in a cluster, keyring or node, files
-    /// that are read only with another setting or before the settings are complete, and the log level.
+    /// Flags for which `faults` accepts every value: names of objects in the cluster, keyring or node, the log level, and
+    /// files. `run` reads these files later, or only if another setting requires them.
     const FREE: [&str; 21] = [
         "audit-log",
         "bid-price-policy",

@@ -135,6 +135,6 @@ fn run_act(config: &Config) -> Act {
 pub(super) fn audit_note(health: &AuditHealth) -> String {
     match &health.problem {
         Some(why) => format!("{UNWRITABLE}: {why}"),
-        None => "audit log written again".to_owned(),
+        None => "audit log is writable again".to_owned(),
     }
 }

@@ -92,7 +92,7 @@ pub enum Input {
         /// Id of the lease.
         lease: LeaseId,
         /// Block time of the manifest deadline. `None` in three cases: no limit is configured, the block of
-        /// the lease is not complete yet, or only a listing of the cluster can start the deadline.
+        /// the lease is not complete yet, or the deadline starts after the next listing of the cluster.
         deadline: Option<BlockTime>,
         /// Origin of the lease.
         origin: Origin,

@@ -551,7 +551,7 @@ impl World {
         self.blocks(1, BLOCK);
     }
 
-    /// Executes a message of the provider that another program with the same key sent.
+    /// Executes a message that another program signed with the key of the provider.
     pub(crate) fn outside(&mut self, msg: &Msg) {
         let events = self.market.execute(msg).unwrap();
         self.tell(events);

@@ -45,7 +45,8 @@ impl Probe {
         self.state.as_ref().ok().map(|state| state.sync.time)
     }
 
-    /// Returns the time by which the newest block is ahead of this machine, if the node is rejected for this reason.
+    /// Returns how far the block time of the newest block is ahead of the local clock, if the node is rejected for this
+    /// reason.
     pub(super) const fn ahead(&self) -> Option<Duration> {
         match &self.state {
             Err(Problem::Node(Fault::Ahead { by })) => Some(*by),

@@ -210,7 +210,7 @@ fn full_disk_delays_closes_and_not_bids_until_space_is_free() {
     // Free space in the mount namespace of the process.
     let inside = provider.about("root").join(dir.trim_start_matches('/'));
     std::fs::remove_file(inside.join("full")).unwrap();
-    provider.says("audit log written again");
+    provider.says("audit log is writable again");
     until("the close", || provider.dump(), || stage.live_leases() == 1);
     let lines = audit(&stage, &["--audit-log", inside.to_str().unwrap()]);
     // The retained lines of two bids, and the close.

@@ -26,7 +26,7 @@ enum Step {
     Beat,
     /// The node is deleted and a new node is created with the same name.
     Anew,
-    /// The node is deleted. A deleted node is created again.
+    /// The node is deleted, or created again if it does not exist.
     Gone,
     /// Toggles whether the storage class is offered to leases.
     Class,
