@@ -30,7 +30,6 @@ use std::time::Duration;
 
 /// Validity period of a new certificate: 365 days, the same as in the Go provider.
 pub const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Maximum size of a PEM text, in bytes.
 const PEM_BYTES_MAX: usize = 64 * 1024;
 const CERTIFICATE: &str = "CERTIFICATE";
 /// PEM tag that the chain requires for a public key in SPKI form.

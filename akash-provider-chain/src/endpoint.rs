@@ -240,7 +240,6 @@ impl Endpoint {
         decoded.map_err(|e| self.error(M::PATH, Fault::Malformed(e.to_string())))
     }
 
-    /// Calls a JSON-RPC method.
     pub(crate) async fn call<T: serde::de::DeserializeOwned>(
         &self,
         method: &str,
@@ -257,12 +256,10 @@ impl Endpoint {
         answer.map_err(|fault| self.error(method, fault))
     }
 
-    /// Returns the newest block and the sync state of the node.
     pub(crate) async fn sync_info(&self) -> Result<SyncInfo, NodeError> {
         self.tip().await.map(|(info, _)| info)
     }
 
-    /// Returns the newest block, the sync state of the node, and the hash of the newest block.
     pub(crate) async fn tip(&self) -> Result<(SyncInfo, BlockHash), NodeError> {
         if self.rpc().is_some() {
             let status: Status = self.call("status", NoParams {}).await?;

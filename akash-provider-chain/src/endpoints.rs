@@ -53,7 +53,6 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Maximum back-off before a retry of a request.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// Required capability of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capability {
     /// Queries, which every endpoint supports.
@@ -222,8 +221,8 @@ impl Endpoints {
     }
 
     /// Returns the newest block that a node reports, and its hash. If this block is more than [`LAG_MAX`]
-    /// above the processed block, the node must also serve the header at the height [`LAG_MAX`] below. While
-    /// no block is processed, this header is required only if `is_new` is true.
+    /// above the processed block, the node must also serve the header at the height [`LAG_MAX`] below the
+    /// newest block. While no block is processed, this header is required only if `is_new` is true.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -359,7 +358,6 @@ impl Endpoints {
         }
     }
 
-    /// Requests a health check of the endpoint at index `at`.
     pub(crate) fn request_check(&self, at: usize) {
         if let Some(member) = self.shared.members.get(at) {
             lock(&member.health).is_check_requested = true;

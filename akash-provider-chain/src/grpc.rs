@@ -22,7 +22,6 @@ const HEIGHT: &str = "x-cosmos-block-height";
 /// Interval of HTTP/2 keep-alive pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// gRPC client of one node.
 #[derive(Debug, Clone)]
 pub(crate) struct Grpc {
     channel: Channel,

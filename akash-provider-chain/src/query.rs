@@ -28,7 +28,6 @@ pub(crate) use records::ReportedRecords;
 use records::{DeploymentParts, Kind, Records};
 pub use snapshot::Listing;
 
-/// Creates an error for a malformed response.
 fn malformed(operation: &'static str, error: &Malformed) -> Error {
     let message = format!("malformed response of a node: {error}");
     Error::new(ErrorKind::Unavailable, operation, message)

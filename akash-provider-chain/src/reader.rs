@@ -86,14 +86,12 @@ impl Reader {
         self
     }
 
-    /// Sets the chain account of this provider.
     #[must_use]
     pub(crate) fn with_account(mut self, us: Address) -> Self {
         self.us = Some(us);
         self
     }
 
-    /// Sets an observer that receives every block.
     #[must_use]
     pub(crate) fn with_observer(mut self, observer: Arc<dyn BlockObserver>) -> Self {
         self.observer = Some(observer);

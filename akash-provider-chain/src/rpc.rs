@@ -28,7 +28,6 @@ const IDLE_MAX: usize = 32;
 /// Prefix of the methods that are not called a second time if the node closes the connection without a response.
 const NOT_REPEATED: &str = "broadcast_";
 
-/// JSON-RPC client of one node.
 #[derive(Clone)]
 pub(crate) struct Rpc {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -86,7 +85,6 @@ impl Rpc {
         })
     }
 
-    /// Calls a method and returns its result.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -146,7 +144,6 @@ impl Rpc {
     }
 }
 
-/// Extracts the result from a JSON-RPC response.
 pub(crate) fn result<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
     let beginning = || excerpt(&String::from_utf8_lossy(body));
     let envelope: Envelope<'_> = serde_json::from_slice(body)

@@ -186,7 +186,6 @@ fn auth_info(public_key: &PublicKey, ordering: Ordering, price: &Price) -> AuthI
     }
 }
 
-/// Encodes a public key for a transaction.
 fn public_key_any(key: &PublicKey) -> Any {
     let message = PubKey {
         key: key.as_bytes().to_vec(),

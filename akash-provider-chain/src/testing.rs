@@ -16,7 +16,6 @@ use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
 
-/// Response of a simulated node.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     /// A JSON-RPC result.
@@ -102,7 +101,6 @@ impl Node {
         }
     }
 
-    /// Starts a node with a response function.
     pub(crate) async fn start(response: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_at(None, response).await
     }
@@ -112,7 +110,6 @@ impl Node {
         drop(self.frames.send(frame));
     }
 
-    /// Returns the address of the node.
     pub(crate) fn address(&self) -> SocketAddr {
         self.url.trim_start_matches("http://").parse().unwrap()
     }

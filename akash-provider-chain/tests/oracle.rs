@@ -19,12 +19,10 @@ use cosmrs::{AccountId, Any};
 use proptest::prelude::*;
 use prost_types::Any as OurAny;
 
-/// Converts a coin to the type of `cosmrs`.
 fn their_coin(coin: &Coin) -> cosmrs::Coin {
     cosmrs::Coin::new(coin.amount, &coin.denom).unwrap()
 }
 
-/// Encodes a protobuf varint.
 fn varint(mut number: u64, out: &mut Vec<u8>) {
     while number > 0x7f {
         out.push(u8::try_from(number & 0x7f).unwrap() | 0x80);

@@ -175,8 +175,8 @@ impl Act {
         }
     }
 
-    /// Returns the act of a message. The message does not show whether it closes a bid or a lease, so its close is
-    /// [`ActKind::BidClose`].
+    /// Returns the act of a message. The message that closes a bid also closes a lease, so the act of this
+    /// message is always [`ActKind::BidClose`].
     #[must_use]
     pub fn from_msg(msg: &Msg, actor: Actor) -> Self {
         let new = |kind, subject: &dyn ToString| Self::new(kind, actor, subject.to_string());

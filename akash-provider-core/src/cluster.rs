@@ -73,8 +73,8 @@ pub struct IpDeclaration {
 
 /// All leases of the provider in a cluster.
 ///
-/// If none of the fields contains a lease, the cluster has no record and no workload of the lease. A backend that
-/// cannot guarantee this returns an error instead of a listing.
+/// If a lease is in none of the fields, the cluster has no record and no workload of this lease. A backend
+/// that cannot guarantee this returns an error instead of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Listing {
     /// Specification of the last `record` or `deploy` call for each lease with a usable record.
@@ -82,7 +82,7 @@ pub struct Listing {
     /// Objects of leases that have no usable record of their workload.
     #[serde(default)]
     pub unusable: Vec<UnusableRecord>,
-    /// Leases with a record, for which the workload or another deployed object is missing or modified. If
+    /// Leases with a record for which a deployed object, such as the workload, is missing or modified. If
     /// such a lease was deployed before, it is deployed again.
     #[serde(default)]
     pub incomplete: Vec<LeaseId>,
@@ -276,7 +276,7 @@ pub enum ReachState {
     Unknown,
 }
 
-/// A port of a host of the provider, and the service to which it routes.
+/// A port on a host of the provider, and the service to which the port routes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ForwardedPort {
     /// Public name or address of the host.

@@ -119,7 +119,8 @@ pub struct Config {
     /// Time window in which the circuit breaker counts closes of leases by the provider.
     #[serde(with = "duration")]
     pub breaker_window: Duration,
-    /// Number of closes by the provider within the window that the circuit breaker always allows.
+    /// Number of closes by the provider that are allowed within the window, even if `breaker_percent` allows
+    /// fewer.
     pub breaker_floor: u32,
     /// Percentage of all leases that the provider may close within the window.
     pub breaker_percent: u32,
@@ -134,8 +135,8 @@ pub struct Config {
     /// Owners for which the circuit breaker had tripped before the restart. If there are more than 64 owners,
     /// the breaker trips for all owners.
     pub breaker_held_owners: BTreeSet<Address>,
-    /// Maximum time to wait for a second chain endpoint that is unreachable and cannot confirm that a lease is
-    /// closed. The time starts when an event or a full scan reports the close. After this time, the record of the
+    /// Maximum time to wait until an unreachable second chain endpoint can confirm that a lease is closed.
+    /// The time starts when an event or a full scan reports the close. After this time, the record of the
     /// first endpoint is sufficient evidence.
     #[serde(with = "duration")]
     pub witness_grace: Duration,

@@ -19,8 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of stream items read in one search, because a stream can always have a next item.
 const ITEMS_MAX: u32 = 100_000;
-/// Time added to twice the time limit of a call. When a call blocks its thread for longer than this sum, the process
-/// exits.
+/// The process exits when a call blocks its thread for longer than twice its time limit plus this time.
 const BLOCKED: Duration = Duration::from_secs(5);
 /// Interval between checks for calls that block their thread.
 const LOOK: Duration = Duration::from_millis(100);
@@ -166,7 +165,6 @@ impl fmt::Debug for Outage<'_> {
     }
 }
 
-/// Result of a search in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SearchResult<R> {
     /// The item was found.
@@ -224,7 +222,6 @@ fn guard() {
     }
 }
 
-/// Returns the message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())

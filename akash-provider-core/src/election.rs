@@ -66,8 +66,8 @@ pub struct ElectionConfig {
     pub me: Candidate,
     /// Timing of heartbeats and of the election lease.
     pub timing: Timing,
-    /// State for the next leader that this instance stores when it becomes the leader, if the election record contains
-    /// no state.
+    /// Initial state for the next leader. This instance stores the state when it becomes the leader, if the
+    /// election record contains no state.
     pub state: String,
     /// Highest term that is known from before the start. A new leader uses a higher term than this value.
     pub known_term: u64,
@@ -261,7 +261,6 @@ impl Election {
     }
 }
 
-/// The task of an election.
 struct ElectionTask {
     store: Box<dyn ElectionStore>,
     config: ElectionConfig,
@@ -406,8 +405,8 @@ impl ElectionTask {
     }
 
     /// Returns whether the store has denied every request since the start, for at least one duration of the
-    /// election lease. The delay is necessary because a new permission takes a moment to become effective,
-    /// and other instances may already have it.
+    /// election lease. A shorter time is not sufficient: a new permission takes a moment to become effective,
+    /// and another instance may already have the permission.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {
         let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
         if self.has_seen_it || !is_denied || !self.config.may_be_alone {

@@ -36,7 +36,6 @@ impl<T> fmt::Debug for Feed<T> {
 }
 
 impl<T: Send + 'static> Feed<T> {
-    /// Creates a sender and the stream of its consumer.
     pub(crate) fn new() -> (Self, BoxStream<'static, T>) {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue {

@@ -78,7 +78,7 @@ pub struct Service {
     /// Mounts, permissions and confidential computing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<ServiceParams>,
-    /// Login at the registry of the image; `None` if it needs none.
+    /// Login at the registry of the image; `None` if the registry requires no login.
     pub credentials: Option<Credentials>,
 }
 

@@ -33,7 +33,6 @@ const FILES: [&str; 6] = [
     "rbac/confined.yaml",
 ];
 
-/// API server, and the ServiceAccount of the provider.
 struct Bench {
     server: Server,
     provider: Account,
@@ -98,7 +97,6 @@ fn main() -> Result<(), Failed> {
     })
 }
 
-/// Prints a measurement.
 fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({"name": name, "value": value, "unit": unit}));
 }

@@ -39,7 +39,6 @@ const LOAD: Load = Load {
 };
 /// Number of objects per page; the inventory source requests pages of the same size.
 const PAGE: usize = 250;
-/// Samples per measurement.
 const SAMPLES: usize = if cfg!(debug_assertions) { 20 } else { 500 };
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -84,7 +83,7 @@ fn made_here() -> Result<(), Failed> {
 }
 
 /// Measures the time from a pod event, as JSON, until the inventory update is complete. Returns the median over pods
-/// that belong to leases and pods that do not.
+/// of leases and other pods.
 fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::with_capacity(SAMPLES);
     for sample in 0..SAMPLES {
@@ -172,7 +171,6 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples[samples.len() / 2]
 }
 
-/// Returns the peak memory of the process.
 fn peak_mib() -> Result<f64, Failed> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));

@@ -29,7 +29,6 @@ pub(crate) fn is_among(items: &[Item]) -> impl Fn(&Id, &ObjectMeta) -> bool {
 /// Reason for the deletion of an object that was not rendered.
 pub(crate) const NOT_RENDERED: &str = "not part of the lease";
 
-/// Object that differs from the object that the provider applied.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DriftedObject {
     /// Write that restores the object.
@@ -95,7 +94,6 @@ pub(crate) fn foreign<'a>(
 }
 
 impl Limit {
-    /// Returns the limit of the back-off for a kind.
     pub(crate) fn for_kind(kind: Kind) -> Self {
         if kind.is_isolation() {
             Self::Isolation

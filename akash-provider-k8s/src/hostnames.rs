@@ -109,7 +109,6 @@ impl Inner {
         host
     }
 
-    /// Returns the annotation with the chain id.
     pub(crate) fn chain_annotation(&self) -> BTreeMap<String, String> {
         let chain = self.settings.chain_id.clone();
         let named = (!chain.is_empty()).then(|| (labels::CHAIN_ID.to_owned(), chain));

@@ -4,9 +4,10 @@
 //! objects ─ facts ─► tally ─ snapshot ─► NodeInventory, placements
 //! ```
 //!
-//! The API server is the only source. Only the fields that the count uses are stored. Pods of the provider's own
-//! leases do not count as use, because the reservations of these leases count; such pods only show on which nodes the
-//! replicas run. Every other pod counts with the requests that the scheduler counts.
+//! The API server is the only source. Only the fields that the count uses are stored. Pods of the provider's
+//! own leases do not count as use, because their resources are already counted as reservations. These pods
+//! only show on which nodes the replicas run. Every other pod counts with the requests that the scheduler
+//! counts.
 
 mod facts;
 pub(crate) mod gpu;

@@ -79,8 +79,8 @@ pub(crate) fn retried(error: Error) -> Error {
     error
 }
 
-/// Returns true if a webhook or a policy refused the request. Then either the client had all required rights, or the
-/// message contains a text of `ADMISSION`.
+/// Returns true if a webhook or a policy refused the request. There are two signs: `judged` converted the
+/// error because the client had all required rights, or the message contains a text of `ADMISSION`.
 fn is_admission(error: &Error) -> bool {
     let mut source = error.source();
     while let Some(cause) = source {

@@ -29,7 +29,6 @@ impl<T: Clone> Default for Journal<T> {
 }
 
 impl<T: Clone + Send + 'static> Journal<T> {
-    /// Adds an item of a service.
     pub(crate) fn push(&mut self, service: &str, item: T) {
         // Bounded, because a service can write without end.
         if self.items.len() >= STORED_MAX {

@@ -21,7 +21,6 @@ use tokio::sync::broadcast::error::RecvError;
 const DEPLOY: &str = "deploy";
 
 impl ProcessCluster {
-    /// Starts a deployed workload.
     pub(crate) fn start(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let mut state = self.state();
         let running = Running::new(deployment.clone(), state.ports(deployment));

@@ -22,7 +22,6 @@ const GRACE: Duration = Duration::from_secs(2);
 const KILL_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum length of an output line in bytes. Longer lines are split.
 const LINE: u64 = 16 * 1024;
-/// Signal to terminate.
 const SIGTERM: i32 = 15;
 /// Offset of the exit codes of processes that a signal terminated, as in shells.
 const BY_SIGNAL: i32 = 128;
@@ -31,7 +30,6 @@ const EXIT_NOT_FOUND: i32 = 127;
 /// Exit code for a command that cannot be executed, as in shells.
 const EXIT_NOT_EXECUTABLE: i32 = 126;
 
-/// Program of a replica.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     pub(crate) program: String,
@@ -41,7 +39,6 @@ pub(crate) struct Program {
     pub(crate) folder: PathBuf,
 }
 
-/// Event of a replica.
 #[derive(Debug)]
 pub(crate) enum ReplicaEvent {
     /// The replica runs.

@@ -25,7 +25,6 @@ const WAITING: usize = 1024;
 /// Allocated ports by service.
 pub(crate) type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 
-/// Workloads of all leases.
 #[derive(Debug)]
 pub(crate) struct State {
     workloads: BTreeMap<LeaseId, Workload>,
@@ -34,7 +33,6 @@ pub(crate) struct State {
     changes: broadcast::Sender<ClusterChange>,
 }
 
-/// Workload of a lease.
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) record: LeaseRecord,
@@ -205,7 +203,6 @@ impl State {
         self.publish(snapshot);
     }
 
-    /// Records an event of a replica.
     pub(crate) fn handle_event(&mut self, lease: &LeaseId, service: &str, replica: u32, event: ReplicaEvent) {
         let Some(workload) = self.workloads.get_mut(lease) else {
             // The lease was torn down meanwhile.

@@ -241,7 +241,6 @@ impl SharedConnection {
         Err(unavailable_error)
     }
 
-    /// Drops the connection.
     pub(crate) async fn disconnect(&self) {
         *self.connection.lock().await = None;
     }

@@ -36,7 +36,6 @@ impl std::fmt::Display for EntryId {
     }
 }
 
-/// Decoded entry.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: EntryId,

@@ -78,7 +78,7 @@ impl RedisBus {
         Self::with_stream_length(location, FACTS_PER_STREAM)
     }
 
-    /// Creates a bus with `facts` events, at least 1, in the stream of [`Topic::Facts`].
+    /// Creates a bus. The stream of [`Topic::Facts`] retains `facts` events, at least 1.
     #[must_use]
     pub fn with_stream_length(location: Location, facts: usize) -> Self {
         let link = Arc::new(Endpoint::new(location));

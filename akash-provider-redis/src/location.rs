@@ -7,7 +7,6 @@ use std::str::FromStr;
 
 /// Default prefix of the keys. The braces place all keys of a provider in the same hash slot of a Redis cluster.
 const PREFIX: &str = "{akash-provider}";
-/// Maximum number of sentinels.
 const SENTINELS_MAX: usize = 16;
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;

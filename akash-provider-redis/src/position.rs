@@ -5,7 +5,6 @@ use akash_provider_core::types::Topic;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, RedisResult, Value};
 
-/// Names of the keys.
 #[derive(Debug)]
 pub(crate) struct Keys {
     prefix: String,
@@ -67,7 +66,7 @@ pub(crate) fn last(key: &str) -> Cmd {
 }
 
 impl Heads {
-    /// Returns the heads with all positions before the first event of the epoch. For a reader that has read
+    /// Returns the heads with all positions before the first event of the epoch, for a reader that has read
     /// another epoch.
     pub(crate) fn at_start_of_epoch(mut self) -> Self {
         let epoch = self.epoch.as_deref().and_then(|epoch| epoch.rsplit_once('@'));

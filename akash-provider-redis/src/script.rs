@@ -219,7 +219,6 @@ impl Publisher {
     }
 }
 
-/// Encoded event.
 struct EncodedEvent {
     topic: Topic,
     id: Option<String>,

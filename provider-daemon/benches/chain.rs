@@ -189,7 +189,6 @@ fn bid(us: &Address, order: &OrderId) -> Msg {
     }
 }
 
-/// A network, and the accounts of a provider and a tenant.
 struct Scene {
     chain: MemoryChain,
     net: Devnet,

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// Commit, and the files that determine it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Hash of the commit, in hexadecimal.

@@ -66,7 +66,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Default of `--log-level`.
 pub(crate) const DEFAULT_LEVEL: &str = "warn";
 
 /// An Akash compute provider.

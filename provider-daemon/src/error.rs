@@ -16,7 +16,6 @@ pub(crate) struct WithHelp {
 }
 
 impl WithHelp {
-    /// Creates an error with a message and a remedy.
     pub(crate) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         Self {
             message: message.into(),

@@ -19,7 +19,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tree::Tree;
 
-/// Part of the hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Cpu,
@@ -58,12 +57,10 @@ impl Machine {
         }
     }
 
-    /// Returns whether there is a database of device names.
     pub(crate) fn has_names(&self) -> bool {
         !self.names().is_empty()
     }
 
-    /// Replaces the database of device names.
     pub(crate) fn set_names(&self, names: Names) {
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
     }

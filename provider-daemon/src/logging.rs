@@ -84,12 +84,13 @@ fn foreign() -> String {
     "the log of this process belongs to the program that embeds the provider".to_owned()
 }
 
-/// Returns the log filter. Unless `chosen` names the Kubernetes client library, the filter disables its log,
-/// because this program logs the same failures.
+/// Returns the log filter. The filter disables the log of the Kubernetes client library unless `chosen` names
+/// this library, because this program logs the same failures.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
-    /// Modules that log unusable chain nodes and clusters as warnings. The commands `query`, `tx`, `tenant` and `doctor`
-    /// (`is_short`) return such a failure as their error, so these warnings are disabled for them.
+    /// Modules that log unusable chain nodes and clusters as warnings. The commands `query`, `tx`, `tenant`
+    /// and `doctor` (`is_short`) return such a failure as their error, so they disable these warnings at the
+    /// default level.
     const REPORTED: [&str; 2] = ["akash_provider_chain::endpoints", "akash_provider_k8s"];
     check_log_levels(chosen)?;
     let mut levels = log_levels(chosen);

@@ -5,7 +5,8 @@ use provider_daemon::error::error_text;
 use provider_daemon::supervise::PartFailed;
 use std::process::ExitCode;
 
-/// Returns unused memory to the system within seconds. The heap of glibc keeps it after a burst of orders.
+/// Allocator that returns unused memory to the system within seconds. The allocator of glibc retains unused
+/// memory after a burst of orders.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

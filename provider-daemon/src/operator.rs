@@ -104,7 +104,6 @@ enum Request {
     },
 }
 
-/// Status of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct LeaseLine {
     lease: LeaseId,
@@ -132,7 +131,6 @@ struct LeaseLine {
     payout_error: Option<String>,
 }
 
-/// Response of the provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 enum Response {

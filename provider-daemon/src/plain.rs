@@ -62,8 +62,9 @@ fn without(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
 
 /// Writer of the log, which prints each event on one line.
 ///
-/// With colors, this writer does not escape the escape character (U+001B), because it starts the color codes
-/// of the log formatter. The log formatter has already escaped this character in the values of the fields.
+/// With colors, this writer does not escape the escape character (U+001B), because this character starts the
+/// color codes of the log formatter. The log formatter has already escaped the character in the values of the
+/// fields.
 #[derive(Debug)]
 pub struct LogWriter<W> {
     to: W,

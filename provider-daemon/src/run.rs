@@ -186,7 +186,6 @@ fn concluded(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the source of the metrics about the parts of the program: supervision, leadership, state and recordings.
 fn process_source(parts: &Supervisor, ha: &Ha, state: &State, recordings: &Recordings) -> PartsSource {
     PartsSource {
         pulses: parts.pulses(),
@@ -213,8 +212,7 @@ async fn stop_operators(cluster: Option<ClusterProxy>) {
     }
 }
 
-/// Sets the stores of the processed heights and of the paid fees in the settings of the chain client. The stores
-/// persist in `state`.
+/// Sets the stores of the processed heights and of the paid fees in `settings`. The stores write to `state`.
 fn remember(
     settings: &mut ClientSettings,
     state: &State,

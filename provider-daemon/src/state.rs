@@ -129,7 +129,6 @@ pub struct OpenedState {
     pub moved_aside: Option<PathBuf>,
 }
 
-/// Result of a failed attempt to open the file.
 enum OpenError {
     Damaged(String),
     Other(StateError),
@@ -336,7 +335,6 @@ fn move_aside(path: &Path) -> Result<PathBuf, StateError> {
     Ok(aside)
 }
 
-/// Converts a storage error to the general error type.
 pub(crate) fn any(error: impl Into<redb::Error>) -> redb::Error {
     error.into()
 }

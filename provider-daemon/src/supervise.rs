@@ -159,7 +159,6 @@ async fn supervise(
     Err(PartFailed::new(part, why, machine.restarts()))
 }
 
-/// Describes why a task did not finish.
 pub(crate) fn join_error_text(error: JoinError) -> String {
     fn text(panic: &(dyn Any + Send)) -> Option<&str> {
         let text = panic.downcast_ref::<String>().map(String::as_str);

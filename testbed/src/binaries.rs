@@ -52,7 +52,6 @@ const fn program(name: &'static str, module: &'static str, package: &'static str
     }
 }
 
-/// Returns the programs of a tier.
 fn of(tier: Tier) -> impl Iterator<Item = &'static Program> {
     PROGRAMS.iter().filter(move |program| match program.name {
         "etcd" | "kubectl" | "kube-apiserver" | "kube-controller-manager" => true,

@@ -404,7 +404,6 @@ fn lock(dir: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Returns the last lines of a log.
 fn tail(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

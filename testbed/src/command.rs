@@ -18,7 +18,6 @@ pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
 }
 
-/// A program to run.
 #[derive(Debug)]
 pub(crate) struct Run {
     command: Command,

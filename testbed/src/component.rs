@@ -57,7 +57,6 @@ impl Component {
         }
     }
 
-    /// Returns the name of the program.
     pub(crate) fn program(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",
@@ -67,7 +66,6 @@ impl Component {
         }
     }
 
-    /// Returns the arguments of the program.
     pub(crate) fn arguments(self, layout: &Layout) -> Vec<String> {
         arguments::arguments_of(self, layout)
     }

@@ -32,7 +32,7 @@ const USERS: [(Option<Component>, &str, &str); 6] = [
 /// User of the kubelet, with the name of its node.
 const NODE_USER: &str = "system:node:node-1";
 
-/// Writes all files that must exist before a component starts.
+/// Writes all files that must exist before the first component starts.
 pub(crate) fn write(layout: &Layout) -> Result<()> {
     for folder in ["config", "data", "logs", "pids", "pki"] {
         create_dir(&layout.dir.join(folder))?;

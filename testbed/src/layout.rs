@@ -118,12 +118,10 @@ impl Layout {
         self.dir.join("kubeconfig")
     }
 
-    /// Kubeconfig of a component.
     pub(crate) fn kubeconfig_of(&self, component: Component) -> PathBuf {
         self.dir.join("config").join(format!("{component}.kubeconfig"))
     }
 
-    /// Path of the configuration file with this name.
     pub(crate) fn config(&self, file: &str) -> PathBuf {
         self.dir.join("config").join(file)
     }
@@ -133,7 +131,6 @@ impl Layout {
         self.dir.join("pki").join(file)
     }
 
-    /// Data folder of a component.
     pub(crate) fn data(&self, component: Component) -> PathBuf {
         self.dir.join("data").join(component.as_str())
     }

@@ -6,14 +6,14 @@ use nix::mount::{MntFlags, umount2};
 
 use crate::error::{Error, Result};
 
-/// Returns all mount points below the folder, deepest first.
+/// Returns the mount points at and below the folder, deepest first.
 pub(crate) fn under(folder: &Path) -> Result<Vec<PathBuf>> {
     let table = Path::new("/proc/self/mountinfo");
     let text = std::fs::read_to_string(table).map_err(|error| Error::at(table, error))?;
     Ok(parse(&text, folder))
 }
 
-/// Unmounts everything below the folder.
+/// Unmounts the folder and everything below it.
 pub(crate) fn release(folder: &Path) -> Result<()> {
     for mount in under(folder)? {
         match umount2(&mount, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {

@@ -46,7 +46,7 @@ pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     )))
 }
 
-/// Deletes namespace, link and routes. Ignores those that do not exist.
+/// Deletes namespace, link and routes. Missing ones are ignored.
 pub(crate) fn delete(layout: &Layout) -> Result<()> {
     if !exists(&layout.netns) {
         return Ok(());
@@ -70,7 +70,6 @@ fn links_of_testbed(links: &str) -> impl Iterator<Item = &str> {
         .filter(|name| name.starts_with("akash"))
 }
 
-/// Returns whether a namespace of this name exists.
 pub(crate) fn exists(netns: &str) -> bool {
     file(netns).exists()
 }

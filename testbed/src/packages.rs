@@ -27,7 +27,6 @@ const ALWAYS: [Package; 3] = [
     package("openssl", &["/usr/bin/openssl"]),
     package("util-linux", &["/usr/bin/nsenter"]),
 ];
-/// Packages for a node.
 const NODE: [Package; 7] = [
     package("containerd", &["/usr/bin/containerd"]),
     package("runc", &["/usr/sbin/runc", "/usr/bin/runc"]),

@@ -21,7 +21,6 @@ pub(crate) struct ProcessId {
     started: u64,
 }
 
-/// State of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Runs,
@@ -85,7 +84,6 @@ fn append(log: &Path) -> Result<File> {
 }
 
 impl ProcessId {
-    /// Returns the process with this pid.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         let (_, started) = stat(pid)?;
         Some(Self { pid, started })

@@ -127,7 +127,6 @@ const CORE: [(&str, Target); 10] = [
     ("sim_histories_per_s", Target::Known),
 ];
 
-/// Figures of the Kubernetes backend.
 const K8S: [(&str, Target); 10] = [
     // Latency of one write on this machine. A deploy consists of a few writes.
     ("k8s_write_p50_ms", Target::Known),
@@ -172,7 +171,6 @@ const OPERATORS: [(&str, Target); 25] = [
     ("inventory_idle_cpu_ms_per_min", Target::Known),
 ];
 
-/// Figures of the chain client.
 const CHAIN: [(&str, Target); 9] = [
     ("burst_100_blocks", Target::AtMost(1.0)),
     ("burst_1000_blocks", Target::AtMost(2.0)),
@@ -226,7 +224,6 @@ const HA: [(&str, Target); 14] = [
     ("rss_1000_leases_mib", Target::AtMost(64.0)),
 ];
 
-/// Figures of `bench operate`.
 const OPERATE: [(&str, Target); 7] = [
     ("metrics_scrape_1000_leases_ms", Target::AtMost(20.0)),
     ("metrics_scrape_kib", Target::AtMost(512.0)),

@@ -60,7 +60,6 @@ enum Name {
     Mutants,
 }
 
-/// Runs the campaign.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     match args.name {
         Name::Sim => sim::run(

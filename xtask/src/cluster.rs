@@ -95,7 +95,6 @@ enum Output {
     Json,
 }
 
-/// Runs the command.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     match &args.action {
         Action::Up { which, output } => show(&up(workspace, which)?, *output),

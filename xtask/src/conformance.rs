@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::tally;
 use crate::workspace::Workspace;
 
-/// Runs the suites.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let tests = workspace
         .cargo(&[

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// Result of a development command.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Message with the failed operation, its location, and the remedy if known.
@@ -10,7 +9,6 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 pub(crate) struct Error(String);
 
 impl Error {
-    /// Creates an error with this message.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }

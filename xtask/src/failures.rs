@@ -5,7 +5,6 @@ const LINES: usize = 12;
 /// Maximum number of characters of such a line.
 const CHARACTERS: usize = 300;
 
-/// A failed test.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) test: String,

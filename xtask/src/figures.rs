@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// A measured value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -13,7 +12,6 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// Creates a figure with name, value and unit.
     pub(crate) fn new(name: impl Into<String>, value: f64, unit: &str) -> Self {
         Self {
             name: name.into(),

@@ -17,7 +17,7 @@ const SECONDS: u64 = 600;
 const SECONDS_FOR_ONE: u64 = 10;
 /// Maximum length of an input. Larger inputs are refused before they are parsed.
 const BYTES_MAX: u64 = 64 * 1024;
-/// Memory limit, in MiB, well above the needs of an input of that length.
+/// Memory limit, in MiB, well above the needs of an input of maximum length.
 const MIB_MAX: u64 = 2048;
 /// Flags for coverage counters and traced comparisons, as libFuzzer reads them.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

@@ -111,7 +111,6 @@ const BANNED_IN_SERVERS: [(&str, &str); 14] = [
     ("native-tls", "no system C library is linked"),
 ];
 
-/// Checks the dependencies.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = misplaced(workspace);
     let all = tree(workspace, CORE, "--all-features")?;

@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 /// Maximum number of buffered output lines. When the buffer is full, the program waits.
 const LINES_IN_FLIGHT: usize = 1024;
 
-/// A program to run.
 pub(crate) struct Process {
     command: Command,
     command_line: String,
@@ -78,7 +77,7 @@ impl Process {
         self
     }
 
-    /// Disables printing of the command line and of the program's stderr.
+    /// Discards the stderr of the program.
     pub(crate) fn silent(mut self) -> Self {
         self.command.stderr(Stdio::null());
         self

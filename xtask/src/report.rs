@@ -151,7 +151,8 @@ fn counted(lines: &[String]) -> Vec<(&str, usize)> {
     counted
 }
 
-/// Available memory and disk space. A full disk makes compilers and servers fail with errors that do not name it.
+/// Available memory and disk space. If the disk is full, compilers and servers fail with errors that do not
+/// mention the disk.
 fn free_resources() -> String {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = memory.lines().find(|line| line.starts_with("MemAvailable:"));

@@ -48,8 +48,8 @@ struct Suite {
 
 /// Builds and runs the tests of `cargo test` with these arguments.
 ///
-/// A failed test runs a second time without other tests. If it passes, the notes name it as unstable, with the reason
-/// of its failure.
+/// A failed test runs a second time without other tests. If the second run passes, the notes name the test as
+/// unstable, with the reason of its failure.
 ///
 /// # Errors
 /// Fails if a test fails, if no test ran, or if no conformance test ran.

@@ -8,7 +8,6 @@ use crate::report::{Kind, Notes, Report};
 use crate::workspace::{Package, Workspace};
 use crate::{docs, sim, suites, tally, tiers, verify};
 
-/// Seeds of the simulation in the test command.
 const SEEDS: sim::Args = sim::Args {
     seeds: 20_000,
     seed: 1,

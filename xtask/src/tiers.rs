@@ -21,8 +21,9 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     ),
     (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
 ];
-/// Name of the second cluster of a tier. The self-test of the first cluster looks for processes with the name
-/// of the first cluster, so this name must not contain it.
+/// Prefix of the name of a tier's second cluster, `second-TIER`. The name must not contain the name of the
+/// first cluster, `test-TIER`, because the self-test of the first cluster searches for processes with the
+/// name `test-TIER`.
 const SECOND: &str = "second";
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
@@ -47,7 +48,6 @@ pub(crate) fn stages(workspace: &Workspace, report: &mut Report) {
     }
 }
 
-/// Runs the tests of one tier.
 pub(crate) fn run(workspace: &Workspace, tier: Tier) -> Result<()> {
     let found = TESTS.into_iter().find(|(found, ..)| *found == tier);
     let (_, _, name, targets) = found.ok_or_else(|| Error::new(format!("no test is for the tier {tier}")))?;

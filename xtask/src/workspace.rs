@@ -21,7 +21,6 @@ pub(crate) struct Workspace {
     graph: Graph,
 }
 
-/// A package.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     id: String,
@@ -161,14 +160,12 @@ impl Workspace {
         })
     }
 
-    /// Members of the workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages
             .iter()
             .filter(|package| self.members.contains(&package.id))
     }
 
-    /// External packages.
     pub(crate) fn external_packages(&self) -> impl Iterator<Item = &Package> {
         self.packages
             .iter()
@@ -282,8 +279,7 @@ impl Workspace {
         Process::cargo(&self.root, args)
     }
 
-    /// Files of the repository with this extension, sorted, without build output and hidden folders except
-    /// `.ci`.
+    /// Files of the repository with this extension, sorted, without build output and hidden folders.
     pub(crate) fn files(&self, extension: &str) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let mut folders = vec![self.root.clone()];
@@ -341,7 +337,6 @@ impl Package {
         self.publish.as_ref().is_none_or(|to| !to.is_empty())
     }
 
-    /// Returns `true` for a library.
     pub(crate) fn is_library(&self) -> bool {
         self.targets.iter().any(|target| target.is("lib"))
     }
@@ -363,7 +358,6 @@ impl Package {
         loose.map(|dep| dep.name.as_str())
     }
 
-    /// Names of the binaries.
     pub(crate) fn binaries(&self) -> impl Iterator<Item = &str> {
         self.targets
             .iter()
@@ -371,8 +365,9 @@ impl Package {
             .map(|t| t.name.as_str())
     }
 
-    /// Returns the paths of the library and binary targets with tests disabled in the manifest: the folder of
-    /// each target if this applies to all of them, otherwise the root file of each such target.
+    /// Returns the library and binary targets for which the manifest disables tests. If tests of all these
+    /// targets are disabled, returns the folders of the targets, otherwise the root files of the targets
+    /// without tests.
     pub(crate) fn untested(&self) -> impl Iterator<Item = &Path> {
         let programs = || self.targets.iter().filter(|t| t.is("lib") || t.is("bin"));
         let is_whole = programs().all(|target| !target.test);
@@ -385,7 +380,6 @@ impl Package {
     }
 }
 
-/// Reads a text file of the workspace.
 pub(crate) fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|error| Error::new(format!("{}: {error}", path.display())))
 }

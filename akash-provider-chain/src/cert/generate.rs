@@ -199,7 +199,6 @@ fn new_key() -> Result<SigningKey, CertError> {
     ))
 }
 
-/// Returns the public key of the certificate key, in SPKI form.
 pub(super) fn spki(key: &SigningKey) -> Result<Vec<u8>, CertError> {
     let der = key.verifying_key().to_public_key_der();
     der.map(|d| d.as_bytes().to_vec())

@@ -124,7 +124,6 @@ impl fmt::Debug for Rotation {
     }
 }
 
-/// Current, next and old certificate, as read from the files.
 struct StoredCertificates {
     current: Option<OwnCertificate>,
     next: Option<OwnCertificate>,
@@ -151,7 +150,6 @@ impl StoredCertificates {
     }
 }
 
-/// Action for the old certificate.
 enum OldAction {
     Wait(Duration),
     Revoke(Msg, String),

@@ -77,7 +77,6 @@ pub fn next_step(
     }
 }
 
-/// Status of a certificate on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChainStatus {
     /// Published on the chain and not revoked.

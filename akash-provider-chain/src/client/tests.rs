@@ -24,7 +24,6 @@ use tokio::task::JoinHandle;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Simulated node, with the number of calls of each method.
 #[derive(Clone)]
 struct CountingNode {
     node: Arc<Mutex<Node>>,
@@ -173,7 +172,6 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Client that receives the blocks of a simulated node.
 struct FollowingClient {
     scene: CountingNode,
     server: Server,

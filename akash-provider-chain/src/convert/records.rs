@@ -261,7 +261,7 @@ pub(super) fn wire_info(info: &ProviderInfo) -> prov::v1beta4::Info {
     }
 }
 
-/// Converts the provider attributes that an auditor has signed from their protobuf message.
+/// Converts an `AuditedProvider` message to the provider attributes that the auditor has signed.
 #[must_use]
 pub fn audited(audited: audit::v1::AuditedProvider) -> AuditedAttributes {
     AuditedAttributes {
@@ -395,7 +395,6 @@ pub fn block_header(header: Option<Header>) -> Result<(String, Height, BlockTime
     ))
 }
 
-/// Parses the address in an event.
 pub(crate) fn event_address(part: &str, text: &str) -> Result<Address, Malformed> {
     address(part, text)
 }

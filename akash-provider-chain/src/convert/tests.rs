@@ -15,7 +15,6 @@ use prost::Message;
 use serde_json::Value;
 use testbed::recordings::{self, files, json};
 
-/// Modules that a provider does not query.
 const NOT_QUERIED: [&str; 2] = ["/akash.oracle.v2.", "/akash.bme.v1."];
 
 struct Recording {

@@ -13,7 +13,6 @@ const COOL_DOWN_MIN: Duration = Duration::from_secs(1);
 /// Maximum back-off, to which up to 40 % of jitter are added.
 const COOL_DOWN_MAX: Duration = Duration::from_secs(60);
 
-/// Health of an endpoint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Health {
     /// Time of the last health check.

@@ -20,7 +20,6 @@ pub struct EndpointStatistics {
     pub errors: BTreeMap<&'static str, u64>,
 }
 
-/// Counters of one endpoint.
 #[derive(Debug)]
 pub(crate) struct EndpointCounters {
     responses: DurationHistogram,

@@ -70,7 +70,6 @@ impl Endpoints {
         })
     }
 
-    /// Sends a query, and returns the response with the index of the endpoint.
     pub(crate) async fn query_with_endpoint<M: Method>(
         &self,
         request: &M,
@@ -131,7 +130,6 @@ impl Endpoints {
         }
     }
 
-    /// Returns true if two endpoints belong to different nodes.
     pub(crate) fn is_other_node(&self, one: usize, other: usize) -> bool {
         self.other_nodes(one).contains(&other)
     }
@@ -239,7 +237,7 @@ impl Endpoints {
         others.map(|(at, _)| at).collect()
     }
 
-    /// Returns the fastest healthy endpoint of another node than that of endpoint `first`.
+    /// Returns the fastest healthy endpoint that does not belong to the node of endpoint `first`.
     async fn second(&self, first: usize) -> Option<usize> {
         let others = self.other_nodes(first);
         let healthy = || {

@@ -14,7 +14,6 @@ use std::sync::Mutex;
 pub(super) type Key = (&'static str, Bytes, Option<Height>);
 type PendingQuery = BoxFuture<'static, Result<SharedResponse, NodeError>>;
 
-/// Response of a query, with the index of the endpoint that sent it.
 #[derive(Debug, Clone)]
 pub(super) struct SharedResponse {
     pub(super) by: usize,

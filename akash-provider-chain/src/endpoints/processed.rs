@@ -20,7 +20,8 @@ pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
     /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Time since when a node contradicts the processed block and no node has reached its height.
+    /// Time since when a node contradicts the processed block and no node has reached the height of this
+    /// block.
     contradicted: Option<Instant>,
     /// Time since when no reachable node has the processed block.
     unreached: Option<Instant>,

@@ -75,7 +75,6 @@ impl Endpoints {
         (choice.switches, choice.reason.clone())
     }
 
-    /// Returns the usable endpoints with a capability.
     pub(crate) fn ready(&self, capability: Capability) -> Vec<usize> {
         let members = self.shared.members.iter().enumerate();
         let ready = members.filter(|(_, m)| is_able(m, capability) && lock(&m.health).is_usable());
@@ -201,8 +200,9 @@ impl Endpoints {
 
     /// Starts a back-off of each endpoint that is more than [`LAG_MAX`] blocks behind the best endpoint or
     /// behind the processed block. The best endpoint is ignored if its newest block and the newest block of
-    /// the lagging endpoint cannot be in one chain. This is the case if there are too many blocks for the
-    /// time between them, or if the higher block has the earlier time.
+    /// the lagging endpoint cannot be in one chain. Two blocks cannot be in one chain if the difference of
+    /// their heights is too large for the difference of their times, or if the higher block has the earlier
+    /// time.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());

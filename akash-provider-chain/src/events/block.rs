@@ -18,7 +18,6 @@ const SEARCH_PAGE: u64 = 100;
 /// Maximum number of pages of a search. No block has more transactions than these pages can contain.
 const SEARCH_PAGES: u64 = 200;
 
-/// Block with its height, time, events and transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) height: Height,
@@ -31,7 +30,6 @@ pub(crate) struct Block {
     pub(crate) txs: Option<Vec<BlockTx>>,
 }
 
-/// Transaction in a block, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockTx {
     pub(crate) hash: TxHash,

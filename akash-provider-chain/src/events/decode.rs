@@ -56,7 +56,6 @@ impl fmt::Display for MalformedEvent {
     }
 }
 
-/// Decoded events of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct BlockEvents {
     pub(crate) events: Vec<ChainEvent>,

@@ -7,13 +7,11 @@ use super::{FollowerStatus, Source};
 use akash_provider_core::types::Height;
 use tokio::time::Instant;
 
-/// Message of a block source.
 pub(super) enum FeedItem {
     Block(Box<Block>),
     Tip(Height),
 }
 
-/// Source of blocks.
 pub(super) enum Feed {
     Socket(Box<Socket>),
     Poll(Poll, Instant),
@@ -40,7 +38,6 @@ pub(super) enum Fetch {
 }
 
 impl Fetch {
-    /// Counts a fetched block.
     pub(super) const fn count(self, status: &mut FollowerStatus) {
         let count = match self {
             Self::Polled => &mut status.polled,

@@ -28,7 +28,6 @@ const REFUSALS_MAX: u32 = 10;
 type StaticValues = (MarketParams, Option<ProviderRecord>);
 type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 
-/// Reason why a session ends.
 #[derive(Debug)]
 enum SessionEnd {
     /// The receiver was dropped.
@@ -40,7 +39,6 @@ enum SessionEnd {
     Outage(String),
 }
 
-/// Follower of the chain for one receiver.
 pub(super) struct Follower {
     reader: Reader,
     provider: Address,

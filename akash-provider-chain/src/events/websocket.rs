@@ -98,7 +98,6 @@ impl Socket {
         }
     }
 
-    /// Returns the name of the endpoint.
     pub(super) fn endpoint(&self) -> Arc<str> {
         Arc::clone(&self.endpoint.name)
     }

@@ -18,7 +18,7 @@ use std::str::FromStr;
 
 /// 10^18, the scale of a decimal.
 const ONE: i128 = 1_000_000_000_000_000_000;
-/// Ratio of the gas ceiling of a message to the maximum gas of such a message that was observed on the Akash network.
+/// Gas ceiling of a message, as a multiple of the maximum gas that such messages used on the Akash network.
 const GAS_FACTOR: u64 = 10;
 /// Multiple of the maximum observed gas of a message. The fee ceiling of the message is the fee for this amount of gas
 /// at the maximum gas price.
@@ -95,8 +95,8 @@ impl Scope {
         }
     }
 
-    /// Returns the maximum gas of a message of this scope that was observed on the Akash network, or `None` if the
-    /// scope is not one message.
+    /// Returns the maximum gas that messages of this scope used on the Akash network, or `None` if the scope
+    /// is not one message.
     const fn observed_gas(self) -> Option<u64> {
         match self {
             Self::Bid => Some(125_000),
@@ -128,7 +128,7 @@ impl FromStr for Scope {
     }
 }
 
-/// Gas and fee: of one transaction, the sum of several transactions, or a ceiling.
+/// Gas and fee of one transaction, their sums over several transactions, or a ceiling for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cost {
     /// Gas limit of one transaction, the sum of several gas limits, or a ceiling.

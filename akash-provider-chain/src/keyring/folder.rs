@@ -25,7 +25,6 @@ const HASH_COST: u32 = 10;
 const INFO: &str = ".info";
 const HASH_FILE: &str = "keyhash";
 
-/// Folder of a keyring, with the passphrase of its files.
 #[derive(Debug)]
 pub(super) struct Folder {
     dir: PathBuf,

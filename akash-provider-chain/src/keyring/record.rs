@@ -70,7 +70,6 @@ pub(super) fn decode(bytes: &[u8]) -> Result<StoredKey, String> {
     amino(bytes).unwrap_or_else(|| proto(bytes))
 }
 
-/// Encodes a private key, its public key and its name as a record.
 pub(super) fn encode(name: &str, key: &PrivateKey) -> Zeroizing<Vec<u8>> {
     let public = PubKey {
         key: key.public().as_bytes().to_vec(),

@@ -134,7 +134,6 @@ fn first(record: &[u8]) -> Bytes {
     message.first
 }
 
-/// Decodes one record.
 pub(super) fn read<W: Message + Default, T>(
     record: &Bytes,
     convert: impl Fn(W) -> Result<T, Malformed>,
@@ -157,7 +156,6 @@ pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
     })
 }
 
-/// Creates an error for a malformed record of this provider.
 pub(super) fn own_record_error(kind: Kind, record: &[u8], error: &Malformed) -> Malformed {
     let part = format!("{} {} of this provider", kind.name(), kind.describe(record));
     Malformed::new(part, format!("is malformed: {error}"))

@@ -192,8 +192,9 @@ impl Reader {
         Ok(open.into_iter().chain(active).collect())
     }
 
-    /// Returns the open and active bids of the provider in `live`, and its closed bids on open orders. The
-    /// chain allows one bid per order, so the provider cannot bid on these orders again.
+    /// Returns `live` (the open and active bids of the provider), and the closed bids of the provider on the
+    /// open orders `orders`. The chain allows one bid of a provider per order, so the provider cannot bid on
+    /// these orders again.
     async fn with_ended_bids(
         &self,
         provider: &Address,

@@ -18,7 +18,6 @@ pub(crate) struct Envelope<'a> {
     pub(crate) error: Option<RpcError>,
 }
 
-/// Error object in a JSON-RPC response.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RpcError {
     code: i64,
@@ -129,7 +128,6 @@ impl<'de> Deserialize<'de> for BlockHash {
     }
 }
 
-/// Id of a block.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub(crate) struct BlockId {
     #[serde(default)]
@@ -183,7 +181,6 @@ pub(crate) struct HeaderResponse {
     pub(crate) header: Option<Header>,
 }
 
-/// Header of a block.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Header {
     pub(crate) chain_id: String,
@@ -230,7 +227,6 @@ pub(crate) struct BlockResults {
     pub(crate) end_block_events: Option<Vec<AbciEvent>>,
 }
 
-/// Result of a transaction.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct TxResult {
     #[serde(default)]

@@ -19,7 +19,6 @@ use std::time::Duration;
 
 const BLOCK_TIME: Duration = Duration::from_secs(6);
 
-/// Behavior of a simulated node.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeBehavior {
     /// The node has pruned the results of blocks below this height.
@@ -118,7 +117,6 @@ impl Chain {
         done
     }
 
-    /// Completes a block and returns its height.
     pub(crate) fn end_block(&self) -> Height {
         self.lock().end_block()
     }
@@ -154,7 +152,6 @@ impl Chain {
         id
     }
 
-    /// Starts a node of this chain.
     pub(crate) async fn node(&self, behavior: Arc<Mutex<NodeBehavior>>) -> Node {
         let chain = self.clone();
         Node::start(move |method, params| chain.reply(&behavior, method, params)).await
@@ -180,7 +177,6 @@ impl Chain {
         snapshot
     }
 
-    /// Returns the events of a block.
     pub(crate) fn facts(&self, height: Height) -> Vec<ChainEvent> {
         self.lock().blocks[&height].1.clone()
     }

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Response of a simulated gRPC node.
 #[derive(Debug, Clone)]
 pub(crate) enum GrpcReply {
     /// Encoded response, and the height that the node reports with the response.
@@ -54,7 +53,6 @@ impl GrpcNode {
         Self { url, task }
     }
 
-    /// Starts a node of an in-memory chain.
     pub(crate) async fn for_chain(chain: &Chain) -> Self {
         let chain = chain.clone();
         Self::start(move |path, data, asked| {

@@ -324,7 +324,6 @@ impl Node {
         self.mempool.len()
     }
 
-    /// Returns all transactions in blocks.
     pub(crate) fn included(&self) -> Vec<(TxHash, IncludedTx)> {
         self.index
             .iter()

@@ -67,8 +67,8 @@ fn malformed(what: &str) -> Error {
 }
 
 /// Replaces a refusal with an error if another node may have received the transaction, because the
-/// transaction may still be included. Returns other responses and refusals with the code [`IN_MEMPOOL`]
-/// unchanged.
+/// transaction may still be included. A refusal with the code [`IN_MEMPOOL`] is returned unchanged, as is any
+/// response other than a refusal.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {
         Submission::Refused { code, log }

@@ -142,7 +142,6 @@ impl Draft {
     }
 }
 
-/// Input of the planner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Input {
     /// Request to send these messages as one transaction.
@@ -275,13 +274,11 @@ impl Planner {
         self
     }
 
-    /// Returns the gas and fees of the last hour.
     #[must_use]
     pub(super) const fn expenses(&self) -> &Expenses {
         &self.expenses
     }
 
-    /// Handles an input and returns the resulting actions.
     pub(super) fn step(&mut self, now: Mono, input: Input) -> Vec<Action> {
         // The time never decreases, even if the clock of the caller does.
         self.now = self.now.max(now);
@@ -322,7 +319,6 @@ impl Planner {
         (self.queue.len(), self.flights.len())
     }
 
-    /// Returns true while this transaction is in flight.
     pub(super) fn is_under_way(&self, id: FlightId) -> bool {
         self.flights.contains_key(&id)
     }

@@ -28,7 +28,6 @@ impl SentReceipts {
         }
     }
 
-    /// Stores the hash and the fee of a transaction for each of its messages.
     pub(super) fn insert(&mut self, messages: &[Msg], hash: TxHash, fee: &Coin) {
         for message in messages {
             let digest = self.hasher.hash_one(message);

@@ -36,7 +36,7 @@ const OTHER: &str = "other";
 /// Outcome of a message, for statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageOutcome {
-    /// A block contains the message, and it was executed.
+    /// A block contains the message, and the message was executed.
     Committed,
     /// The chain refused the message, before or in a block.
     Refused,
@@ -71,7 +71,6 @@ pub struct TxStatistics {
     pub outcome_times: DurationCounts,
 }
 
-/// Counters of a transaction writer.
 #[derive(Debug)]
 pub(super) struct TxCounters {
     messages: CounterMap<(&'static str, MessageOutcome)>,
@@ -144,12 +143,11 @@ impl TxCounters {
         }
     }
 
-    /// Counts that a transaction is sent to a node.
     pub(super) fn count_submission(&self) {
         self.submissions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the response of a node to a sent transaction.
+    /// Counts the response of a node to a sent transaction, if the response is a refusal.
     pub(super) fn count_response(&self, response: &Result<Submission, Failure>) {
         if let Ok(Submission::Refused { code, .. }) = response {
             self.refused_submissions.increment(known_code(&code.to_string()));
@@ -158,7 +156,6 @@ impl TxCounters {
         }
     }
 
-    /// Counts a transaction in a block, and its fee.
     pub(super) fn count_included(&self, included: &IncludedTx, price: &Price) {
         self.included.fetch_add(1, Ordering::Relaxed);
         self.gas_used.fetch_add(included.gas_used, Ordering::Relaxed);

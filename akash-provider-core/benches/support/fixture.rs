@@ -277,7 +277,6 @@ impl World {
     }
 }
 
-/// Returns the calls among `effects`.
 pub(crate) fn calls(effects: Vec<Effect>) -> impl Iterator<Item = (EffectId, Call)> {
     effects.into_iter().filter_map(|effect| match effect {
         Effect::Call(id, call) => Some((id, call)),

@@ -133,8 +133,9 @@ fn next_part(pattern: &str) -> (bool, &str, &str) {
     (star, part, "")
 }
 
-/// Matches `part` at the start of `name`, or after a star at the first position without a `/` before it. With
-/// `last`, the match must reach the end of the name. Returns the rest of the name after the match.
+/// Matches `part` at the start of `name`. If a star precedes the part, the match may start at a later
+/// position, but the characters before this position must not contain `/`. With `last`, the match must reach
+/// the end of the name. Returns the rest of the name after the first match.
 fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a str> {
     let mut from = name;
     loop {

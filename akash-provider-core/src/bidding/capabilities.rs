@@ -1,4 +1,4 @@
-//! Comparison of the storage and GPU capabilities that a provider declares with an order.
+//! Comparison of an order with the storage and GPU capabilities that a provider declares.
 
 use super::attributes::key_and_value_match;
 use super::{Decline, show_attributes};

@@ -211,7 +211,6 @@ mod tests {
         assert_eq!(published, expected);
     }
 
-    /// Bus that does not respond.
     #[derive(Debug)]
     struct SilentBus;
 

@@ -65,7 +65,6 @@ pub async fn suite(client: &dyn ChainClient, driver: &dyn Driver) {
 
 type Events = BoxStream<'static, Result<ChainEvent, Error>>;
 
-/// Returns the id of the provider's bid on an order that the driver created.
 pub(super) fn bid_id(order: &OrderId, provider: &Address) -> BidId {
     BidId {
         order: order.clone(),

@@ -103,7 +103,6 @@ impl Setup {
         Rule::new(name, self.timeout)
     }
 
-    /// Creates a lease id of a generated tenant.
     fn lease(&self, tenant: u8, dseq: u64) -> LeaseId {
         let owner = Address::from_bytes(&[tenant; 20]).expect("20 bytes are an address");
         let deployment = DeploymentId { owner, dseq };

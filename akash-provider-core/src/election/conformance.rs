@@ -138,7 +138,7 @@ pub async fn all_connections_read_the_written_record(
     }
 }
 
-/// Checks that one of several concurrent writes that replace the same version succeeds, and that the other writes
+/// Checks several concurrent writes that replace the same version: one write succeeds, and the other writes
 /// return a conflict.
 ///
 /// # Panics

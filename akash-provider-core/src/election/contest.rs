@@ -54,7 +54,6 @@ pub(super) enum Plan {
     Replace(Claim, String),
 }
 
-/// Knowledge about the election record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CachedRecord {
     /// The state of the election record is unknown or outdated.
@@ -84,8 +83,8 @@ pub(super) struct Contest {
     /// calls.
     failures: (u32, Duration),
     cached_record: CachedRecord,
-    /// Content of the election record without its version, and the time since when the content has not
-    /// changed.
+    /// Content of the election record without its version, and the time at which this instance first observed
+    /// this content.
     unchanged: Option<(Record, Duration)>,
     own_term: Option<OwnTerm>,
     /// Time until which the leader of a deleted election record may still lead.
@@ -136,7 +135,6 @@ impl Contest {
         self.implausible
     }
 
-    /// Returns the highest known term.
     pub(super) const fn highest_term(&self) -> u64 {
         self.highest_term
     }
@@ -360,7 +358,6 @@ impl Contest {
         self.failed();
     }
 
-    /// Records a call that got a response, after the time `took`.
     pub(super) fn got_response(&mut self, took: Duration) {
         self.failures = (0, Duration::ZERO);
         let (least, most) = (self.timing.first_limit(), self.timing.longest_limit());

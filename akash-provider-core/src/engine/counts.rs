@@ -90,7 +90,6 @@ impl EngineCounts {
         self.missed_blocks += received.saturating_sub(last).saturating_sub(1);
     }
 
-    /// Counts the start of a scan.
     pub(super) fn scan(&mut self, is_full: bool, reason: ScanReason) {
         let scans = if is_full {
             &mut self.full_scans

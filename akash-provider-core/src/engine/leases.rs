@@ -29,7 +29,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use workload::Workload;
 
-/// State of all leases.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Leases {
     deployments: Table<Deployment>,
@@ -80,7 +79,6 @@ impl Leases {
         self.workloads.iter().map(|(lease, _)| &lease.order)
     }
 
-    /// Returns the state machine of a deployment.
     pub(super) fn deployment(&self, id: &DeploymentId) -> Option<&Deployment> {
         self.deployments.get(id)
     }
@@ -128,7 +126,6 @@ impl Leases {
         self.hostnames.adopt(name, lease);
     }
 
-    /// Returns all claimed hostnames with their leases.
     pub(super) fn hostnames(&self) -> BTreeMap<String, LeaseId> {
         self.hostnames.all()
     }
@@ -157,20 +154,16 @@ impl Leases {
         machines.into_iter().flatten().min()
     }
 
-    /// Returns true if a deadline of any deployment, workload or escrow account has expired, on the monotonic
-    /// clock or in block time.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.deployments.is_due(now) || self.workloads.is_due(now) || self.escrows.is_due(now)
     }
 
-    /// Returns the keys of the state machines with an expired monotonic deadline.
     pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = (Mono, Key)> {
         let due = keyed(self.deployments.due_mono(now), Key::Deployment);
         let due = due.chain(keyed(self.workloads.due_mono(now), Key::Workload));
         due.chain(keyed(self.escrows.due_mono(now), Key::Escrow))
     }
 
-    /// Returns the keys of the state machines with an expired block-time deadline.
     pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = (BlockTime, Key)> {
         let due = keyed(self.deployments.due_block(now), Key::Deployment);
         let due = due.chain(keyed(self.workloads.due_block(now), Key::Workload));
@@ -179,7 +172,6 @@ impl Leases {
 }
 
 impl Engine {
-    /// Returns the state machine of a lease's workload.
     pub(super) fn workload(&self, id: &LeaseId) -> Option<&Workload> {
         self.leases.workloads.get(id)
     }

@@ -95,7 +95,6 @@ impl Market {
         self.orders.retry_declined();
     }
 
-    /// Stores the provider record and the market parameters of a snapshot.
     pub(super) fn apply_snapshot(&mut self, provider: Option<&ProviderRecord>, params: &MarketParams) {
         self.provider_data.resync(provider, params);
         self.wallet.parameters_read();
@@ -106,7 +105,6 @@ impl Market {
         self.provider_data.version()
     }
 
-    /// Returns true if the chain has a record of this provider.
     pub(super) const fn is_registered(&self) -> bool {
         self.provider_data.is_registered()
     }
@@ -126,7 +124,6 @@ impl Market {
         self.wallet.block(now);
     }
 
-    /// Returns the number of declines by reason.
     pub(super) fn decline_counts(&self) -> &BTreeMap<DeclineCode, u64> {
         &self.orders.decline_counts
     }
@@ -148,17 +145,14 @@ impl Market {
         looks.into_iter().flatten().min()
     }
 
-    /// Returns true if the deadline of any order has expired.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.orders.is_due(now)
     }
 
-    /// Returns the orders with an expired monotonic deadline.
     pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
         self.orders.due_mono(now)
     }
 
-    /// Returns the orders with an expired block-time deadline.
     pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, OrderId)> {
         self.orders.due_block(now)
     }

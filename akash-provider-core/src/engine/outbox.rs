@@ -58,7 +58,6 @@ impl Outbox {
         self.in_flight.len() as u64
     }
 
-    /// Returns the target of a call in flight.
     pub(super) fn target(&self, id: EffectId) -> Option<&Target> {
         self.in_flight.get(&id).map(|(target, _)| target)
     }
@@ -93,14 +92,12 @@ impl Outbox {
 }
 
 impl Engine {
-    /// Emits a call. Its completion goes to `target`.
     pub(super) fn call(&mut self, target: Target, call: Call) -> EffectId {
         let id = self.outbox.register(target, &call);
         self.send(id, call);
         id
     }
 
-    /// Processes the completion of a call.
     pub(super) fn completed(&mut self, id: EffectId, completion: Completion) {
         // The call is unknown or was already completed.
         let Some(target) = self.outbox.complete(id) else {
@@ -111,7 +108,6 @@ impl Engine {
         self.call_completed(id);
     }
 
-    /// Publishes an event to subscribers.
     pub(super) fn publish(&mut self, event: Event) {
         self.outbox.emit(Effect::Publish(Arc::new(event)));
     }

@@ -148,7 +148,6 @@ impl<M: Machine> Table<M> {
         self.slots.get_mut(id)?.machine.as_mut().map(change)
     }
 
-    /// Records the pending call of a machine.
     pub(super) fn set_pending(&mut self, id: &M::Id, lane: Lane, effect: EffectId) {
         if let Some(slot) = self.slots.get_mut(id) {
             slot.in_flight[lane as usize] = Some(effect);
@@ -167,7 +166,6 @@ impl<M: Machine> Table<M> {
         self.timers.next_mono()
     }
 
-    /// Returns true if a deadline of any machine has expired.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.timers.is_due(now)
     }

@@ -37,7 +37,6 @@ impl<Id: Clone + Ord> Timers<Id> {
             || self.block.first().is_some_and(|(at, _)| *at <= now.block_time)
     }
 
-    /// Replaces the deadlines of a machine.
     pub(super) fn set(&mut self, id: &Id, old: &mut Deadlines, new: Deadlines) {
         replace(&mut self.mono, id, old.0, new.0);
         replace(&mut self.block, id, old.1, new.1);
@@ -50,7 +49,6 @@ impl<Id: Clone + Ord> Timers<Id> {
         self.mono.iter().take_while(move |(at, _)| *at <= now)
     }
 
-    /// Returns the expired deadlines in block time.
     pub(super) fn due_block(&self, now: BlockTime) -> impl Iterator<Item = &(BlockTime, Id)> {
         self.block.iter().take_while(move |(at, _)| *at <= now)
     }

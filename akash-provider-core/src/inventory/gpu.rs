@@ -94,7 +94,6 @@ impl GpuRequest {
         Some(want)
     }
 
-    /// Returns whether a device of this kind is acceptable.
     pub(crate) fn accepts(&self, kind: &Kind) -> bool {
         *self.vendor == *kind.vendor
             && self.model.as_deref().is_none_or(|m| *m == *kind.model)
@@ -143,7 +142,6 @@ impl GpuRequest {
         })
     }
 
-    /// Parses the request from scheduler parameters.
     pub(crate) fn from_params(params: &SchedulerParams) -> Option<Self> {
         let gpu = params.resources.as_ref()?.gpu.as_ref()?;
         // Parsed as text, so that stored parameters follow the same rules as an order.

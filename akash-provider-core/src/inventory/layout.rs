@@ -49,7 +49,7 @@ pub(super) struct Node {
     pub(super) memory: Quantity,
     pub(super) ephemeral: Quantity,
     pub(super) gpu_allocatable: i64,
-    /// Number of devices that are in use or unusable, and for which the kind is unknown.
+    /// Number of devices of unknown kind that are in use or unusable.
     pub(super) gpu_unknown: i64,
     /// Storage classes that the node can mount; bit n represents entry n of [`Layout::classes`].
     pub(super) classes: u64,

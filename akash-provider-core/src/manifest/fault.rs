@@ -310,7 +310,6 @@ impl std::fmt::Display for EndpointNeed {
     }
 }
 
-/// Shortens a tenant's text for an error.
 pub(super) fn truncated(text: &str) -> String {
     const SHOWN: usize = 80;
     if text.chars().count() <= SHOWN {

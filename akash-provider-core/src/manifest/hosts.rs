@@ -35,15 +35,14 @@ pub fn hostnames_wanted(
     wanted
 }
 
-/// Returns the hostnames that the tenant listed in all exposes of the group, in lower case, without
-/// duplicates, in their order.
+/// Returns the hostnames that the tenant lists in the exposes of the group, in lower case, without
+/// duplicates, in the order of the manifest.
 #[must_use]
 pub fn custom_hosts(group: &Group) -> Vec<String> {
     let mut seen = BTreeSet::new();
     listed(group).filter(|host| seen.insert(host.clone())).collect()
 }
 
-/// Returns the hostnames of [`custom_hosts`] as a set.
 pub(crate) fn custom_host_set(group: &Group) -> BTreeSet<String> {
     listed(group).collect()
 }

@@ -2,7 +2,6 @@
 
 /// Maximum length of a repository name including its registry.
 const MAX_NAME: usize = 255;
-/// Maximum length of a tag.
 const MAX_TAG: usize = 128;
 /// Minimum length of a digest, in hexadecimal digits.
 const MIN_DIGEST: usize = 32;

@@ -31,7 +31,6 @@ pub const MAX_PROXY_TIMEOUT: u32 = 60_000;
 /// Maximum length of a hostname in DNS and Kubernetes.
 pub const MAX_HOSTNAME: usize = 253;
 
-/// Maximum length of a label of a hostname in DNS.
 const MAX_HOST_LABEL: usize = 63;
 
 /// Checks all rules that do not depend on the chain. Groups and services exist, have names and are sorted.

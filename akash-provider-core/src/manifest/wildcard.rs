@@ -45,8 +45,8 @@ pub fn reaches(name: &str, host: &str) -> bool {
     host.strip_suffix(dotted).is_some_and(|stem| !stem.is_empty())
 }
 
-/// Returns the name with [`WILDCARD_LABEL`] instead of a wildcard, which is valid as an object name.
-/// Different names have different results.
+/// Returns a valid object name for a hostname: [`WILDCARD_LABEL`] replaces the `*` of a wildcard. Different
+/// names have different results.
 #[must_use]
 pub fn without_star(host: &str) -> String {
     match host.strip_prefix('*') {

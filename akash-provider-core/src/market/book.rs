@@ -191,7 +191,6 @@ impl GroupBook {
         }
     }
 
-    /// Creates the next order of the group.
     pub(super) fn new_order(&mut self, cx: &mut TxContext<'_>, deployment: &Deployment) {
         // Orders are never removed, so their number is the newest sequence.
         let oseq = u32::try_from(self.orders.len())

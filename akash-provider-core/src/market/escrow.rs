@@ -193,8 +193,8 @@ impl DeploymentBook {
         overdrawn
     }
 
-    /// Closes the deployment for insufficient funds, as the Akash network does in the transaction that
-    /// detects them.
+    /// Closes the deployment for insufficient funds. As on the Akash network, the transaction that detects
+    /// the shortage closes the deployment.
     pub(super) fn close_overdrawn(&mut self, cx: &mut TxContext<'_>) {
         if self.record.active {
             self.end(cx, Ending::InsufficientFunds);

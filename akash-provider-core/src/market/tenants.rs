@@ -32,7 +32,6 @@ fn invalid_deposit(why: String) -> Rejection {
     refuse(20, format!("{why}: Deposit invalid"))
 }
 
-/// Refuses a message because of the state of the group.
 fn wrong_state(state: GroupState) -> Rejection {
     match state {
         GroupState::Open => refuse(16, "Group open"),
@@ -87,7 +86,6 @@ impl Market {
         })
     }
 
-    /// Returns an active deployment with the context of a transaction.
     fn open_active(&mut self, id: &DeploymentId) -> Result<(&mut DeploymentBook, TxContext<'_>), Rejection> {
         let (book, cx) = self.open(id).ok_or_else(no_deployment)?;
         if !book.record.active {

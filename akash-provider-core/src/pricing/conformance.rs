@@ -274,7 +274,7 @@ async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy, setu
     }
 }
 
-/// Returns the price of an order that may have none, or `None` for an error that callers handle.
+/// Returns the price of an order, or `None` for an error that callers handle.
 async fn price_or_error(
     rule: &Rule,
     strategy: &dyn PricingStrategy,

@@ -197,7 +197,7 @@ impl Policy {
         })
     }
 
-    /// Returns the first rule that matches an order.
+    /// Returns the first rule that matches an order, or an error if this rule denies the order.
     fn rule(&self, request: &PriceRequest) -> Result<Option<&Decision>, PriceError> {
         let met = self.rules.iter().find(|rule| rule.orders.has(request));
         match met {

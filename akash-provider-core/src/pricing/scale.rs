@@ -25,7 +25,6 @@ use gpu::GpuPrices;
 use rate::{Quantity, Rate};
 use std::collections::BTreeMap;
 
-/// Class of ephemeral volumes.
 const EPHEMERAL: &str = "ephemeral";
 /// Maximum length of a number in a setting, in bytes.
 const MAX_NUMBER_LENGTH: usize = 100;
@@ -272,7 +271,6 @@ impl super::PricingStrategy for Scale {
     }
 }
 
-/// Total quantities of a group.
 struct Totals {
     cpu: u128,
     memory: u128,

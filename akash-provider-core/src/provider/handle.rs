@@ -54,7 +54,6 @@ impl ProviderHandle {
         }
     }
 
-    /// Returns the counters that the provider of this handle updates.
     pub(crate) fn meter(&self) -> Meter {
         self.meter.clone()
     }

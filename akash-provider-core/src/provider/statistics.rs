@@ -83,7 +83,7 @@ pub struct ProviderStatistics {
     pub deposits_returned: BTreeMap<Denom, u128>,
     /// Counts of the engine, as of the last status request.
     pub engine: EngineCounts,
-    /// Differences between the chain, the cluster and the state of the provider found by scans.
+    /// Number of differences that scans found between the chain, the cluster and the state of the provider.
     pub findings: u64,
     /// Processed blocks.
     pub blocks: u64,
@@ -97,7 +97,7 @@ pub struct ProviderStatistics {
     pub unpublished: u64,
     /// Total price of all active leases per block.
     pub price_per_block: BTreeMap<Denom, Dec>,
-    /// Revenue since the start of this process: the sum of the prices of all leases, for each processed block.
+    /// Revenue since the start of this process: each processed block adds the prices of all leases.
     pub accrued: BTreeMap<Denom, Dec>,
     /// Part of the accrued revenue that was withdrawn.
     pub withdrawn: BTreeMap<Denom, Dec>,

@@ -47,7 +47,7 @@ const RECORDS: usize = 16;
 /// Maximum number of concurrent price calculations. A strategy limits its own processes. This value limits
 /// the calls that wait for a process, so that their wait is shorter than the timeout of a calculation.
 const PRICES: usize = 32;
-/// Maximum number of bids of an order that are counted. The limit of the chain is at most 500.
+/// Number of bids of an order at which the count stops. The limit of the chain is at most 500.
 const BIDS_COUNTED: u32 = 1000;
 /// Maximum timeout of a transaction in block time, the same as in the transaction sender of the chain client.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
@@ -58,7 +58,6 @@ const AUDIT_WAIT: Duration = Duration::from_secs(60);
 /// Delay between two attempts to store an intent.
 const AUDIT_RETRY: Duration = Duration::from_millis(500);
 
-/// Ports for the calls of the engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Ports {
     pub(crate) cluster: Arc<dyn Cluster>,
@@ -75,7 +74,6 @@ pub(crate) struct Executor {
     meter: Meter,
 }
 
-/// Call in progress.
 #[derive(Debug)]
 struct RunningCall {
     id: EffectId,
@@ -124,7 +122,6 @@ impl Executor {
         }
     }
 
-    /// Counts completed calls with this meter.
     pub(crate) fn with_meter(self, meter: Meter) -> Self {
         Self { meter, ..self }
     }
@@ -217,7 +214,6 @@ pub(super) fn name(call: &Call) -> String {
     call.name().replace('_', " ")
 }
 
-/// Returns the completion of a call without a response.
 fn unanswered(call: &Call, failure: Failure, expires: BlockTime) -> Completion {
     match call {
         Call::FetchOrder(_) => Completion::Order(Err(failure)),
@@ -254,7 +250,6 @@ fn defect(error: JoinError) -> Failure {
     }
 }
 
-/// Returns the text of a panic.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&'static str>()
@@ -263,7 +258,6 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
         .unwrap_or("panic without a message")
 }
 
-/// Returns the completion of a call that was not made.
 fn not_made(call: &Call, failure: Failure) -> Completion {
     match call {
         Call::Broadcast(_) => Completion::Tx(Err(failure)),
@@ -410,8 +404,8 @@ async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Fai
     }
 }
 
-/// Counts the bids on an order against the limit of the chain. Lost bids do not count. At most
-/// [`BIDS_COUNTED`] bids are counted, regardless of the response of a node.
+/// Counts the bids on an order against the limit of the chain. Lost bids do not count. After the page that
+/// reaches [`BIDS_COUNTED`] bids, no further page is read, regardless of the response of a node.
 async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Error> {
     let filter = BidFilter {
         order: Some(order.clone()),

@@ -223,7 +223,6 @@ pub(crate) fn audited(call: &Call) -> Option<Act> {
     }
 }
 
-/// Returns effects for an input.
 pub(crate) type Reaction = Box<dyn FnMut(Now, &Input) -> Vec<Effect> + Send>;
 
 /// Received inputs of a scripted brain, and its reported state.

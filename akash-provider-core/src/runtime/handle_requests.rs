@@ -94,7 +94,7 @@ impl RequestQueue {
         self.closed = true;
     }
 
-    /// Refuses all pending requests.
+    /// Refuses all pending and all later requests.
     pub(crate) fn close(&mut self) {
         self.stop_admitting();
         // Closed before it is emptied, so that no request is added in between.

@@ -120,7 +120,6 @@ impl Meter {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the counter of unpublished events.
     pub(super) fn unpublished(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.unpublished)
     }
@@ -146,7 +145,6 @@ impl Meter {
         }
     }
 
-    /// Counts the effects of a step.
     pub(super) fn effects(&self, effects: &[Effect], is_snapshot: bool, begun: Instant) {
         // A step without effects may have ended a scan.
         if effects.is_empty() && !is_snapshot {
@@ -170,12 +168,10 @@ impl Meter {
         }
     }
 
-    /// Counts a completed call.
     pub(super) fn completed(&self, call: &Call, completion: &Completion, duration: Duration) {
         self.lock().completed(call, completion, duration);
     }
 
-    /// Counts a status request of a handle.
     pub(super) fn status_requested(&self) {
         self.lock().status_requests += 1;
     }
@@ -191,7 +187,6 @@ impl Meter {
         self.lock().orders.settle(status);
     }
 
-    /// Returns a copy of the counts.
     pub(crate) fn statistics(&self) -> ProviderStatistics {
         let counts = self.lock();
         let MeterCounts { orders, revenue, .. } = &*counts;

@@ -40,7 +40,6 @@ impl Observer {
         }
     }
 
-    /// Sets the shared counter of events that could not be published.
     pub(crate) fn count_unpublished(mut self, counter: Arc<AtomicU64>) -> Self {
         self.unpublished = counter;
         self

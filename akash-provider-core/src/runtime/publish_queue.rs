@@ -192,7 +192,6 @@ mod tests {
     use crate::error::ErrorKind;
     use std::sync::atomic::AtomicBool;
 
-    /// A bus that can be made unavailable.
     #[derive(Debug, Default)]
     struct UnreliableBus {
         truth: LocalBus,

@@ -9,7 +9,6 @@ use crate::engine::{Call, Effect, EffectId, Engine, Input, Status};
 use crate::record::Recorder;
 use crate::types::{GroupId, LeaseId, Mono, Now};
 
-/// An engine with recorded steps.
 #[derive(Debug)]
 pub(crate) struct RecordedEngine {
     engine: Engine,

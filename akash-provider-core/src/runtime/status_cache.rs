@@ -28,7 +28,6 @@ struct Last {
 }
 
 impl StatusCache {
-    /// Returns the current status.
     pub(super) fn status(
         &mut self,
         brain: &impl StateMachine,

@@ -102,7 +102,6 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A location in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Location {
     pub(super) line: u32,
@@ -142,7 +141,6 @@ impl Location {
     }
 }
 
-/// Shortens a tenant's text for an error.
 pub(super) fn truncated(text: &str) -> String {
     const SHOWN: usize = 60;
     let mut short: String = text.chars().take(SHOWN).collect();

@@ -5,7 +5,6 @@
 use crate::types::quantity::BINARY;
 use std::time::Duration;
 
-/// Reason why a quantity is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QuantityError {
     /// The text is not a number, or has an unknown unit.
@@ -115,7 +114,6 @@ pub(super) fn milli_cpu(text: &str) -> Result<u64, QuantityError> {
     Ok(value)
 }
 
-/// Parses a whole number of devices.
 pub(super) fn devices(text: &str) -> Result<u64, QuantityError> {
     if text.starts_with('-') {
         return Err(QuantityError::Negative);

@@ -448,8 +448,8 @@ impl WorkloadWorld {
         }
     }
 
-    /// Returns true if no deadline, call or event is pending although the workload of an ended lease still
-    /// exists, or although a live lease is not deployed.
+    /// Returns true if work remains, but no deadline, call or event is pending. Work remains while the
+    /// workload of an ended lease exists, and while a live lease is not deployed.
     fn stuck(&self) -> bool {
         let waits = self.breaker_asked || !self.clock.leader || !self.scanned;
         let quiet = self.cluster.is_none()

@@ -55,7 +55,6 @@ impl Amounts {
         all.into_iter().fold(Self::default(), Self::plus)
     }
 
-    /// Returns the total amounts that these resource units request.
     pub(crate) fn of(units: &[ResourceUnit]) -> Self {
         let of_unit = |unit: &ResourceUnit| {
             let resources = &unit.resources;
@@ -227,7 +226,7 @@ fn committed(value: u64, percent: u32) -> u64 {
     rounded.max(u64::from(value > 0))
 }
 
-/// Checks that every unit reserves the requested amount, reduced by the overcommit setting.
+/// Checks that all units together reserve the requested amounts, reduced by the overcommit settings.
 fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     let mut asked = request.group.resources.clone();
     for resources in asked.iter_mut().map(|u| &mut u.resources) {

@@ -81,7 +81,6 @@ impl Stream {
     }
 }
 
-/// The simulated chain.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) market: Market,
@@ -138,7 +137,6 @@ impl Chain {
         Ok(())
     }
 
-    /// Executes a message of another provider.
     pub(crate) fn competitor(&mut self, msg: &Msg) -> Result<(), Rejection> {
         let events = self.market.execute(msg)?;
         self.push_events(events);
@@ -174,7 +172,8 @@ impl Chain {
         self.block.extend(events);
     }
 
-    /// Puts a transaction into the block under construction. Returns `None` if the transaction has expired.
+    /// Puts a transaction into the block under construction. Returns `None` if the transaction has
+    /// expired or is lost.
     pub(crate) fn land(&mut self, index: usize) -> Option<LandedTx> {
         let tx = self.mempool.remove(index);
         if self.next_time() > tx.expires || tx.lost {

@@ -29,7 +29,6 @@ pub(crate) enum ReadLocation {
     WrongCluster,
 }
 
-/// Workload of one lease.
 #[derive(Debug, Clone)]
 pub(crate) struct Workload {
     pub(crate) deployment: Arc<WorkloadSpec>,
@@ -46,7 +45,6 @@ pub(crate) struct Workload {
     pub(crate) elsewhere: bool,
 }
 
-/// State of the simulated cluster.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClusterState {
     pub(crate) runs: BTreeMap<LeaseId, Workload>,
@@ -112,8 +110,8 @@ impl ClusterState {
         Ok(())
     }
 
-    /// Deletes the workload of a lease. A running workload is deleted only after `remaining_calls` further
-    /// calls.
+    /// Deletes the workload of a lease after `remaining_calls` further calls. Returns `Done` without a
+    /// deletion for a workload that the provider does not see.
     pub(crate) fn teardown(&mut self, lease: &LeaseId, remaining_calls: u64) -> Teardown {
         self.hostnames.retain(|_, holder| holder != lease);
         self.ips.remove(lease);
@@ -234,7 +232,7 @@ impl ClusterState {
         )
     }
 
-    /// Selects the namespace and cluster that the provider reads after its next start.
+    /// Selects the namespace and cluster that the provider reads from now on.
     pub(crate) fn look_in(&mut self, place: ReadLocation) {
         self.place = place;
         for run in self.runs.values_mut() {
@@ -246,7 +244,7 @@ impl ClusterState {
         self.place == ReadLocation::Right
     }
 
-    /// Restores all damaged Manifest records.
+    /// Restores all Manifest records, and lets the provider read from the right place again.
     pub(crate) fn restore_records(&mut self) {
         self.look_in(ReadLocation::Right);
         for run in self.runs.values_mut() {

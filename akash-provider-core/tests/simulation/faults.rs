@@ -71,7 +71,6 @@ impl Faults {
     }
 }
 
-/// Returns random settings of the provider.
 pub(crate) fn config(random: &mut Random) -> Config {
     let s = Duration::from_secs;
     let mut config = Config::new(PROVIDER.clone(), "simulated");

@@ -17,7 +17,7 @@ pub(crate) struct Features {
     pub(crate) classes: bool,
     /// Whether external ports are scarce and groups request them.
     pub(crate) ports: bool,
-    /// Percentage of deploys that were applied in part, among the failed deploys that had an effect.
+    /// Percentage of the failed deploys with an effect that were applied only in part.
     pub(crate) half: u64,
     /// Rate of steps in which a hostname or a service disappears, per thousand.
     pub(crate) losses: u64,

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// Number of steps in the phase with faults.
 const STEPS: u64 = 250;
-/// Maximum number of blocks until the state settles.
+/// Maximum number of rounds until the state settles. Each round adds at least one block.
 const ROUNDS: u32 = 160;
-/// Number of blocks within which a full scan completes, even at the longest interval of the settings.
+/// Number of rounds within which a full scan completes, even at the longest interval of the settings.
 const ROUNDS_OF_A_SCAN: u32 = 60;
 
 const fn seconds(s: u64) -> Duration {
@@ -31,7 +31,6 @@ pub(crate) fn run(seed: u64, trace: Trace) -> (Trace, Checked) {
     (world.trace, result)
 }
 
-/// Returns the orders that were declined for lack of capacity.
 fn declined_for_capacity(status: &Status) -> BTreeSet<OrderId> {
     let declines = status.recent_declines.iter();
     // Undecided orders are evaluated again after a restart.
@@ -301,7 +300,8 @@ impl World {
         self.feed(Input::Cluster(ClusterChange::Snapshot { health }))
     }
 
-    /// Delivers all pending responses and events without advancing the time.
+    /// Delivers all pending responses and events. Adds blocks and advances the time only while transactions
+    /// are in flight.
     fn drain(&mut self) -> Checked {
         loop {
             while self.deliver_event()? {}
@@ -375,7 +375,7 @@ impl World {
         result
     }
 
-    /// Runs a full scan, which must find no difference.
+    /// Runs a full scan and returns its findings.
     fn scan(&mut self) -> Result<Vec<String>, Violation> {
         self.trace.findings.clear();
         self.request(Request::Scan { dry_run: false })?;
@@ -490,8 +490,7 @@ impl World {
     }
 }
 
-/// Returns the hostname of a line about a hostname in the output of `SettledCheck::essence`; `None` for other
-/// lines.
+/// Returns the hostname in a line of `SettledCheck::essence`, or `None` if the line is not about a hostname.
 fn hostname_of(line: &str) -> Option<&str> {
     line.strip_prefix("hostname ")?.split(' ').next()
 }

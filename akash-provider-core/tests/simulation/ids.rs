@@ -8,7 +8,6 @@ use akash_provider_core::types::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Address of account `n`.
 fn account(n: u8) -> Address {
     Address::from_bytes(&[n; 20]).unwrap()
 }

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 /// Maximum number of invalid orders in a history.
 const INVALID_ORDERS_MAX: usize = 4;
-/// Maximum number of deployments of the third party.
 const THIRD_PARTY_DEPLOYMENTS_MAX: u64 = 2;
 /// Number of kinds of invalid orders.
 const INVALID_GROUPS: usize = 18;
@@ -33,7 +32,6 @@ fn sane() -> GroupSpec {
     )
 }
 
-/// Returns the invalid group with number `way`.
 fn invalid_group(way: usize) -> GroupSpec {
     let mut spec = sane();
     let unit = &mut spec.resources[0];

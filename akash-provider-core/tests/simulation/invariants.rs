@@ -214,7 +214,7 @@ fn lease_of(call: &Call) -> Option<&LeaseId> {
     }
 }
 
-/// Returns the active leases of the provider.
+/// Returns the active and reclaiming leases of the provider.
 pub(crate) fn live(market: &Market) -> Vec<LeaseId> {
     let ours = market.leases().map(|r| r.lease);
     ours.filter(|l| l.id.provider == *PROVIDER && l.state.is_live())

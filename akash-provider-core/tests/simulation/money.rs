@@ -93,7 +93,6 @@ impl World {
         }
     }
 
-    /// Refills the provider's account.
     pub(crate) fn fill_wallet(&mut self) {
         if self.features.wallet != Wallet::One {
             self.chain

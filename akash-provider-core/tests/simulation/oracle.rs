@@ -14,7 +14,6 @@ use akash_provider_core::types::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) rule: &'static str,
@@ -23,7 +22,6 @@ pub(crate) struct Violation {
 
 pub(crate) type Checked = Result<(), Violation>;
 
-/// Returns an error for the violated `rule` if `holds` is false.
 pub(crate) fn ensure(rule: &'static str, holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds {
         return Ok(());
@@ -98,9 +96,9 @@ pub(crate) struct EngineModel {
     pub(crate) lost: BTreeSet<BidId>,
     /// Leases with a manifest that was reported to the engine as recorded.
     pub(crate) recorded: BTreeSet<LeaseId>,
-    /// Leases with any object in the last cluster list, and leases that the provider does not see because the
-    /// provider reads from a wrong namespace or cluster.
+    /// Leases with any object in the last cluster list.
     pub(crate) there: BTreeSet<LeaseId>,
+    /// Leases that the last cluster list lacks, because the provider reads from a wrong namespace or cluster.
     pub(crate) hidden: BTreeSet<LeaseId>,
     /// Whether the last cluster list was incomplete.
     pub(crate) short_list: bool,
@@ -181,7 +179,6 @@ impl EngineModel {
         }
     }
 
-    /// Records a call of the engine.
     pub(crate) fn called(&mut self, id: EffectId, call: &Call) {
         match call {
             Call::Broadcast(Msg::CreateBid {

@@ -18,7 +18,6 @@ const DEVICES: [&[(&str, u32)]; 3] = [&[("a100", 2)], &[("a100", 1), ("t4", 2)],
 /// Number of IP addresses in the pool.
 const ADDRESSES: u32 = 3;
 
-/// Current state of the simulated hardware.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hardware {
     /// Number of unhealthy devices of each node, all of its last model in [`DEVICES`].
@@ -29,7 +28,6 @@ pub(crate) struct Hardware {
     storage_faults: [StorageFault; CLASSES.len()],
 }
 
-/// Fault of a storage class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum StorageFault {
     #[default]

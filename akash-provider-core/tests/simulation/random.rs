@@ -3,7 +3,6 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
-/// Random numbers from a seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(ChaCha8Rng);
 
@@ -28,7 +27,6 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// Returns an index into a slice of length `len`.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).unwrap()
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Trace of a history.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
     hasher: DefaultHasher,

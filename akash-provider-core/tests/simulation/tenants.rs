@@ -12,7 +12,6 @@ use akash_provider_core::types::{
     BidId, BidState, CloseReason, Dec, DecCoin, DeploymentId, GroupId, GroupState, LeaseId, Msg,
 };
 
-/// A deployment from the tenant's point of view.
 #[derive(Debug, Clone)]
 pub(crate) struct TenantDeployment {
     pub(crate) id: DeploymentId,

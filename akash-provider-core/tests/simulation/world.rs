@@ -479,7 +479,6 @@ impl World {
     }
 }
 
-/// Places replicas on random nodes.
 fn placement(random: &mut Random, lease: &LeaseId, count: u32) -> Placement {
     let place = |_| ReplicaGroup {
         unit: 1,

@@ -28,7 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Number of objects per page; the inventory source requests pages of the same size.
 const PAGE: usize = 250;
 
-/// Options of the benchmark.
 pub(crate) struct BenchOptions {
     /// Whether to write the objects of the large cluster to the API server first.
     pub(crate) fill: bool,
@@ -162,7 +161,7 @@ where
 }
 
 /// Measures the time from a watch event of a pod until the inventory update is complete. Returns the median over ended
-/// pods that belong to leases and ended pods that do not.
+/// pods of leases and other ended pods.
 async fn updates_us(client: &Client, tally: &mut Tally, version: &str) -> Result<f64, Failed> {
     let path = format!("/api/v1/pods?watch=true&resourceVersion={version}");
     let request = Request::get(path).body(Vec::new())?;

@@ -22,7 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Lifetime of tokens, in seconds. No benchmark runs longer.
 const TOKEN_SECONDS: i64 = 4 * 3600;
 
-/// API server of the benchmark.
 pub(crate) struct Server {
     /// Client with all rights.
     pub(crate) admin: Client,
@@ -64,7 +63,6 @@ const KINDS: [(&str, &[&str], &str); 4] = [
 ];
 
 impl Calls {
-    /// Returns the total number of API calls.
     pub(crate) fn all(&self) -> f64 {
         self.writes + self.reads + self.watches + self.elections
     }
@@ -158,7 +156,6 @@ impl Account {
         Ok(())
     }
 
-    /// Returns the number of calls of the ServiceAccount until now.
     pub(crate) async fn calls(&self) -> Result<Calls, Failed> {
         let request = Request::get("/metrics").body(Vec::new())?;
         let metrics = self.admin.request_text(request).await?;

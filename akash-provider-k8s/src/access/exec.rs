@@ -109,7 +109,6 @@ async fn run(access: &Access, namespace: &str, replica: &Replica, command: &[&st
     Ok(ended.unwrap_or_default())
 }
 
-/// Error for a command that the API server did not start.
 fn not_started(error: kube::Error) -> Error {
     match &error {
         kube::Error::Api(status) if is_executable_missing(&status.message) => no_such_command(),

@@ -5,7 +5,6 @@ use k8s_openapi::jiff::Timestamp;
 /// Upper limit of the length of a timestamp.
 const STAMP_MAX: usize = 40;
 
-/// Line that is being read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct OpenLine {
     stamp: Option<Timestamp>,

@@ -75,7 +75,6 @@ impl Access {
     }
 }
 
-/// Reader of the logs of a lease.
 #[derive(Clone)]
 struct Reader {
     access: Access,
@@ -150,7 +149,6 @@ fn memory_of(line: &LogLine) -> usize {
     size_of::<LogLine>() + line.name.len() + line.message.len()
 }
 
-/// Reader of the logs of one replica.
 struct ReplicaReader {
     reader: Reader,
     replica: Replica,

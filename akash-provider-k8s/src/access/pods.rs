@@ -52,7 +52,6 @@ pub(super) fn has_started(pod: &Pod, container: Option<&str>) -> bool {
     status.restart_count > 0 || state.is_some_and(|s| s.running.is_some() || s.terminated.is_some())
 }
 
-/// Returns true if the container runs.
 pub(super) fn is_running(pod: &Pod, container: Option<&str>) -> bool {
     let state = status_of(pod, container).and_then(|c| c.state.as_ref());
     state.is_some_and(|s| s.running.is_some())

@@ -49,7 +49,6 @@ pub struct LiveObject {
 }
 
 impl LiveObject {
-    /// Returns the value of an annotation.
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         let annotations = self.body.pointer("/metadata/annotations");
         annotations.and_then(|a| a.get(key)?.as_str())

@@ -132,8 +132,9 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies the objects of the lease. Returns these objects and the metadata of the written objects, or `None` if
-    /// another provider program deployed the lease and this call leaves all its workloads unchanged.
+    /// Applies the objects of the lease. Returns these objects, and the metadata of those that were written.
+    /// Returns `None` if another provider program deployed the lease and this call leaves all its workloads
+    /// unchanged.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,

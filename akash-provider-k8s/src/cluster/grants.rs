@@ -234,7 +234,6 @@ pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
     Error::new(ErrorKind::Denied, error.operation(), message).with_source(error)
 }
 
-/// Converts the user name of an account to the subject of a RoleBinding.
 fn subject(user: &str) -> Subject {
     let account = user.strip_prefix(ACCOUNT).and_then(|rest| rest.split_once(':'));
     match account {

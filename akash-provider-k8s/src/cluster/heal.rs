@@ -4,12 +4,15 @@
 //! changed leases, one at a time ─► differences in the caches ─► drift mode, back-off ─► confirm (live) ─► patch
 //! ```
 //!
-//! A lease is repaired only if three conditions hold: this process deployed the lease or the lease has no
-//! readable Manifest record, no other task writes the lease, and the hash on the namespace shows that the
-//! desired objects were applied completely. Otherwise the next deploy handles the lease. Isolation objects
-//! are repaired first. For a lease without a readable record, the last record that this process read restores
-//! the isolation. The rules of `unrecorded` restore the other objects, and also the isolation if this process
-//! read no record.
+//! A lease is repaired only if three conditions hold. Otherwise the next deploy handles the lease.
+//!
+//! 1. This process deployed the lease, or the lease has no readable Manifest record.
+//! 2. No other task writes the lease.
+//! 3. The hash on the namespace shows that the desired objects were applied completely.
+//!
+//! Isolation objects are repaired first. For a lease without a readable record, the last record that this
+//! process read restores the isolation. The rules of `unrecorded` restore the other objects, and also the
+//! isolation if this process read no record.
 
 mod applied;
 mod state;
@@ -496,7 +499,6 @@ impl Inner {
     }
 }
 
-/// Returns the earlier of two optional times.
 fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }

@@ -227,7 +227,6 @@ impl Inner {
         adopted(manifest)
     }
 
-    /// Returns the recorded deployment of a lease.
     pub(crate) async fn recorded_of(
         &self,
         lease: &LeaseId,
@@ -299,7 +298,6 @@ impl Inner {
             && !self.is_of_other_chain(&manifest.metadata)
     }
 
-    /// Returns the version of the API server.
     pub(crate) async fn server_version(&self) -> Result<String, Error> {
         let call = self.client.apiserver_version();
         let response = tokio::time::timeout(self.settings.call_timeout, call).await;

@@ -39,24 +39,20 @@ impl Passwords {
         self.lock().insert(name, texts.collect());
     }
 
-    /// Removes the passwords of a deleted Secret.
     pub(super) fn remove(&self, secret: &str) {
         self.lock().remove(secret);
     }
 
-    /// Returns the passwords of the lease with this namespace.
     pub(crate) fn get(&self, lease_namespace: &str) -> Option<BTreeMap<String, String>> {
         self.lock().get(&secret_name(lease_namespace)).cloned()
     }
 }
 
-/// Returns the name of the Secret with the registry passwords of a lease.
 pub(super) fn secret_name(lease_namespace: &str) -> String {
     format!("{lease_namespace}-registry")
 }
 
 impl Inner {
-    /// Writes the password Secret of a lease.
     pub(crate) async fn write_passwords(
         &self,
         lease: &LeaseId,

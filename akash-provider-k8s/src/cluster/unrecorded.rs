@@ -110,7 +110,6 @@ impl Rules {
         }
     }
 
-    /// Returns the desired objects of a lease.
     pub(super) fn derive(&self, view: &LeaseView) -> Vec<DerivedItem> {
         let ids = self.rendered.keys();
         ids.filter_map(|id| self.item(id, view.find(id).as_ref()))

@@ -24,7 +24,6 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// Kinds without a watch.
 pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::ResourceQuota,
     Kind::Secret,
@@ -39,7 +38,6 @@ const START: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent lists.
 const LISTS: usize = 4;
 
-/// Existing objects by namespace.
 pub(crate) type ByNamespace = HashMap<String, ExistingObjects>;
 
 /// Lists of the whole cluster, each loaded on first use.
@@ -84,8 +82,8 @@ enum Phase {
 }
 
 impl StartupLists {
-    /// Returns the shared lists, or `None` after the first deploy in the namespace or after [`START`]. `deploys` is
-    /// true if the caller deploys now.
+    /// Returns the shared lists. Returns `None` for a namespace after its first deploy, and for all
+    /// namespaces after [`START`]. If `deploys` is true, this call counts as a deploy in the namespace.
     fn lists(&self, namespace: &str, deploys: bool) -> Option<Arc<Lists>> {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);

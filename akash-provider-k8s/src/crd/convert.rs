@@ -1,9 +1,9 @@
 //! Conversion of a deployment to a Manifest object and back.
 //!
-//! The spec has the format of the Go provider. The annotation [`labels::EXTRA`] stores what the spec cannot express:
-//! empty instead of missing lists, declared hostnames and addresses, newer fields, the epoch. The annotation contains
-//! the difference between the deployment and the decoded spec. If another client changed the spec, the spec takes
-//! precedence.
+//! The spec has the format of the Go provider. The annotation [`labels::EXTRA`] stores what the spec cannot
+//! express: whether a list is empty or missing, declared hostnames and addresses, newer fields, the epoch.
+//! The annotation contains the difference between the deployment and the decoded spec. If another client
+//! changed the spec, the spec takes precedence.
 
 mod extra;
 mod logins;

@@ -59,7 +59,6 @@ pub(super) fn model_label(vendor: Vendor, model: &str) -> String {
     format!("{PREFIX}{}.model.{model}", vendor.name())
 }
 
-/// Devices of one vendor on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Devices {
     pub(crate) vendor: Vendor,

@@ -79,7 +79,6 @@ impl NodeFacts {
         })
     }
 
-    /// Converts the node to its entry in the inventory.
     pub(crate) fn spec(&self, used: &Used) -> NodeSpec {
         let (gpus, gpu_allocatable, gpu_allocated) = gpu::counted(&self.devices, &used.others);
         NodeSpec {

@@ -247,7 +247,6 @@ impl SizeProblem {
     }
 }
 
-/// Storage class that is not offered, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IgnoredClass {
     class: Box<str>,

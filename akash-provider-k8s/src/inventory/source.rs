@@ -116,7 +116,6 @@ type Publication = Option<Result<(), String>>;
 pub(crate) struct CountHandle(Arc<Shared>);
 
 impl CountHandle {
-    /// Returns the current capacity count.
     pub(crate) fn count(&self) -> Arc<dyn Inventory> {
         self.0.inner().tally.recount()
     }
@@ -200,7 +199,6 @@ impl Shared {
         self.apply(changes);
     }
 
-    /// Updates the counters of a watch.
     pub(super) fn count(&self, kind: Kind, change: impl FnOnce(&mut WatchCounts)) {
         change(&mut self.inner().watches.entry(kind).or_default().counts);
     }
@@ -238,8 +236,9 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the usage of leased addresses: the last count if no new count is known, or `None` before the first
-    /// count, so that no address is offered.
+    /// Returns the usage of leased addresses from the last count. Before the first count, the total is the
+    /// setting `leased_ip_pool`. Returns `None`, so that no address is offered, if addresses are not counted,
+    /// or if there is neither a count nor this setting.
     fn leased_ips(&self) -> Option<LeasedIpUsage> {
         let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
         Some(LeasedIpUsage {

@@ -1,7 +1,7 @@
 //! Persistent storage: the offered classes, the size of each class, and how much of it other users use.
 //!
-//! Volumes of leases of this provider never count, because the reservations of these leases count. The size of a class
-//! comes from the first available source:
+//! Volumes of this provider's leases do not count as use, because they are already counted as reservations.
+//! The size of a class comes from the first available source:
 //!
 //! 1. the configuration;
 //! 2. Ceph run by Rook: the size of the cluster (95 %, the limit at which Ceph stops writing), divided by the copies of

@@ -49,7 +49,6 @@ pub struct Tally {
     last: Option<Arc<NodeInventory>>,
 }
 
-/// Fields and counted pods of one node.
 #[derive(Debug, Default)]
 struct NodeEntry {
     facts: Option<NodeFacts>,

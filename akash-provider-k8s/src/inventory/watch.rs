@@ -63,7 +63,6 @@ impl Parts for PodParts {
     const ARE_READ: bool = true;
 }
 
-/// Sink for the objects of one kind.
 pub(super) struct CountSink<T> {
     kind: Kind,
     shared: Arc<Shared>,
@@ -165,7 +164,6 @@ pub(super) struct Watch {
     pub(super) counts: WatchCounts,
 }
 
-/// Counters of the watch of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct WatchCounts {
     pub(super) starts: u64,

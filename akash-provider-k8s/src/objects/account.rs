@@ -14,7 +14,6 @@ const READ: [&str; 3] = ["get", "list", "watch"];
 pub(crate) const LEASE_ROLE: &str = "akash-provider-rs-lease";
 /// Name of the binding to the ClusterRole. The colon prevents conflicts with the bindings of services.
 pub(crate) const ACCESS: &str = "akash-provider:access";
-/// API group of roles and bindings.
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Returns the requested read permissions of a service.

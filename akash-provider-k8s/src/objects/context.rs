@@ -50,7 +50,6 @@ impl<'a> Context<'a> {
         labels
     }
 
-    /// Returns the labels of the objects of a service.
     pub(super) fn service_labels(&self, service: &str) -> Labels {
         let mut labels = self.labels();
         labels.insert(labels::SERVICE.to_owned(), service.to_owned());
@@ -64,7 +63,6 @@ impl<'a> Context<'a> {
         labels
     }
 
-    /// Returns the metadata of an object in the namespace.
     pub(super) fn meta(&self, name: impl Into<String>, labels: Labels) -> ObjectMeta {
         ObjectMeta {
             name: Some(name.into()),
@@ -98,7 +96,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Creates an error about an invalid setting of the provider.
     pub(super) fn bad_setting(field: String, problem: String) -> Refusal {
         Refusal::new("", field, problem)
     }

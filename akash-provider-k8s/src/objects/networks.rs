@@ -78,7 +78,6 @@ fn excluded() -> impl Iterator<Item = IpNet> {
     EXCLUDED.iter().filter_map(|(network, _)| network.parse().ok())
 }
 
-/// Parses the networks of one setting.
 fn read(field: &str, texts: &[String]) -> Result<Vec<IpNet>, Refusal> {
     let one = |(n, text): (usize, &String)| {
         network(text).map_err(|problem| Context::bad_setting(format!("settings.{field}[{n}]"), problem))

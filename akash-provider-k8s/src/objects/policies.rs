@@ -58,7 +58,6 @@ pub(super) fn render(cx: &Context<'_>) -> Result<Vec<NetworkPolicy>, Refusal> {
     Ok(policies)
 }
 
-/// Returns the names of the policies of a service.
 pub(super) fn names(service: &Service) -> impl Iterator<Item = String> {
     let any = |wanted: fn(&ServiceExpose) -> bool| service.expose.iter().any(wanted);
     let name = service.name.as_str();

@@ -42,12 +42,10 @@ pub fn leased_ip_service_name(service: &str, external_port: u16, proto: Proto) -
     format!("{service}-ip-{external_port}-{proto}")
 }
 
-/// Returns true for an expose on a node port.
 pub(super) fn is_node_port(expose: &ServiceExpose) -> bool {
     expose.global && !expose.is_ingress() && expose.ip.is_empty()
 }
 
-/// Returns true for an expose on a leased address.
 pub(super) fn is_leased_ip(expose: &ServiceExpose) -> bool {
     expose.global && !expose.ip.is_empty()
 }

@@ -1,9 +1,10 @@
 //! Resource quota of the namespace of a lease.
 //!
-//! The quota limits the effect of errors and must not block regular operation. Pods that are being deleted count until
-//! the deletion is complete, such as pods of an earlier update or pods on a failed node. An update must therefore
-//! succeed while two generations of pods are being deleted and one generation is being replaced. During a change of the
-//! workload kind both workloads exist, and a runtime class adds its overhead.
+//! The quota limits the effect of errors and must not block regular operation. Pods that are being deleted,
+//! such as pods of an earlier update or pods on a failed node, count until their deletion is complete. An
+//! update must therefore succeed while two generations of pods are being deleted and one generation is being
+//! replaced. During a change of the workload kind both workloads exist, and a runtime class adds its
+//! overhead.
 //!
 //! The quota counts requested resources only. Every pod of a lease requests resources, so a limit on the number of pods
 //! would add nothing. The provider alone creates Services in the namespace, and the number of ports is checked before

@@ -91,7 +91,6 @@ fn config(host: &str, entry: &Entry<'_>) -> String {
     text
 }
 
-/// Returns the Secrets for pulling the image of a service.
 pub(super) fn pull_secrets(cx: &Context<'_>, service: &Service) -> Option<Vec<LocalObjectReference>> {
     let own = credentials(service).map(|_| registry_secret_name(&service.name));
     let general = Some(cx.settings.pull_secret.trim().to_owned());

@@ -30,7 +30,6 @@ pub(super) struct Amounts {
 }
 
 impl Amounts {
-    /// Returns the resources of one replica of a service.
     pub(super) fn for_service(service: &Service) -> Result<Self, Refusal> {
         let Resources {
             cpu,
@@ -77,7 +76,6 @@ impl Amounts {
     }
 }
 
-/// Renders limits and requests of the container of a service.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<ResourceRequirements, Refusal> {
     let limits = Amounts::for_service(service)?;
     let device = match limits.gpu {

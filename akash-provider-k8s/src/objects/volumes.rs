@@ -71,7 +71,6 @@ fn check(service: &Service) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Renders the volumes in memory.
 pub(super) fn in_memory(service: &Service) -> Result<Option<Vec<Volume>>, Refusal> {
     check(service)?;
     let volumes = service.resources.storage.iter().filter(|volume| volume.is_ram());
@@ -88,7 +87,6 @@ pub(super) fn in_memory(service: &Service) -> Result<Option<Vec<Volume>>, Refusa
     Ok((!rendered.is_empty()).then_some(rendered))
 }
 
-/// Renders the claims of persistent volumes.
 pub(super) fn claims(service: &Service) -> Vec<PersistentVolumeClaim> {
     let volumes = service
         .resources
@@ -117,7 +115,6 @@ pub(super) fn claims(service: &Service) -> Vec<PersistentVolumeClaim> {
     volumes.map(claim).collect()
 }
 
-/// Renders the mounts of the container.
 pub(super) fn mounts(service: &Service) -> Result<Option<Vec<VolumeMount>>, Refusal> {
     let params = service.params.as_ref();
     let mounts = params

@@ -1,10 +1,10 @@
 //! Exploration of the index of an operator: tests every sequence of steps of a small model up to a depth.
 //!
-//! Sequences that lead to the same state have the same future, so each state is extended and checked once. Of a
-//! visited state only the hash is stored. Object versions are compared by rank, not by value.
+//! Sequences that lead to the same state have the same future, so each state is extended and checked once.
+//! Only the hash of a visited state is stored. Object versions are compared by rank, not by value.
 //!
-//! To check a state, the pending events arrive, or are missed and replaced by lists, and the writer does all pending work. A
-//! fresh start must reach the same state.
+//! To check a state, the pending events arrive, or are missed and replaced by lists. Then the writer does all
+//! pending work. A fresh start must reach the same state.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Debug;
@@ -175,7 +175,6 @@ fn last<W: World>(world: &mut W) -> u64 {
         .unwrap_or(0)
 }
 
-/// Prints the sequence of steps on a panic.
 struct StepsOnPanic<'a, S: Debug>(&'a [S]);
 
 impl<S: Debug> Drop for StepsOnPanic<'_, S> {

@@ -247,12 +247,11 @@ impl Guard {
         confirmed
     }
 
-    /// Names without a record.
+    /// Returns the names without a record.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.missing.keys()
     }
 
-    /// Returns the deletions that wait for the confirmation of an administrator, if any.
     pub(super) fn hold(&self, now: Instant) -> Option<Hold> {
         let since = self.held_records().map(|missing| missing.since).min()?;
         Some(Hold {

@@ -140,7 +140,6 @@ pub(super) struct Inner<I> {
     guard: Guard,
 }
 
-/// Name to reconcile and its work.
 #[derive(Debug)]
 pub(super) struct WorkItem<W> {
     pub(super) name: String,
@@ -305,7 +304,6 @@ impl<I: Index> OperatorState<I> {
         Next::More
     }
 
-    /// Records the result of the work for a name.
     pub(super) fn finish(&self, turn: &WorkItem<I::Work>, outcome: Result<(), Error>, now: Instant) {
         let mut inner = self.inner();
         match outcome {
@@ -369,8 +367,8 @@ impl<I: Index> OperatorState<I> {
         inner.index.prune();
     }
 
-    /// Queues the names that `is_meant` selects for an immediate attempt, without back-off. Returns the number of
-    /// selected names that had failed.
+    /// Queues the failed names for which `is_meant` returns true, for an immediate attempt without back-off.
+    /// Returns the number of these names.
     pub(super) fn forget(&self, is_meant: impl Fn(&I, &str) -> bool) -> usize {
         let mut inner = self.inner();
         let Inner { index, queue, .. } = &mut *inner;
@@ -451,7 +449,6 @@ struct ProblemLog {
     logged: BTreeMap<String, (usize, Instant)>,
 }
 
-/// Problem to log.
 #[derive(Debug, PartialEq, Eq)]
 struct ProblemCount {
     text: String,

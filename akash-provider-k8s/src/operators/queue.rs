@@ -125,8 +125,8 @@ impl Queue {
         }
     }
 
-    /// Queues the failed names that `is_meant` selects for an immediate attempt, without back-off. Returns the number
-    /// of queued names.
+    /// Queues the failed names for which `is_meant` returns true, for an immediate attempt without back-off.
+    /// Returns the number of these names.
     pub fn forget(&mut self, is_meant: impl Fn(&str) -> bool) -> usize {
         let meant: Vec<String> = self
             .failed

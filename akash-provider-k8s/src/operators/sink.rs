@@ -18,7 +18,6 @@ use tokio_util::task::AbortOnDropHandle;
 /// Function that returns the index key and the index value of an object.
 pub(super) type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
-/// Kind and selection of a watch.
 #[derive(Clone, Copy)]
 pub(super) struct WatchSpec {
     /// Name of the watch in the status.

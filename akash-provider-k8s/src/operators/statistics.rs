@@ -17,7 +17,6 @@ pub struct WorkStatistics {
 }
 
 impl<I: Index> OperatorState<I> {
-    /// Returns the statistics of the work.
     pub(super) fn work_statistics(&self) -> WorkStatistics {
         let inner = self.inner();
         WorkStatistics {

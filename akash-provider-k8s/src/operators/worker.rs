@@ -29,7 +29,6 @@ pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// Timing of the writer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
     /// Interval at which the operator removes its own data about deleted names from memory.

@@ -63,7 +63,6 @@ impl PartialEq for Definitions {
 
 impl Eq for Definitions {}
 
-/// State of the watch.
 #[derive(Debug, Clone, Default)]
 struct DefinitionStates {
     /// Resource version of each definition, by its name; `None` before the first list.
@@ -71,7 +70,6 @@ struct DefinitionStates {
     watch: WatchState,
 }
 
-/// State of one definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DefinitionState<'a> {
     /// The definition is not listed yet, or definitions cannot be watched.
@@ -248,7 +246,7 @@ impl Sink<DynamicObject> for DefinitionSink {
     }
 }
 
-/// Receiver of the state of the watch of definitions.
+/// Publisher of the state of the definition watch.
 struct DefinitionReport(watch::Sender<DefinitionStates>);
 
 impl Report for DefinitionReport {

@@ -105,8 +105,8 @@ pub(crate) trait Report: Send + Sync {
         self.failed(error, Instant::now())
     }
 
-    /// Reports a failure of the watch, which has not worked since `since` at the latest. Returns true if the watch was
-    /// not down before.
+    /// Reports a failure of the watch, which stopped working at `since` or earlier. Returns true if the watch
+    /// was not down before.
     fn failed(&self, error: String, since: Instant) -> bool;
 }
 
@@ -443,8 +443,8 @@ impl Watch {
     }
 }
 
-/// Returns the end of a watch or list after an object that cannot be decoded. Without this object, the other
-/// objects would be incomplete.
+/// Returns the end of a watch or list after an object that cannot be decoded. The object is not skipped,
+/// because the result would be incomplete.
 fn unreadable(why: String) -> End {
     End::Failed(format!("cannot decode an object: {why}"), None)
 }

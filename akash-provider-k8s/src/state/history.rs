@@ -115,8 +115,8 @@ impl History {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores an event. If the history already has an event with the same UID, this event is replaced only if
-    /// `newer` is true and both the version and the content differ.
+    /// Stores an event. A stored event with the same UID is replaced only if `newer` is true and both the
+    /// version and the content differ.
     fn record(&self, namespace: &str, uid: String, version: String, event: LeaseEvent, newer: bool) {
         let number = {
             let mut rings = self.rings();

@@ -57,10 +57,8 @@ pub(crate) struct Reading {
     watch: fn(Source, WatchParams, String) -> BoxFuture<'static, kube::Result<Events>>,
 }
 
-/// Stream of watch events.
 type Events = BoxStream<'static, kube::Result<WatchEvent<Value>>>;
 
-/// Page of a list.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) metadata: ListMeta,

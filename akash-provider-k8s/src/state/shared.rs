@@ -15,7 +15,6 @@ use tokio::time::Instant;
 /// Represents all namespaces in the signals of changed namespaces.
 pub(crate) const EVERYWHERE: &str = "";
 
-/// State that the watches write and all callers read.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(super) watch_config: WatchConfig,

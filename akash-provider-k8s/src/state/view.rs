@@ -77,7 +77,6 @@ impl LeaseView {
         Some(&self.manifest.as_ref()?.spec.group.services)
     }
 
-    /// Returns the metadata of an object.
     pub(super) fn metadata(&self, kind: Kind, name: &str) -> Option<&ObjectMeta> {
         match kind {
             Kind::Namespaces => self.namespace.as_ref().map(|o| &o.metadata),

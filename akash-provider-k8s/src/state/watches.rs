@@ -42,7 +42,8 @@ impl WatchState {
         self.awaited = None;
     }
 
-    /// Records a failure since `since` at the latest. Returns true if the watch was not down before.
+    /// Records a failure of the watch, which stopped working at `since` or earlier. Returns true if the watch
+    /// was not down before.
     pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
         let is_new = self.down_since.is_none();
         self.failures += 1;
@@ -56,10 +57,8 @@ impl WatchState {
     }
 }
 
-/// States of all watches, by kind.
 pub(super) type Watches = BTreeMap<Kind, WatchState>;
 
-/// Publisher of the states of all watches.
 #[derive(Debug)]
 pub(super) struct WatchPublisher(watch::Sender<Watches>);
 
@@ -93,7 +92,8 @@ impl WatchPublisher {
         self.change(kind, |state| state.down_since = None);
     }
 
-    /// Records a failure since `since` at the latest. Returns true if the watch was not down before.
+    /// Records a failure of a watch, which stopped working at `since` or earlier. Returns true if the watch
+    /// was not down before.
     pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) -> bool {
         let mut is_new = false;
         self.change(kind, |state| is_new = state.failed(error, since));
@@ -127,7 +127,6 @@ impl WatchPublisher {
     }
 }
 
-/// Reporter of one watch.
 #[derive(Debug)]
 pub(super) struct WatchReporter {
     pub(super) kind: Kind,

@@ -63,7 +63,6 @@ pub struct ClusterStatistics {
     pub queued_leases: usize,
 }
 
-/// Counters of a cluster.
 #[derive(Debug)]
 pub(crate) struct ClusterCounters {
     durations: [DurationHistogram; 3],

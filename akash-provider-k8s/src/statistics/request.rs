@@ -129,7 +129,6 @@ impl Verb {
 }
 
 impl ApiResult {
-    /// Returns the result for a status code.
     pub(super) fn from_status(status: StatusCode) -> Self {
         match status {
             StatusCode::CREATED => Self::Created,
@@ -159,7 +158,6 @@ impl ApiResult {
     }
 }
 
-/// Returns the verb and the resource of a request.
 pub(super) fn classify<B>(request: &Request<B>) -> (Verb, &'static str) {
     let path = request.uri().path();
     if path == "/version" {

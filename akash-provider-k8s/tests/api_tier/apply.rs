@@ -143,7 +143,6 @@ fn mounted(volume: &str, path: &str) -> ServiceParams {
     }
 }
 
-/// Asserts that the only call was a read of the quota.
 fn assert_only_quota_read(calls: &[Call]) {
     assert_eq!(calls.len(), 1, "{calls:?}");
     assert_eq!(calls[0].method, "GET");

@@ -41,7 +41,6 @@ fn routes(world: &World, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(world.admin.clone(), namespace, &resource)
 }
 
-/// Returns a route as JSON.
 pub(crate) async fn get(world: &World, namespace: &str, name: &str) -> Value {
     let route = routes(world, namespace).get(name).await.unwrap();
     serde_json::to_value(route).unwrap()

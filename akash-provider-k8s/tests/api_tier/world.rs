@@ -37,7 +37,6 @@ use std::time::Duration;
 use testbed::{Cluster as Testbed, Tier};
 use tokio::sync::OnceCell;
 
-/// Maximum wait for a condition.
 const WAIT_LIMIT: Duration = Duration::from_secs(40);
 
 /// Shared namespaces that all tests read: one with the addresses of the API servers, and one with the
@@ -347,7 +346,6 @@ impl World {
         );
     }
 
-    /// Returns a lease id of a tenant.
     pub(crate) fn lease(&self, tenant: u8, dseq: u64) -> LeaseId {
         let owner = Address::from_bytes(&[tenant; 20]).unwrap();
         let deployment = DeploymentId { owner, dseq };
@@ -364,7 +362,6 @@ impl World {
         self.until("the lease is torn down", gone).await;
     }
 
-    /// Returns the objects of a kind in a namespace as JSON.
     pub(crate) async fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
         let api: Api<DynamicObject> = Api::namespaced_with(self.admin.clone(), namespace, &resource(kind));
         let list = api.list(&ListParams::default()).await.unwrap();
@@ -377,7 +374,6 @@ impl World {
         list.items.into_iter().map(json).collect()
     }
 
-    /// Returns the names of the objects of a kind in a namespace.
     pub(crate) async fn names(&self, kind: &str, namespace: &str) -> Vec<String> {
         let objects = self.list(kind, namespace).await;
         objects
@@ -738,7 +734,6 @@ pub(crate) fn expose(port: u16) -> ServiceExpose {
     }
 }
 
-/// A deployment of these services.
 pub(crate) fn deployment(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec {
     WorkloadSpec {
         lease: lease.clone(),

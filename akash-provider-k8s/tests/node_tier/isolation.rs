@@ -69,7 +69,7 @@ fn api(client: &Client, (group, kind, _): Object, namespace: &str) -> Api<Dynami
     }
 }
 
-/// Returns the fields that affect isolation: of a namespace the labels, and of other objects all fields
+/// Returns the fields that affect isolation: the labels of a namespace, and all fields of other objects
 /// except metadata and status.
 async fn content(client: &Client, object: Object, namespace: &str) -> Value {
     let name = if object.2.is_empty() { namespace } else { object.2 };

@@ -416,7 +416,6 @@ impl<'a> Surroundings<'a> {
     }
 }
 
-/// Sources and targets of the tested flows.
 struct FlowEndpoints {
     web: String,
     side: String,
@@ -570,7 +569,6 @@ fn delete(testbed: &Testbed, namespace: &str) {
     }
 }
 
-/// Returns the address of a pod.
 fn address(testbed: &Testbed, namespace: &str, pod: &str) -> String {
     field(testbed, namespace, &[pod], "{.status.podIP}")
 }

@@ -27,7 +27,6 @@ use std::time::Duration;
 use testbed::Tier;
 use tokio::time::timeout;
 
-/// Maximum wait for a condition.
 pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const IMAGE: &str = "localhost/busybox:1";
 const BARE: &str = "localhost/bare:1";
@@ -243,7 +242,6 @@ impl tokio::io::AsyncWrite for Sink {
     }
 }
 
-/// Returns the next line of a stream.
 pub(crate) async fn next(lines: &mut BoxStream<'static, Result<LogLine, Error>>) -> LogLine {
     let next = timeout(WAIT_LIMIT, lines.next()).await;
     next.expect("no line in time")

@@ -13,7 +13,6 @@ const LINES: u64 = 1024;
 /// Maximum number of files. With some hundred bytes per line, the files have about two megabytes in total.
 const FILES: usize = 4;
 
-/// Line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Line {
     /// Number of the event, from 0.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Interval at which the source checks whether the file changed.
 const POLL: Duration = Duration::from_millis(100);
-/// Maximum size of the file, in bytes. A node takes some hundred bytes.
+/// Maximum size of the file, in bytes. A node takes a few hundred bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Inventory source that reads the capacity from a file.

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const NODE: &str = "CHAIN_BENCH_NODE";
 
 const BLOCK: Duration = Duration::from_millis(200);
-/// Maximum delay of a response or a pushed block, which is several block intervals.
+/// Maximum delay of a response or a pushed block: several block intervals.
 const LATE: Duration = Duration::from_millis(1500);
 const MINUTE: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(2)
@@ -29,7 +29,6 @@ const MINUTE: Duration = if cfg!(debug_assertions) {
 /// Number of measured minutes. In the first minute connections and caches allocate what they need. The result is the
 /// growth from the end of the first minute to the end of the last minute.
 const MINUTES: u32 = if cfg!(debug_assertions) { 2 } else { 4 };
-/// Environment variable that overrides the number of minutes.
 const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";
 /// Maximum number of bids in flight. The client ignores further orders, like an overloaded provider.
 const UNDER_WAY: usize = 64;

@@ -13,7 +13,6 @@ use prost::Message;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Maximum lifetime of an unordered transaction.
 const UNORDERED_TTL: Duration = Duration::from_secs(600);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 /// 10^18, the scale of a decimal.
@@ -50,7 +49,6 @@ impl Nonces {
         self.0.insert((nanos, signer.clone()));
     }
 
-    /// Removes the nonces of transactions that timed out before the block time `time`.
     pub(super) fn expire(&mut self, time: BlockTime) {
         let now = time.0.saturating_mul(NANOS_PER_MILLI);
         // Only nonces before the block's time: one that ends exactly then may still land, as in `timeout`.
@@ -60,7 +58,6 @@ impl Nonces {
     }
 }
 
-/// Purpose for which a transaction is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The transaction is checked before it enters the mempool.
@@ -83,7 +80,6 @@ pub(super) struct View<'a> {
     pub(super) time: BlockTime,
 }
 
-/// Values of a transaction that passed the checks.
 #[derive(Debug, Clone)]
 pub(super) struct CheckedTx {
     pub(super) fee: Vec<Coin>,
@@ -96,7 +92,6 @@ pub(super) struct CheckedTx {
 }
 
 impl Pending {
-    /// Adds a transaction that entered the mempool.
     pub(super) fn add(&mut self, signer: &Address, checked: &CheckedTx) {
         if let Some(sequence) = checked.sequence {
             self.sequences.insert(signer.clone(), sequence + 1);
@@ -306,7 +301,6 @@ fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refus
     Ok(Some(bytes))
 }
 
-/// Returns the refusal of a transaction that exceeds its gas limit.
 pub(super) fn out_of_gas(wanted: u64, used: u64) -> Refusal {
     let log =
         format!("out of gas in location: ReadPerByte; gasWanted: {wanted}, gasUsed: {used}: out of gas");

@@ -15,7 +15,6 @@ use std::time::{Duration, UNIX_EPOCH};
 
 pub(super) type Hash = [u8; 32];
 
-/// Transaction in a block, with its result.
 #[derive(Debug, Clone)]
 pub(super) struct IncludedTx {
     pub(super) bytes: Bytes,
@@ -23,7 +22,6 @@ pub(super) struct IncludedTx {
     pub(super) result: TxResult,
 }
 
-/// Complete block.
 #[derive(Debug, Clone)]
 pub(super) struct Block {
     pub(super) chain_id: String,
@@ -50,7 +48,6 @@ pub(super) fn validator() -> Value {
     })
 }
 
-/// Returns the peer-to-peer id of the node.
 pub(super) fn node_id() -> String {
     let hash = hash_of(&[b"node"]);
     HEXLOWER.encode(hash.get(..20).unwrap_or_default())

@@ -13,7 +13,6 @@ use data_encoding::BASE64;
 use prost::Message;
 use prost_types::Any;
 
-/// Result of the execution of a transaction.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TxResult {
     pub(super) code: u32,
@@ -51,7 +50,6 @@ pub(super) struct Ledger<'a> {
     pub(super) time: BlockTime,
 }
 
-/// Effects of the messages of a transaction.
 #[derive(Debug, Default)]
 struct Effects {
     facts: Vec<ChainEvent>,
@@ -77,7 +75,6 @@ impl Ledger<'_> {
         }
     }
 
-    /// Executes a checked transaction within `gas_limit`.
     pub(super) fn execute(&mut self, tx: &Tx, checked: &CheckedTx, gas_limit: u64) -> TxResult {
         let sequence = self.take(tx, checked);
         let mut events = ante_events(tx, checked);
@@ -253,7 +250,6 @@ fn data(steps: &[Step]) -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// Returns the responses of the messages.
 pub(super) fn responses(steps: &[Step]) -> Vec<Any> {
     let response = |step: &Step| Any {
         type_url: format!("{}Response", step.type_url),

@@ -10,9 +10,7 @@ use akash_provider_core::types::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Account of the fee collector, which receives transaction fees.
 pub(super) const FEE_COLLECTOR: &str = "akash17xpfvakm2amg962yls6f84z3kell8c5lazw8j8";
-/// Account of the escrow module, which holds deposits.
 pub(super) const ESCROW: &str = "akash14pphss726thpwws3yc458hggufynm9x77l4l2u";
 
 /// Event in the result of a transaction or a block: a kind, and attributes in the same order as on the Akash network.
@@ -38,7 +36,6 @@ impl Event {
     }
 }
 
-/// Returns the four events of a transfer of money.
 pub(super) fn transfer(from: &str, to: &str, coin: &Coin) -> [Event; 4] {
     let (from, to, amount) = (from.to_owned(), to.to_owned(), coin.to_string());
     [

@@ -14,7 +14,6 @@ pub(super) const BYTE: u64 = 10;
 pub(super) const UNORDERED: u64 = 4_000;
 /// Total gas of a message that fails.
 pub(super) const FAILED: u64 = 8_000;
-/// Gas of a transfer of money.
 pub(super) const TRANSFER: u64 = 18_000;
 
 /// Returns the gas of a message, without the gas of the effects of the message.

@@ -37,7 +37,6 @@ const HEIGHT: &str = "x-cosmos-block-height";
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 
-/// Serves one connection until it closes.
 pub(super) async fn connection(node: Node, stream: TcpStream, limits: Limits) -> Served {
     let service = service_fn(move |request: Request<Incoming>| {
         let node = node.clone();

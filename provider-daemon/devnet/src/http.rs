@@ -23,7 +23,6 @@ const BATCH_MAX: usize = 100;
 /// Id in the response to a call that has no id.
 const NO_ID: i64 = -1;
 
-/// Call of a client.
 #[derive(Debug, Deserialize)]
 pub(super) struct Call {
     #[serde(default)]
@@ -33,7 +32,6 @@ pub(super) struct Call {
     pub(super) params: Option<Value>,
 }
 
-/// Serves one connection until it closes.
 pub(super) async fn connection(
     node: Node,
     stream: TcpStream,
@@ -100,7 +98,6 @@ fn methods() -> String {
     "A node of a development network: CometBFT's JSON-RPC, and its websocket at /websocket.\n".to_owned()
 }
 
-/// Returns the response object of a call.
 pub(super) fn envelope(id: &Value, result: Result<Value, Failure>) -> Value {
     let id = if id.is_null() { json!(NO_ID) } else { id.clone() };
     match result {

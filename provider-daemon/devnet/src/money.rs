@@ -58,7 +58,6 @@ impl MoneyBefore {
         before
     }
 
-    /// Returns the events of a message that was executed in a block of this height.
     pub(super) fn events(
         &self,
         market: &Market,
@@ -110,7 +109,8 @@ impl MoneyBefore {
         events
     }
 
-    /// Returns the events of the transfers that return the unspent part of the deposits to the tenant.
+    /// Returns the events of the refunds: each transfer returns the unspent part of one deposit to the
+    /// tenant.
     fn refunds(&self, market: &Market) -> Vec<Event> {
         let Some(id) = &self.deployment else {
             return Vec::new();
@@ -141,7 +141,7 @@ fn withdrawn(market: &Market, id: &LeaseId) -> u128 {
     payment.map_or(0, |p| p.withdrawn.amount)
 }
 
-/// Returns the events of the transfer of a bid's deposit back to the provider.
+/// Returns the transfer events for the deposit of a bid, which goes back to the provider.
 fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     let deposit = market.bid_deposit(id);
     deposit.map_or_else(Vec::new, |d| {
@@ -149,7 +149,7 @@ fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     })
 }
 
-/// Returns the events of the transfers that return the deposits of the losing bids to their providers.
+/// Returns the transfer events for the deposits of the losing bids, which go back to the providers.
 fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     let mut events = Vec::new();
     for bid in market.bids_of(&winner.order) {

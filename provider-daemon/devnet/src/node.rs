@@ -32,7 +32,8 @@ const HEIGHTS_MAX: u64 = 100;
 const STATES_MAX: usize = 32;
 /// Maximum number of stored blocks: more than a day of one-second blocks.
 const BLOCKS_MAX: usize = 100_000;
-/// Maximum number of transactions in stored blocks, in total. Each has some kilobytes with its events.
+/// Maximum total number of transactions in the stored blocks. A transaction with its events takes a few
+/// kilobytes.
 const LANDED_MAX: usize = 50_000;
 /// Maximum number of transactions in the mempool, the default of Akash nodes.
 const WAITING_MAX: usize = 5_000;
@@ -54,7 +55,6 @@ pub(super) struct Node {
     blocks: broadcast::Sender<Arc<Block>>,
 }
 
-/// Reason why no state is available at a height.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoState {
     /// The block does not exist yet.
@@ -63,7 +63,6 @@ pub(super) enum NoState {
     Pruned { requested: Height, newest: Height },
 }
 
-/// Reason why the mempool refuses a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum MempoolError {
     /// The mempool has recently accepted the same transaction.
@@ -207,7 +206,6 @@ impl Inner {
         self.blocks.front()
     }
 
-    /// Returns the height of the newest block.
     pub(super) fn height(&self) -> Height {
         self.newest().map_or(0, |b| b.height)
     }

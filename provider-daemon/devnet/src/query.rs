@@ -15,7 +15,6 @@ use tonic::Code;
 
 /// Default number of records in a page, the same as on the Akash network.
 const PAGE_DEFAULT: usize = 100;
-/// Maximum number of records in a page.
 const PAGE_MAX: usize = 10_000;
 
 /// Error of a query, as both transports report it.
@@ -34,7 +33,6 @@ pub(super) struct QueryError {
 }
 
 impl QueryError {
-    /// Creates a "not found" error with an error code of the module `module`.
     fn not_found(module: &str, code: u32, text: &str) -> Self {
         Self {
             status: Code::NotFound,
@@ -45,7 +43,6 @@ impl QueryError {
         }
     }
 
-    /// Creates an error with a gRPC status.
     pub(super) fn status(status: Code, text: impl Into<String>) -> Self {
         let text = text.into();
         let name = match status {
@@ -181,7 +178,8 @@ fn handle<M: Method + Default>(
     Some(handler(request).map(|response| response.encode_to_vec()))
 }
 
-/// Position of a record in a listing: first the state of the record, then its id among records with this state.
+/// Position of a record in a listing: first a rank, such as the state of the record, then the id among the
+/// records of this rank.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<I>(usize, I);
 

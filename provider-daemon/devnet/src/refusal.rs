@@ -2,7 +2,6 @@
 
 use akash_provider_core::market::Rejection;
 
-/// Codespace, code and text of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) space: String,

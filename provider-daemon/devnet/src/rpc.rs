@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Default page size of `tx_search`; [`SEARCH_MAX`] is its maximum.
+/// Default page size of `tx_search` and `unconfirmed_txs`; [`SEARCH_MAX`] is the maximum.
 const SEARCH_DEFAULT: u64 = 30;
 const SEARCH_MAX: u64 = 100;
 /// Maximum number of headers in a `blockchain` result.
@@ -280,7 +280,6 @@ fn find(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     found.ok_or_else(|| Failure::internal(format!("tx ({}) not found", hex(&bytes))))
 }
 
-/// Returns the values of a transaction's events by key.
 pub(super) fn tx_facts(block: &Block, index: usize) -> Facts {
     let mut facts = Facts::new();
     let Some(tx) = block.txs.get(index) else {
@@ -298,7 +297,6 @@ pub(super) fn tx_facts(block: &Block, index: usize) -> Facts {
     facts
 }
 
-/// Returns the values of a block's events by key.
 pub(super) fn block_facts(block: &Block, kind: &str) -> Facts {
     let mut facts = Facts::new();
     if kind != "NewBlockHeader" {

@@ -15,10 +15,8 @@ const CONNECTIONS_MAX: usize = 900;
 /// Pause after the system failed to accept a connection, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Result of serving a connection.
 pub(super) type Served = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Limits for the requests of a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Maximum size of a request, in bytes: the largest transaction as hexadecimal digits or base64, and its envelope.

@@ -37,7 +37,6 @@ struct Subscription {
     filter: Filter,
 }
 
-/// Serves a websocket until it closes or the node stops.
 pub(super) async fn serve(node: Node, stream: TokioIo<Upgraded>, limits: Limits, stop: CancellationToken) {
     let config = WebSocketConfig::default()
         .max_message_size(Some(limits.request_bytes))
@@ -148,7 +147,6 @@ impl Socket {
         Ok(json!({}))
     }
 
-    /// Sends the events of a block to each matching subscription.
     async fn notify(&mut self, block: &Block) -> Result<(), Error> {
         for kind in BLOCK_KINDS {
             let facts = block_facts(block, kind);

@@ -18,7 +18,6 @@ pub(super) const TX_BYTES_MAX: usize = 1_048_576;
 const MESSAGES_MAX: usize = 1_000;
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Action of a message.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     /// Action of a provider.
@@ -103,8 +102,8 @@ impl Tx {
         })
     }
 
-    /// Returns the timeout of an unordered transaction, which is also its nonce. Returns `None` for an ordered
-    /// transaction.
+    /// Returns the timeout in nanoseconds since the Unix epoch, or `None` if the transaction has no timeout
+    /// timestamp. The timeout of an unordered transaction is also its nonce.
     pub(super) fn timeout_nanos(&self) -> Option<i64> {
         let Timestamp { seconds, nanos } = self.body.timeout_timestamp?;
         Some(
@@ -128,7 +127,6 @@ impl Tx {
         coins.ok_or_else(|| Refusal::sdk(13, "invalid fee provided: insufficient fee"))
     }
 
-    /// Returns the public key in the transaction.
     pub(super) fn public_key(&self) -> Result<Option<Vec<u8>>, Refusal> {
         let Some(any) = &self.info.public_key else {
             return Ok(None);
@@ -206,7 +204,6 @@ fn one_signer(steps: &[Step]) -> Result<Address, Refusal> {
     first.ok_or_else(|| Refusal::sdk(18, "must contain at least one message: invalid request"))
 }
 
-/// Returns the account that must sign a message.
 pub(super) const fn signer(act: &Act) -> &Address {
     match act {
         Act::Provider(msg) => msg.signer(),
@@ -227,7 +224,6 @@ pub(super) const fn signer(act: &Act) -> &Address {
     }
 }
 
-/// Returns the deployment that a message changes.
 pub(super) fn deployment(act: &Act) -> Option<&akash_provider_core::types::DeploymentId> {
     match act {
         Act::Provider(

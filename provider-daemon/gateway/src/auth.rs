@@ -43,7 +43,6 @@ const TOKENS_MAX: u64 = 20_000;
 /// Maximum age of a cached token. The validity period of the token is checked at each use.
 const TOKENS_FOR: Duration = Duration::from_secs(60);
 
-/// Reason why the gateway refuses a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denial {
     /// The `Authorization` header does not consist of `Bearer` and a token.
@@ -97,7 +96,6 @@ impl Denial {
     }
 }
 
-/// Reason why a chain query about an account has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LookupFault {
     /// The chain query failed.
@@ -164,7 +162,6 @@ pub struct Credentials<'a> {
     pub peer: IpAddr,
 }
 
-/// Verified token with its claims.
 #[derive(Debug)]
 struct VerifiedToken {
     claims: Claims,

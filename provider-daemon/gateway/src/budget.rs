@@ -11,12 +11,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Maximum number of IP networks with a counter. A counter has some hundred bytes.
+/// Maximum number of IP networks with a counter. A counter takes a few hundred bytes.
 const COUNTED_MAX: u64 = 10_000;
 /// Period to which the maximum of a budget applies.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Returns the IP network of an address.
 pub(super) fn network(peer: IpAddr) -> IpAddr {
     // A dual-stack socket shows IPv4 addresses as `::ffff:a.b.c.d`. As IPv6, all of IPv4 would be one network.
     match peer.to_canonical() {

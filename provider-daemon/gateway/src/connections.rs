@@ -8,8 +8,9 @@
 //! | account | authenticated, no live lease | a new authenticated client, or a new client if none is anonymous |
 //! | leased | authenticated, live lease | a leased client whose account has at least two connections fewer |
 //!
-//! Within a class, the least recently used connection is closed first. Of the anonymous connections, those of the IP
-//! network with the most unleased connections are closed first; of the leased ones, those of the account with the most.
+//! In the anonymous class, connections of the IP network with the most unleased connections are closed first.
+//! In the leased class, connections of the account with the most connections are closed first. Among these
+//! connections, and in the account class, the least recently used connection is closed first.
 //!
 //! Authenticated connections never take the last places, so a new client can always connect and authenticate. Each
 //! authenticated request counts as a use of its connection.
@@ -46,14 +47,12 @@ enum Class {
     Leased,
 }
 
-/// Ports of the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Port {
     Rest,
     Grpc,
 }
 
-/// All open connections of the gateway.
 #[derive(Debug)]
 pub(crate) struct Connections {
     table: Mutex<Table>,
@@ -74,7 +73,6 @@ struct Table {
     counters: GatewayCounters,
 }
 
-/// Numbers of taken and reserved places on one port.
 #[derive(Debug)]
 struct Places {
     authenticated: usize,

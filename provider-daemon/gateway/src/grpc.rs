@@ -30,7 +30,7 @@ use tonic::service::Routes;
 use tonic_prost::ProstCodec;
 use tower::{Service, service_fn};
 
-/// Maximum size of a request message, in bytes. A message with a group has some kilobytes.
+/// Maximum size of a request message, in bytes. A message with a group has a few kilobytes.
 const REQUEST_BYTES_MAX: usize = 256 * 1024;
 
 /// `akash.provider.v1.ProviderRPC`, with three methods. Any other method gets the gRPC status "unimplemented".
@@ -45,7 +45,6 @@ impl NamedService for ProviderRpc {
 
 /// Call with a message that is not decoded yet.
 type Call = http::Request<tonic::body::Body>;
-/// Response stream of provider statuses.
 type Streamed = BoxStream<'static, Result<Status, tonic::Status>>;
 
 impl ProviderRpc {
@@ -98,7 +97,7 @@ fn peer_of<B>(call: &http::Request<B>) -> Option<Peer> {
     call.extensions().get::<Peer>().cloned()
 }
 
-/// Method `StreamStatus`, which responds with a stream, and the client that called it.
+/// Call of the method `StreamStatus`, with the client that sent the call. The response is a stream.
 struct StreamStatus(Arc<App>, Option<Peer>);
 
 impl tonic::server::ServerStreamingService<()> for StreamStatus {
@@ -179,7 +178,6 @@ async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     tonic::Status::resource_exhausted(words).into_http()
 }
 
-/// Refuses requests in a protocol other than gRPC.
 async fn only_grpc(request: Request, next: Next) -> Response<Body> {
     let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let kind = kind.unwrap_or_default();

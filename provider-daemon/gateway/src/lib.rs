@@ -115,7 +115,6 @@ pub enum GatewayError {
     Tls(#[from] TlsError),
 }
 
-/// State shared by all requests.
 struct App {
     handle: ProviderHandle,
     cluster: Arc<dyn Cluster>,
@@ -168,7 +167,6 @@ impl fmt::Debug for App {
 }
 
 impl App {
-    /// Runs a cluster query with a time limit.
     async fn bounded<T>(
         &self,
         operation: &'static str,
@@ -197,7 +195,6 @@ impl App {
         }
     }
 
-    /// Returns true if the cluster has a workload of a lease.
     async fn has_workload(&self, lease: &LeaseId) -> bool {
         let call = self.cluster.lease_status(lease);
         self.bounded("lease status", call).await.is_ok()

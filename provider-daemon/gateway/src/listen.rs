@@ -45,7 +45,6 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum number of concurrent calls on one connection.
 const CALLS_MAX: u32 = 100;
 
-/// Client at the other end of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
@@ -80,7 +79,6 @@ pub(crate) struct Listener {
     pub(crate) places: usize,
 }
 
-/// Protocol of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// HTTP/1.1 and websockets.

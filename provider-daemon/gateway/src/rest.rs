@@ -43,7 +43,6 @@ use http::StatusCode;
 use reply::Reply;
 use std::sync::Arc;
 
-/// Response to a refused request.
 pub(super) type Rejection = Box<Reply>;
 
 /// Step that runs before the handler of a route.
@@ -147,7 +146,6 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .with_state(Arc::clone(app))
 }
 
-/// Returns a router with the routes for probes.
 pub(super) fn health_router(app: &Arc<App>) -> Router {
     Router::new()
         .route("/healthz", get(public::healthy))

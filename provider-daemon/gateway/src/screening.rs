@@ -48,7 +48,6 @@ pub struct Screening {
     pub pricing: Arc<dyn PricingStrategy>,
 }
 
-/// State shared by all screenings.
 #[derive(Debug)]
 pub(super) struct ScreeningState {
     permits: Arc<Semaphore>,
@@ -67,7 +66,6 @@ impl ScreeningState {
     }
 }
 
-/// Result of a screening.
 pub(super) struct ScreeningResult {
     /// Reasons against a bid; empty if the provider would bid.
     pub(super) reasons: Vec<String>,
@@ -98,7 +96,6 @@ impl ScreeningResult {
     }
 }
 
-/// Reason why a screening ends without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScreeningError {
     /// Bid screening is disabled.
@@ -112,7 +109,6 @@ pub(super) enum ScreeningError {
 }
 
 impl ScreeningError {
-    /// Returns the error text for the client.
     pub(super) const fn message(self) -> &'static str {
         match self {
             Self::NotOffered => "bid screening is disabled",

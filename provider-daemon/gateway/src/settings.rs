@@ -127,9 +127,9 @@ pub struct Limits {
     /// Maximum number of concurrent connections on each port, including connections that have become streams. A
     /// connection uses about 10 KiB. The number is lower if the process cannot open enough files.
     pub connections: usize,
-    /// Maximum number of concurrent connections of one IP network without a live lease, anonymous or
-    /// authenticated, on both ports together. A further connection replaces the least recently used of them,
-    /// anonymous ones first.
+    /// Maximum number of concurrent connections without a live lease from one IP network, on both ports
+    /// together. Anonymous and authenticated connections count. A further connection replaces the least
+    /// recently used of these connections, anonymous ones first.
     pub unleased_per_network: usize,
     /// Maximum number of anonymous requests of one IP network per minute. Many consoles may share one address.
     pub requests_per_network: u32,

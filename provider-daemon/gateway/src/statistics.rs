@@ -21,7 +21,6 @@ const KEYS_MAX: usize = 64;
 const NO_ROUTE: &str = "other";
 /// Path of the provider's gRPC service, which precedes the name of the method.
 const PROVIDER_RPC: &str = "/akash.provider.v1.ProviderRPC/";
-/// Methods of the provider's gRPC service.
 const RPC_METHODS: [&str; 3] = ["GetStatus", "StreamStatus", "BidScreening"];
 
 /// Requests that are counted together: route, method and status.
@@ -260,7 +259,6 @@ impl PortCounters {
     }
 }
 
-/// Counts a request with its route and its status.
 pub(crate) async fn count_requests(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let (route, method) = (route(&request), method(request.method()));
     let began = Instant::now();

@@ -137,7 +137,7 @@ impl<S> Drop for Wire<S> {
     }
 }
 
-/// Permits of those responses that are not completely written yet.
+/// Permits of the responses that are not completely written yet.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingWrites(Arc<Mutex<Pending>>);
 

@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus");
 /// Maximum length of an input, in bytes. Larger inputs are refused before they are parsed.
 const BYTES_MAX: usize = 64 * 1024;
-/// Maximum number of inputs in a corpus.
 const INPUTS_MAX: usize = 64;
 /// Maximum number of changes of one input at once.
 const CHANGES_MAX: u64 = 6;
@@ -57,7 +56,6 @@ fn number(name: &str, usual: u64) -> u64 {
     })
 }
 
-/// Returns the inputs of a corpus.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let entries = std::fs::read_dir(Path::new(CORPORA).join(name)).unwrap();
     let mut paths: Vec<_> = entries.map(|e| e.unwrap().path()).collect();

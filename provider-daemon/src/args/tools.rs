@@ -89,7 +89,6 @@ pub enum PartArg {
 }
 
 impl PartArg {
-    /// Returns the part of the hardware that the argument names.
     pub(crate) const fn part(self) -> Part {
         match self {
             Self::Cpu => Part::Cpu,

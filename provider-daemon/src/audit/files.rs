@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Extension of the files.
 pub(super) const EXTENSION: &str = "jsonl";
 /// Smallest size limit of one file, in bytes. One write has at most about half of this size, so that it fits
 /// into a file.

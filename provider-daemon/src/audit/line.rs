@@ -9,10 +9,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Maximum length of a text in a line, in characters. Messages of nodes and clusters are longer.
 const TEXT_MAX: usize = 1024;
-/// Number in the ID of the lines about failures of the log. The numbers of acts start at one.
+/// Number in the ID of a line about a failure of the log. Acts have the numbers 1 and above.
 const FAILURE: u64 = 0;
 
-/// Prefix of the IDs of this process.
+/// Start time of this process, which is the prefix of the IDs of its acts.
 #[derive(Debug, Clone)]
 pub(super) struct LineFormat {
     /// Start of the process in milliseconds since the Unix epoch.
@@ -25,7 +25,6 @@ impl LineFormat {
     }
 }
 
-/// Stage of an act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Stage {
@@ -54,7 +53,6 @@ pub(super) struct AuditLine {
     pub(super) outcome: Option<OutcomeLine>,
 }
 
-/// Origin of an act.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ActorLine {
     /// `provider` for a rule of the provider, or `user`.
@@ -65,7 +63,6 @@ pub(super) struct ActorLine {
     pid: Option<i32>,
 }
 
-/// Facts that led to an act.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct EvidenceLine {
@@ -105,7 +102,6 @@ struct RecordLine {
     reason: Option<String>,
 }
 
-/// Outcome of an act.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OutcomeLine {
     pub(super) result: String,
@@ -173,7 +169,6 @@ impl AuditLine {
         serde_json::to_string(self).unwrap_or_default() + "\n"
     }
 
-    /// Returns the line for readers.
     pub(super) fn to_text(&self) -> String {
         let result = match &self.outcome {
             None => "intent".to_owned(),

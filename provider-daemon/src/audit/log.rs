@@ -68,14 +68,13 @@ impl Shared {
     }
 }
 
-/// Status of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct AuditHealth {
     /// Number of lines written since the start.
     pub(crate) lines: u64,
     /// Number of lines that were not written since the start.
     pub(crate) dropped: u64,
-    /// Number of attempts to start an act that was delayed because the log could not be written.
+    /// Number of times that an act was delayed because the log could not be written.
     pub(crate) delayed: u64,
     /// Failure of the last write, while the log cannot be written.
     pub(crate) problem: Option<String>,
@@ -110,7 +109,6 @@ pub(crate) fn start(settings: AuditSettings) -> std::io::Result<Audit> {
 }
 
 impl Audit {
-    /// Returns the status.
     pub(crate) fn health(&self) -> AuditHealth {
         AuditHealth {
             lines: self.shared.lines.load(Ordering::Relaxed),
@@ -169,18 +167,15 @@ impl AuditLog for Audit {
     }
 }
 
-/// Returns the actor of this process.
 pub(crate) fn this_process() -> Actor {
     let uid = nix::unistd::getuid().as_raw();
     user(uid, i32::try_from(std::process::id()).ok())
 }
 
-/// Returns the actor with the credentials of a process.
 pub(crate) const fn user(uid: u32, pid: Option<i32>) -> Actor {
     Actor::User { uid: Some(uid), pid }
 }
 
-/// Returns the error of an entry that was not written.
 pub(super) fn unwritten(why: &str) -> Error {
     let message = format!("cannot write the audit log: {why}");
     Error::new(ErrorKind::Unavailable, "audit", message)

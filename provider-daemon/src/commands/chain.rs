@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use std::error::Error;
 use std::future::Future;
 
-/// Maximum attempts per query, because a user waits for the result.
+/// Maximum number of attempts per query, small because a user waits for the result.
 const ATTEMPTS: u32 = 3;
 /// Remedy for a node that gives no usable response.
 const REMEDY: &str = "select another node with --node";

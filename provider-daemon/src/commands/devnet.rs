@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Notice about simulated workloads.
 const WORKLOADS: &str = "workloads are simulated, unless the provider has --cluster-k8s or --kubeconfig";
 
 /// Serves a development network until the process is stopped, or acts as a tenant on a development network.
@@ -224,7 +223,6 @@ impl Tenant<'_> {
         Ok(())
     }
 
-    /// Returns the bids to accept, and the deployment of these bids.
     async fn selected_bids(&self, what: &BidSelection) -> anyhow::Result<(DeploymentId, Vec<BidId>)> {
         let dseq = match what {
             BidSelection::Bid(bid) => return Ok((bid.deployment().clone(), vec![bid.as_ref().clone()])),

@@ -43,7 +43,6 @@ pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Account that sends a transaction.
 struct TxAccount {
     address: Address,
     /// Key of the account; `None` if the command signs nothing.

@@ -29,11 +29,11 @@ use tokio_util::sync::CancellationToken;
 const PORT: u16 = 8443;
 /// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Number of the tenant account that deploys the SDL files of the command line, an argument of `names::tenant`.
+/// Argument of `names::tenant` for the account that deploys the SDL files of the command line.
 const GIVEN: u32 = 0;
 /// Balance of the tenant account of the given SDLs at each start, per token, in millionths: 1,000 AKT and 1,000 ACT.
 const MONEY: u128 = 1_000_000_000;
-/// Name in the keyring of the key of this tenant account.
+/// Name of this account's key in the keyring.
 const TENANT: &str = "tenant";
 
 /// Running gateway of the embedded market.
@@ -188,7 +188,6 @@ impl DevGateway {
     }
 }
 
-/// Returns whether a gateway is requested.
 pub(super) const fn is_wanted(args: &DevArgs) -> bool {
     !args.once || args.gateway_listen_address.is_some()
 }

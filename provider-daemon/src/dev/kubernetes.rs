@@ -181,7 +181,6 @@ impl Kubernetes {
             .unwrap_or_default()
     }
 
-    /// Returns the values of the metrics about the Kubernetes cluster.
     pub(crate) fn values(&self) -> ClusterValues {
         let state = self.cluster.state();
         ClusterValues {
@@ -284,7 +283,6 @@ fn refusal(found: &[ForeignObject]) -> Option<WithHelp> {
     Some(WithHelp::new(message, remedy))
 }
 
-/// Returns whether a chain ID belongs to an embedded chain.
 fn is_embedded(chain: &str) -> bool {
     chain.starts_with("dev-")
 }

@@ -44,7 +44,8 @@ pub struct Printer {
 /// Time at the start of each line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
-    /// Seconds since the deployment's order, or else since the start of the process, for short runs.
+    /// For short runs: seconds since the order of the deployment. A line without an order has the seconds
+    /// since the start of the process.
     Elapsed,
     /// Time of day in UTC with full IDs, for logs.
     Wall,

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Notice about the limits of processes.
 pub(super) const NOTICE: &str = "services run as processes of this machine with the rights of your user: each \
      service runs its command and args with its env; no image is pulled, and nothing is isolated or limited. Clients of \
      the gateway can run programs here. For a global port such as 8080, a service must listen on the unused port of \

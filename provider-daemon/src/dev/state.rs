@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Maximum file size, in bytes; a market with 100,000 deployments has about 200 MiB.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Content of the state file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Contents {
     market: Option<Market>,
@@ -75,7 +74,6 @@ impl StateFile {
         self.lock().market.clone()
     }
 
-    /// Returns the stored state of the circuit breaker.
     pub(crate) fn breaker(&self) -> RestartState {
         let contents = self.lock();
         RestartState {
@@ -84,7 +82,6 @@ impl StateFile {
         }
     }
 
-    /// Stores the state of the circuit breaker.
     fn set_breaker(&self, shut: &RestartState) -> anyhow::Result<()> {
         self.change(|contents| {
             contents.breaker_tripped = shut.breaker_tripped;

@@ -33,7 +33,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// Initial deposit of a deployment, in the smallest unit of the token.
 const DEPOSIT: u128 = 50_000_000;
 
-/// Returns the message that creates a deployment for an SDL.
 pub(crate) fn create_deployment(id: DeploymentId, sdl: &Sdl, deposit: Coin) -> TenantMsg {
     TenantMsg::CreateDeployment {
         id,

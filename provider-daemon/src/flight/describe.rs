@@ -6,7 +6,6 @@ use akash_provider_core::types::{ChainEvent, Msg};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Describes an input.
 pub(super) fn input(input: Option<&Input>) -> String {
     match input {
         None => "timeout".to_owned(),

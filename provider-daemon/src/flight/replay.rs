@@ -68,7 +68,6 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
     u64::try_from(since.as_millis()).map_err(|error| error.to_string())
 }
 
-/// Result of a replay.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Outcome {
     /// Number of replayed inputs and timeouts.
@@ -95,7 +94,6 @@ pub(super) struct Turn<'a> {
     pub(super) effects: &'a [Effect],
 }
 
-/// Replay of a recording.
 #[derive(Default)]
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
@@ -363,7 +361,6 @@ fn summary(head: &Head, outcome: &Outcome, output: Output) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Formats the result as text.
 pub(super) fn text(head: &Head, outcome: &Outcome) -> String {
     let mut text = format!("provider {} on chain {}\n", head.provider, head.chain_id);
     let ours = env!("CARGO_PKG_VERSION");

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 const THREADS: &str = "/sys/devices/system/cpu";
 /// Maximum size of `/proc/cpuinfo`, in bytes; 512 threads have 1 MiB.
 const TEXT_MAX: u64 = 16 << 20;
-/// Maximum number of threads.
 const THREADS_MAX: usize = 8192;
 
 /// Processors. The JSON fields are those of the library ghw, including fields of its older versions.

@@ -10,7 +10,6 @@ const CARDS: &str = "/sys/class/drm";
 /// Index of a card without a display driver.
 const NO_NUMBER: i64 = -1;
 
-/// Graphics cards and accelerators.
 #[derive(Debug, Serialize)]
 pub(crate) struct Gpu {
     cards: Vec<Card>,

@@ -23,7 +23,6 @@ const PLACES: [&str; 3] = [
     "/usr/share/hwdata/pci.ids",
     "/usr/share/pci.ids",
 ];
-/// Name of unknown devices.
 const UNKNOWN: &str = "unknown";
 
 /// Names by key. A key is `v` with the numbers of vendor, product and subsystem, or `c` with the numbers of class,

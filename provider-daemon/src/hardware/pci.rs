@@ -6,7 +6,6 @@ use serde::Serialize;
 
 /// Directory in which the kernel lists PCI devices.
 const DEVICES: &str = "/sys/bus/pci/devices";
-/// Maximum number of devices.
 const DEVICES_MAX: usize = 4096;
 
 /// PCI devices. The JSON field has the name that the library ghw uses.
@@ -23,7 +22,6 @@ pub(super) struct NamedId {
     name: String,
 }
 
-/// PCI device.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Device {
     driver: String,

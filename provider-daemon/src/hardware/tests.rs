@@ -310,7 +310,6 @@ fn limits_the_size_of_the_name_database() {
     assert_eq!(names.name('v', &["10de", "493df"]), "unknown", "beyond the limit");
 }
 
-/// Reads the hardware of the machine that runs the tests.
 #[test]
 fn reads_the_local_machine() {
     let machine = Machine::new(Path::new("/"));

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Maximum number of listed changes.
 const CHANGES_MAX: usize = 3;
 /// Maximum number of distinct causes; further ones are ignored.
 const CAUSES_MAX: usize = 10_000;
@@ -189,8 +188,8 @@ fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     i64::try_from(whole).ok()?.checked_add(i64::from(!is_exact))
 }
 
-/// Returns the price reduction with the highest product of the number of admitted orders and the price after
-/// the reduction. `reductions` contains the smallest reduction that admits each order.
+/// Returns the price reduction that maximizes the number of admitted orders times the reduced price.
+/// `reductions` contains, for each order, the smallest reduction that admits it.
 fn price_change(
     cause: &str,
     mut reductions: Vec<i64>,

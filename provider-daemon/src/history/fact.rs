@@ -28,7 +28,6 @@ pub(super) enum Subject {
     Deployment(DeploymentId),
 }
 
-/// Content of a fact.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Event of the provider.
@@ -92,7 +91,6 @@ impl Fact {
         )
     }
 
-    /// Changes the record of an order.
     pub(super) fn apply(self, record: &mut OrderRecord, pricing: &dyn PricingStrategy) {
         let at = self.at;
         match self.kind {

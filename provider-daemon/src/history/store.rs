@@ -180,7 +180,6 @@ impl HistoryStore {
     }
 }
 
-/// Key and size of a record.
 struct RecordKey {
     time: u64,
     order: String,

@@ -68,7 +68,6 @@ fn engine() -> Engine {
     Engine::new(Config::new(PROVIDER.parse().unwrap(), "test")).unwrap()
 }
 
-/// Records the events of one step.
 fn step(recorder: &mut HistoryRecorder, engine: &Engine, input: Option<ChainEvent>, events: Vec<Event>) {
     let input = input.map(Input::Chain);
     recorder.record_input(engine, Now::default(), input.as_ref());

@@ -28,7 +28,7 @@ const COLLECT: Duration = Duration::from_millis(500);
 const FLUSH: Duration = Duration::from_secs(2);
 /// Maximum time to write the queued facts when the provider stops.
 const LAST: Duration = Duration::from_secs(5);
-/// Maximum number of orders of one deployment that an event of the deployment changes.
+/// Maximum number of orders that are read from the file to apply an event of their deployment.
 const ORDERS_OF_DEPLOYMENT_MAX: usize = 256;
 
 /// Functions for the history file and its file system.
@@ -50,7 +50,6 @@ enum Message {
     End,
 }
 
-/// Sending half of the queue.
 #[derive(Debug, Clone)]
 pub(super) struct FactSender {
     queue: SyncSender<Message>,
@@ -137,7 +136,6 @@ impl History {
     }
 }
 
-/// Starts the writer.
 pub(super) fn start(
     file: FileAccess,
     bounds: Bounds,
@@ -227,7 +225,6 @@ impl Writer {
         locked(&self.shared.store).clone()
     }
 
-    /// Applies a fact to the records of its orders.
     fn apply(&mut self, fact: Fact) {
         if self.is_paused() || (self.store().is_none() && !self.reopen()) {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);

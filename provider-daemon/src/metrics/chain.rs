@@ -16,7 +16,6 @@ use std::time::{Duration, Instant, SystemTime};
 /// Minimum time between two queries of the balances.
 const BALANCE_AGE: Duration = Duration::from_secs(30);
 
-/// Source of the metrics of a chain client.
 #[derive(Debug, Clone)]
 pub(crate) struct ChainSource {
     client: AkashClient,
@@ -26,7 +25,6 @@ pub(crate) struct ChainSource {
     balances: Arc<Mutex<Balances>>,
 }
 
-/// Balances of the account, and the time of the last query.
 #[derive(Debug, Default)]
 struct Balances {
     amounts: BTreeMap<Denom, u128>,
@@ -118,7 +116,6 @@ impl MetricSource for ChainSource {
     }
 }
 
-/// Returns the metrics of the health of endpoints.
 fn endpoints(endpoints: &[EndpointStatus]) -> [Measure; 5] {
     let mut up = Measure::gauge(
         "akash_provider_chain_endpoint_up",
@@ -161,7 +158,6 @@ fn endpoints(endpoints: &[EndpointStatus]) -> [Measure; 5] {
     [up, height, lag, latency, selected]
 }
 
-/// Returns the metrics of the requests to endpoints.
 fn requests(endpoints: &[EndpointStatistics]) -> [Measure; 2] {
     let mut durations = Measure::histogram(
         "akash_provider_chain_request_duration_seconds",
@@ -178,7 +174,6 @@ fn requests(endpoints: &[EndpointStatistics]) -> [Measure; 2] {
     [durations, errors]
 }
 
-/// Returns the metrics of blocks and events.
 fn blocks(follower: &FollowerStatus) -> Vec<Measure> {
     let silence = follower.silent_since.map(|since| {
         let silence = SystemTime::now().duration_since(since);
@@ -248,7 +243,6 @@ fn blocks(follower: &FollowerStatus) -> Vec<Measure> {
     measures
 }
 
-/// Returns the metrics of the transaction queue.
 fn writer(writer: &WriterStatus) -> Vec<Measure> {
     let mut measures = vec![
         gauge(
@@ -278,7 +272,6 @@ fn writer(writer: &WriterStatus) -> Vec<Measure> {
     measures
 }
 
-/// Returns the metrics of the outcomes of transactions.
 fn transactions(statistics: &TxStatistics) -> Vec<Measure> {
     let by_label = |measure: Measure, label, counts: &BTreeMap<String, u64>| {
         let counts = counts.iter();

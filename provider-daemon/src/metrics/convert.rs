@@ -14,7 +14,6 @@ pub(crate) const fn number(count: u64) -> f64 {
     count as f64
 }
 
-/// Converts the length of a collection to a metric value.
 pub(crate) fn length(count: usize) -> f64 {
     number(u64::try_from(count).unwrap_or(u64::MAX))
 }
@@ -29,12 +28,10 @@ pub(super) fn decimal(amount: Dec) -> f64 {
     amount.to_plain().parse().unwrap_or_default()
 }
 
-/// Converts durations to a histogram in seconds.
 pub(crate) fn seconds(durations: &DurationCounts) -> Histogram {
     histogram(durations, 1.0)
 }
 
-/// Converts durations to a histogram in microseconds.
 pub(super) fn micros(durations: &DurationCounts) -> Histogram {
     histogram(durations, 1e6)
 }
@@ -53,12 +50,10 @@ pub(super) fn block_seconds(time: BlockTime) -> f64 {
     number(u64::try_from(time.0).unwrap_or_default()) / 1000.0
 }
 
-/// Creates a gauge with one value.
 pub(super) fn gauge(name: &'static str, help: &'static str, value: f64) -> Measure {
     Measure::gauge(name, help).with([], value)
 }
 
-/// Creates a counter with one value.
 pub(super) fn counter(name: &'static str, help: &'static str, count: u64) -> Measure {
     Measure::counter(name, help).with([], number(count))
 }

@@ -110,7 +110,6 @@ fn by_pair(
     })
 }
 
-/// Returns the count of a name.
 fn of(counts: &Counts, name: &str) -> u64 {
     counts.get(name).copied().unwrap_or_default()
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CertificateExpiry(Arc<AtomicU64>);
 
-/// Source of the metrics of a gateway.
 #[derive(Debug)]
 pub(crate) struct GatewaySource {
     counters: GatewayCounters,

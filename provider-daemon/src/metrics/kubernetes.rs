@@ -8,14 +8,12 @@ use akash_provider_k8s::state::{Kind, WatchState};
 use akash_provider_k8s::statistics::{ApiCalls, ApiStatistics, ClusterStatistics, IgnoredResources};
 use std::collections::BTreeMap;
 
-/// Source of the metrics of the Kubernetes backend.
 #[derive(Debug)]
 pub(crate) struct KubernetesSource {
     calls: ApiCalls,
     proxy: ClusterProxy,
 }
 
-/// Values of a connected cluster.
 #[derive(Debug)]
 pub(crate) struct ClusterValues {
     pub(crate) statistics: ClusterStatistics,

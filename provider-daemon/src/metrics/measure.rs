@@ -11,7 +11,6 @@ const SERIES_MAX: usize = 2048;
 /// Labels of a value: names and values.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Counter,
@@ -21,7 +20,6 @@ pub(super) enum Kind {
     Histogram,
 }
 
-/// Value of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Number(f64),

@@ -4,7 +4,6 @@ use super::Measure;
 use super::convert::{flag, length, number, seconds};
 use akash_provider_k8s::operators::{QueueDepth, WorkStatistics};
 
-/// Values for the metrics of an operator.
 #[derive(Debug)]
 pub(crate) struct OperatorValues {
     pub(crate) name: &'static str,

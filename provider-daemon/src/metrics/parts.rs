@@ -10,7 +10,6 @@ use akash_provider_gateway::LeadershipSource;
 use std::path::PathBuf;
 use tokio::runtime::Handle;
 
-/// Source of the metrics of the parts of the process.
 #[derive(Debug)]
 pub(crate) struct PartsSource {
     pub(crate) pulses: Pulses,

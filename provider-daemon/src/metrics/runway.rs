@@ -18,7 +18,6 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(600);
 /// Total of the spent amounts by denomination. The total decreases when the chain returns a deposit.
 type Totals = BTreeMap<Denom, i128>;
 
-/// Source of the runway of an account.
 #[derive(Debug)]
 pub(crate) struct RunwaySource {
     chain: ChainSource,

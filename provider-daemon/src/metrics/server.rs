@@ -15,7 +15,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Ratio of the lifetime of a cached text to the duration of its computation. Scrapes use at most 1/50 of one core.
+/// Ratio of the lifetime of a cached text to the duration of its computation, up to [`LIFETIME_MAX`]. Scrapes
+/// use at most 1/50 of one core while one computation takes at most 0.1 s.
 const LIFETIME_RATIO: u32 = 50;
 /// Maximum lifetime of a cached text.
 const LIFETIME_MAX: Duration = Duration::from_secs(5);
@@ -55,7 +56,6 @@ struct Texts {
     valid_until: Instant,
 }
 
-/// Cached texts of the last scrape.
 #[derive(Debug)]
 struct Cache {
     metrics: Metrics,

@@ -44,7 +44,6 @@ impl Request {
 }
 
 impl Response {
-    /// Returns the outcome of a request with this response.
     pub(super) fn outcome(&self) -> ActOutcome {
         match self {
             Self::Refused { message } => ActOutcome::new("refused", Some(message.clone())),

@@ -16,7 +16,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Lists recorded orders.
 pub(super) fn list(home: &Path, args: &OrdersArgs) -> anyhow::Result<ExitCode> {
     let filter = OrderFilter {
         declined: args.declined,
@@ -63,7 +62,6 @@ pub(super) fn show(home: &Path, args: &OrderArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Prints the summary.
 pub(super) fn summarize(home: &Path, args: &SummaryArgs) -> anyhow::Result<ExitCode> {
     let since = start_of(args.since);
     let (summary, health) = match ask_if_running(home, &Request::Summary { since }, RESPONSE_LIMIT)? {

@@ -96,9 +96,9 @@ pub(crate) struct OperatorPlan {
 }
 
 impl OperatorPlan {
-    /// Reads the flags of the embedded operators: those that `--with-operators` lists, or those in `usual`
-    /// without this flag. Hostnames under `own_domain` need no ownership proof. The list of GPUs is stored in
-    /// the directory `home`.
+    /// Reads the flags of the embedded operators. `--with-operators` selects the operators; without this
+    /// flag, the operators in `usual` are selected. Hostnames under `own_domain` need no ownership proof. The
+    /// list of GPUs is stored in the directory `home`.
     ///
     /// # Errors
     /// Returns an error for invalid or unreadable rules of the inventory operator, for `--probe` or
@@ -179,12 +179,10 @@ impl EmbeddedOperators {
         Self(parts.collect())
     }
 
-    /// Returns the status of each operator, by name.
     pub(crate) fn status(&self) -> BTreeMap<&'static str, Value> {
         self.0.iter().map(|part| (part.name(), part.status())).collect()
     }
 
-    /// Returns the values of each operator for metrics.
     pub(crate) fn values(&self) -> Vec<OperatorValues> {
         self.0.iter().map(|part| part.values()).collect()
     }

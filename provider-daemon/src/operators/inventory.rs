@@ -68,7 +68,6 @@ pub(super) struct InventoryProcess {
     patience: Duration,
 }
 
-/// State of the inventory rules.
 #[derive(Debug, Clone, Default, Serialize)]
 struct RulesStatus {
     /// Source of the rules; `None` without rules.
@@ -344,7 +343,6 @@ impl Operator for InventoryProcess {
     }
 }
 
-/// Returns the metrics of hardware discovery.
 #[expect(clippy::cast_precision_loss, reason = "a count of looks is below 2^52")]
 fn discovery_metrics(now: &DiscoveryStatus) -> [Measure; 3] {
     let nodes = Measure::gauge("discovery_nodes", "Nodes with a pending hardware discovery");

@@ -18,7 +18,6 @@ pub(super) fn count_metrics(counts: Counts) -> [Measure; 3] {
     ]
 }
 
-/// Returns the metrics of the work queue.
 pub(super) fn work_metrics(work: &WorkStatistics) -> [Measure; 2] {
     let queue = Measure::gauge("queue_depth", "Names in the work queue by state");
     let durations = Measure::histogram(
@@ -31,7 +30,6 @@ pub(super) fn work_metrics(work: &WorkStatistics) -> [Measure; 2] {
     ]
 }
 
-/// Returns the metrics of the watches.
 pub(super) fn watch_metrics(watches: &BTreeMap<&'static str, WatchStatus>) -> [Measure; 2] {
     let mut synced = Measure::gauge("watch_synced", "1 after the initial list of this kind");
     let mut down = Measure::gauge(

@@ -258,7 +258,6 @@ impl<O: Operator> Process<O> {
         self.operator.confirm().ok_or_else(nothing)
     }
 
-    /// Returns the values for metrics.
     pub(super) fn values(&self) -> OperatorValues {
         let election = self.election.as_ref();
         OperatorValues {

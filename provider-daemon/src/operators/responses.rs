@@ -27,7 +27,6 @@ pub(super) fn awaited(watches: &BTreeMap<&'static str, WatchStatus>) -> String {
     words.collect()
 }
 
-/// Converts a value to JSON.
 pub(super) fn value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

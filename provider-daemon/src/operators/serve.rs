@@ -77,8 +77,9 @@ pub(crate) async fn listen(
     }
 }
 
-/// Accepts connections until the cancellation. Then waits until the open connections end, for at most `DRAIN_TIME`. A
-/// client with many connections loses its oldest one, so that slow clients do not block a probe.
+/// Accepts connections until the cancellation. Then waits until the open connections end, for at most
+/// `DRAIN_TIME`. At `CONNECTIONS_MAX` connections, the client with the most connections loses its oldest one,
+/// so that slow clients do not block a probe.
 pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     answer: impl Fn(TcpStream, SocketAddr) -> F,
@@ -174,7 +175,6 @@ impl CachedBody {
         *looked = Some((Instant::now(), is_ready));
     }
 
-    /// Replaces the body.
     fn set(&self, text: Vec<u8>) {
         let mut cached = self.text.write().unwrap_or_else(PoisonError::into_inner);
         // An unchanged body keeps its time, so that `Last-Modified` is the time of the last change.
@@ -219,7 +219,6 @@ pub(crate) fn status(code: StatusCode, words: impl Into<String>) -> Response<Bod
     answer
 }
 
-/// Formats a time as an HTTP date.
 fn http_date(at: SystemTime) -> String {
     let then = k8s_openapi::jiff::Timestamp::try_from(at).unwrap_or_default();
     then.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()

@@ -32,7 +32,6 @@ const HELP: &str = "# Check the log of the provider. If the closes are correct, 
 /// Maximum size of the circuit breaker file, in bytes. The largest file that the provider writes lists 64 lease owners.
 const BYTES_MAX: u64 = 16 * 1024;
 
-/// File of the circuit breaker.
 #[derive(Debug, Clone)]
 pub(super) struct BreakerFile {
     path: PathBuf,

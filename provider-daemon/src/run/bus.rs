@@ -11,14 +11,12 @@ use std::time::Duration;
 /// Maximum time to send the last events to the remote bus.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
 
-/// Event buses of the process.
 pub(super) struct Buses {
     /// Bus within this process.
     pub(super) local: Arc<LocalBus>,
     remote: Option<Location>,
 }
 
-/// Bus that the provider publishes to.
 pub(super) struct ProviderBus {
     all: Option<Arc<FanOut>>,
     local: Arc<LocalBus>,

@@ -98,7 +98,6 @@ impl ClusterAccess {
         Some(KubernetesSource::new(writers.calls().clone(), proxy))
     }
 
-    /// Adds the cluster to the builder of a provider.
     pub(super) fn add_to(&self, builder: ProviderBuilder) -> ProviderBuilder {
         let inventory = Arc::clone(&self.inventory);
         builder.cluster(Arc::clone(&self.cluster)).inventory(inventory)

@@ -39,7 +39,6 @@ use tower::ServiceExt;
 /// Interval of checks for a new certificate.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Settings of the gateway.
 #[derive(Debug)]
 pub(super) struct GatewayOptions {
     settings: Settings,
@@ -54,7 +53,6 @@ pub(super) struct GatewayOptions {
     expiry: CertificateExpiry,
 }
 
-/// Dependencies of the gateway.
 #[derive(Debug)]
 pub(super) struct GatewayDependencies {
     handle: ProviderHandle,
@@ -67,7 +65,6 @@ pub(super) struct GatewayDependencies {
 }
 
 impl GatewayDependencies {
-    /// Creates the dependencies.
     pub(super) fn new(
         handle: &ProviderHandle,
         cluster: &ClusterAccess,
@@ -85,8 +82,8 @@ impl GatewayDependencies {
         }
     }
 
-    /// Returns the source from which the gateway reads whether the audit log can be written. Its text does
-    /// not contain the cause, because the cause contains a path of this machine.
+    /// Returns the source from which the gateway reads whether the audit log can be written. The text of the
+    /// problem omits the cause, because the cause contains a path of this machine.
     fn problem(&self) -> Option<ProblemSource> {
         let audit = self.audit.clone()?;
         Some(ProblemSource::new(move || {
@@ -95,7 +92,6 @@ impl GatewayDependencies {
         }))
     }
 
-    /// Returns the chain client of the certificate rotation.
     fn rotation_chain(&self) -> Arc<dyn ChainClient> {
         let chain = self.chain.clone();
         match self.audit.clone() {
@@ -146,7 +142,6 @@ impl GatewayOptions {
         })
     }
 
-    /// Returns the source of the metrics of the gateway.
     pub(super) fn metric_source(&self) -> GatewaySource {
         GatewaySource::new(self.settings.counters.clone(), self.expiry.clone())
     }
@@ -331,8 +326,8 @@ async fn maintain_certificate(
     }
 }
 
-/// Waits for the certificate and starts the gateway. Returns the gateway with the modification time and size of
-/// the certificate file before it was read, or `None` at a shutdown.
+/// Waits for the certificate and starts the gateway. Returns the gateway, and the modification time and size
+/// that the certificate file had before the read. Returns `None` at a shutdown.
 async fn begin(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,

@@ -22,7 +22,6 @@ use std::sync::Arc;
 /// Problem while the audit log cannot be written.
 pub(super) const UNWRITABLE: &str = "audit log not writable, closes of leases and teardowns wait";
 
-/// Handles of the enabled recorders.
 #[derive(Debug)]
 pub(super) struct Recordings {
     pub(super) flight: Option<flight::Finish>,
@@ -119,7 +118,6 @@ impl Recordings {
     }
 }
 
-/// Returns the act of the command `run`.
 fn run_act(config: &Config) -> Act {
     let kind = ActKind::Command {
         name: "run",

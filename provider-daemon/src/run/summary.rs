@@ -51,7 +51,6 @@ fn unfunded(status: &Status) -> Vec<&OrderId> {
     unfunded.map(|order| &order.order).collect()
 }
 
-/// Returns the leases with a failed last payout.
 fn failed_payouts(status: &Status) -> Vec<&LeaseId> {
     let leases = status.leases.iter();
     leases
@@ -60,7 +59,6 @@ fn failed_payouts(status: &Status) -> Vec<&LeaseId> {
         .collect()
 }
 
-/// Returns the resources of the cluster that are not offered, with the reasons.
 fn not_offered(status: &Status) -> &[IgnoredResource] {
     &status.inventory.available.ignored
 }

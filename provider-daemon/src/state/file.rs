@@ -19,7 +19,6 @@ const SPACE_INTERVAL: Duration = Duration::from_secs(1);
 /// Free space that ends the pause, in bytes.
 const SPACE_MIN: u64 = 1 << 20;
 
-/// Function that opens the file.
 type Open = dyn Fn() -> Result<Database, StateError> + Send + Sync;
 
 /// Database file with a pause of the writes after a failure of the disk.
@@ -68,7 +67,6 @@ impl WritePause {
         }
     }
 
-    /// Returns the text of the failure.
     pub(crate) fn why(&self) -> &str {
         &self.why
     }

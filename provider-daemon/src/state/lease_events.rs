@@ -26,7 +26,6 @@ const EVENT_BYTES_MAX: usize = 8 << 10;
 /// Namespace and UID of the Kubernetes Event object.
 type Key = (String, String);
 
-/// Store of lease events in the state file.
 #[derive(Debug)]
 struct LeaseEvents {
     database: Arc<StateFile>,

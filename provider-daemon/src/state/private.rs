@@ -1,8 +1,7 @@
-//! Permissions of the home directory: 0700 for directories and 0600 for files, including existing ones with wider
-//! permissions.
+//! Permissions of the home directory. New directories have the mode 0700 and new files 0600. Existing ones
+//! keep only the permissions of their owner.
 //!
-//! Only the permission bits of the group and of other users are removed. Symbolic links are not followed, so their
-//! targets are unchanged.
+//! Symbolic links are not followed, so their targets are unchanged.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;

@@ -13,7 +13,6 @@ pub(crate) struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Opens the file.
     pub(crate) fn open(&self) -> Result<Database, redb::Error> {
         Ok(Database::builder().create_with_backend(self.clone())?)
     }

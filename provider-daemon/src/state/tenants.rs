@@ -24,8 +24,8 @@ const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("t
 /// older than all other keys.
 const KEY_AGES: TableDefinition<'_, &str, u64> = TableDefinition::new("tenant-key-ages");
 const CERTIFICATE_AGES: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("tenant-certificate-ages");
-/// Divisor that yields the number of evicted entries from the maximum size of a table. When a table is full, one
-/// sixteenth of its entries is removed at once, because finding the oldest entries needs a full scan.
+/// Divisor of the maximum size of a table; the result is the number of entries to evict from a full table.
+/// One sixteenth of the entries is evicted at once, because finding the oldest entries needs a full scan.
 const EVICTED_FRACTION: u64 = 16;
 
 /// Store of tenant keys and certificates.
@@ -122,8 +122,8 @@ impl Tenants {
     }
 }
 
-/// Returns nanoseconds since the epoch. A clock that was set back makes records look older, so they are evicted
-/// earlier.
+/// Returns nanoseconds since the Unix epoch. After the clock was set back, new entries look older and are
+/// evicted earlier.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

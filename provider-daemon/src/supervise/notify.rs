@@ -44,7 +44,7 @@ pub(crate) fn stopping() {
     queue(Notification::Stopping);
 }
 
-/// Reports the conditions that the provider waits for to systemd, in one line.
+/// Reports to systemd, in one line, the conditions that the provider waits for.
 pub(crate) fn status(text: &str) {
     let mut line: String = text.chars().take(STATUS_MAX).collect();
     // A line break would end the status and start another notification.

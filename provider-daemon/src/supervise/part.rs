@@ -131,7 +131,6 @@ impl PartFailed {
         self.restarts
     }
 
-    /// Returns the remedy.
     pub(crate) const fn help() -> &'static str {
         "restart the provider, and report this bug; open bids and leases are unchanged"
     }

@@ -208,7 +208,6 @@ impl<F: Future> Future for Watched<F> {
 pub struct Pulses(Arc<Mutex<Vec<Pulse>>>);
 
 impl Pulses {
-    /// Adds a pulse for a part.
     pub(super) fn add(&self, part: Part) -> Pulse {
         let pulse = Pulse::new(part);
         self.0

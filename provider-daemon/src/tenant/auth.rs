@@ -20,14 +20,13 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Time between the start of a token's validity and the creation of the token. Without this time, a provider
-/// with a slower clock would reject the token as not valid yet.
+/// Time by which the validity of a token starts before its creation. Otherwise, a provider with a slower
+/// clock would reject the token as not valid yet.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.
 const RENEW: &str = "run `tx cert generate client --overwrite` and `tx cert publish client`";
 
-/// Method by which a tenant authenticates a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AuthMethod {
     /// No authentication, for public endpoints.
@@ -38,7 +37,6 @@ pub(super) enum AuthMethod {
     Certificate,
 }
 
-/// Credentials of a tenant.
 #[derive(Debug, Clone)]
 pub(super) enum Credentials {
     /// No credentials, for public endpoints.

@@ -69,7 +69,6 @@ impl<'a> ProviderRequest<'a> {
     }
 }
 
-/// HTTP client for one provider.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     provider: Address,
@@ -240,8 +239,9 @@ impl Client {
         Ok(config)
     }
 
-    /// Returns the server name for the TLS handshake (SNI). If the client authenticates with a certificate, the name is
-    /// `mtls.HOST`: the provider then presents its self-signed certificate and requests the certificate of the client.
+    /// Returns the server name for the TLS handshake (SNI). If the host is a domain name and the client
+    /// authenticates with a certificate, the name is `mtls.HOST`: the provider then presents its self-signed
+    /// certificate and requests the certificate of the client.
     fn server_name(&self) -> Result<ServerName<'static>, ProviderError> {
         let name = match (self.base.host(), self.auth_method()) {
             (Some(Host::Ipv4(ip)), _) => return Ok(IpAddr::V4(ip).into()),
@@ -336,7 +336,6 @@ impl Client {
         }
     }
 
-    /// Returns the error of a failed TLS handshake.
     fn handshake_failed(&self, error: &std::io::Error) -> ProviderError {
         let tls = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
         match tls {

@@ -10,7 +10,6 @@ const CREDENTIALS_EXPIRED: u16 = 1008;
 const CHECK_CERTIFICATE: &str =
     "check that your certificate is on the chain and not revoked (`query cert list --owner ADDRESS`)";
 
-/// Failure of a request to a provider.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProviderError {
     /// The connection failed, or the server does not support TLS 1.3.
@@ -85,7 +84,6 @@ impl ProviderError {
         }
     }
 
-    /// Returns the text of an error response.
     pub(super) fn response_text(&self) -> Option<&str> {
         match self {
             Self::Status(response) => Some(response.text.trim()).filter(|text| !text.is_empty()),
@@ -93,7 +91,6 @@ impl ProviderError {
         }
     }
 
-    /// Returns the status of an error response.
     pub(super) const fn status(&self) -> Option<u16> {
         match self {
             Self::Status(response) => Some(response.status),
@@ -101,7 +98,6 @@ impl ProviderError {
         }
     }
 
-    /// Returns the remedy.
     pub(super) fn help(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => {
@@ -129,7 +125,6 @@ impl ProviderError {
     }
 }
 
-/// Response with an error status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ErrorResponse {
     pub(super) at: String,

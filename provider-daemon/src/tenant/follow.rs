@@ -37,8 +37,8 @@ pub(super) struct Subscription<'a> {
     pub(super) endpoint: &'static str,
     pub(super) scope: Scope,
     pub(super) query: Vec<(String, String)>,
-    /// Creates the history with which an interrupted stream resumes; `None` without `--follow`, because such
-    /// a stream is not resumed.
+    /// Creates the history with which an interrupted stream resumes; `None` without `--follow`. Without this
+    /// flag, streams are not resumed.
     pub(super) new_history: Option<NewHistory>,
     /// Formats a message; `None` for an unknown kind of message.
     pub(super) show: &'a (dyn Fn(&LeaseId, Json) -> anyhow::Result<Option<String>> + 'a),

@@ -25,7 +25,6 @@ pub(super) fn pretty(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(escaped(serde_json::to_string_pretty(value)?) + "\n")
 }
 
-/// Returns JSON on one line.
 pub(super) fn compact(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(escaped(serde_json::to_string(value)?) + "\n")
 }

@@ -80,7 +80,8 @@ impl Tenant {
             .with_context(|| WithHelp::new("lease not found", "check --dseq, --gseq, --oseq and --provider"))
     }
 
-    /// Returns all active leases that match the selection; at least one.
+    /// Returns all active leases that match the selection; at least one. If the provider and the address of
+    /// its gateway are given, returns the lease at this provider without a query of the chain.
     ///
     /// # Errors
     /// Returns an error if no lease matches, or if the chain query fails.
@@ -150,7 +151,8 @@ impl Tenant {
     /// Returns the client for a provider.
     ///
     /// # Errors
-    /// Returns an error if the provider is not registered or its address is invalid.
+    /// Returns an error if the provider is not registered, if its address is invalid, or if the chain query
+    /// fails.
     pub(super) async fn client(&self, provider: &Address) -> anyhow::Result<Client> {
         let address = address(self.provider_url.as_deref(), self.chain.as_ref(), provider).await?;
         Client::new(
@@ -201,7 +203,6 @@ fn lease_id(deployment: DeploymentId, which: &LeaseArgs, provider: &Address) -> 
     }
 }
 
-/// Returns the error for `--offline` without the address of the gateway.
 pub(super) fn offline_without_url() -> WithHelp {
     WithHelp::new(
         "--offline requires --provider-url",

@@ -15,7 +15,6 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Query of `lease-status`.
 pub(super) const STATUS: LeaseQuery<'static> = LeaseQuery {
     name: "status",
     path: &["status"],
@@ -55,7 +54,6 @@ pub(super) fn print(response: &Json) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Query about a lease.
 #[derive(Debug)]
 pub(super) struct LeaseQuery<'a> {
     /// Name of the response, in messages and as the field name in a printed list.

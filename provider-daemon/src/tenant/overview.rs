@@ -92,7 +92,6 @@ fn terminations(status: &Json) -> Option<String> {
     (!lines.is_empty()).then_some(lines)
 }
 
-/// Returns the services of a lease status.
 pub(super) fn services(status: &Json) -> Vec<Service> {
     let all = fields(status.at("services")).iter();
     all.map(|(name, service)| Service::from_status(name, service))

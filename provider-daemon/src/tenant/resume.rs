@@ -84,7 +84,6 @@ impl History {
         })
     }
 
-    /// Creates an empty event history.
     pub(super) fn events() -> Self {
         Self::Events(Events::default())
     }

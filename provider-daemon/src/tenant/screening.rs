@@ -28,7 +28,6 @@ pub(crate) struct Screener {
     chain: Reader,
 }
 
-/// Result of a screening.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ScreeningResult {
     /// The provider would bid at this price per block.
@@ -68,7 +67,6 @@ impl Screener {
         self.client.at()
     }
 
-    /// Returns the chain reader, for further queries of the caller.
     pub(crate) const fn chain(&self) -> &Reader {
         &self.chain
     }

@@ -10,7 +10,6 @@ const SERVICES: &[&str] = &["services"];
 /// Path of groups in an SDL.
 const GROUPS: &[&str] = &["profiles", "placement"];
 
-/// Location of a key in an SDL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SdlLocation {
     /// Line number, from 1.
@@ -42,13 +41,14 @@ pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLo
     location("group", group, GROUPS)
 }
 
-/// Returns whether the text contains `service "web"` or `service web`. A name alone may be an ordinary word.
+/// Returns whether `reason` contains the kind with the name, such as `service "web"` or `service web`. A name
+/// alone may be an ordinary word.
 fn names(reason: &str, kind: &str, name: &str) -> bool {
     let quoted = ['"', '`', '\''].map(|quote| format!("{kind} {quote}{name}{quote}"));
     quoted.iter().any(|text| reason.contains(text)) || contains_name(reason, &format!("{kind} {name}"))
 }
 
-/// Returns whether the text contains `text` as a whole name.
+/// Returns whether `reason` contains `text` as a whole name.
 fn contains_name(reason: &str, text: &str) -> bool {
     let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
     reason.match_indices(text).any(|(at, _)| {

@@ -58,7 +58,6 @@ struct Outcome {
     message: String,
 }
 
-/// Reason why a session ended.
 #[derive(Debug)]
 enum SessionEnd {
     /// The remote command ended; this process exits with the exit code of the command.

@@ -41,7 +41,6 @@ pub(super) struct Stream {
     auth: AuthMethod,
 }
 
-/// Receiving half of a stream.
 #[derive(Debug)]
 pub(super) struct StreamReader {
     io: SplitStream<Io>,
@@ -60,7 +59,6 @@ pub(super) enum Data {
     Binary(Bytes),
 }
 
-/// Sending half of a stream.
 #[derive(Debug)]
 pub(super) struct StreamWriter(SplitSink<Io, Message>);
 
@@ -98,7 +96,6 @@ impl Stream {
 }
 
 impl StreamReader {
-    /// Returns the authentication method of the stream.
     pub(super) const fn auth(&self) -> AuthMethod {
         self.auth
     }

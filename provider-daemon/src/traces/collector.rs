@@ -17,7 +17,6 @@ use tokio::time::timeout;
 /// Maximum size of a response, in bytes.
 const RESPONSE_MAX: usize = 64 << 10;
 
-/// Failure of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SendFailure {
     pub(super) message: String,
@@ -32,7 +31,6 @@ pub(super) struct Rejection {
     pub(super) message: String,
 }
 
-/// HTTP client of the collector.
 pub(super) struct CollectorClient {
     client: HttpsClient<Full<Bytes>>,
     /// Maximum time of a request.

@@ -89,7 +89,6 @@ impl SpanSender {
     }
 }
 
-/// Running export.
 #[derive(Debug)]
 pub(super) struct Export {
     task: JoinHandle<()>,
@@ -137,7 +136,6 @@ impl Export {
         (sender, export)
     }
 
-    /// Returns the counters.
     pub(super) const fn counts(&self) -> &Arc<SpanCounts> {
         &self.counts
     }

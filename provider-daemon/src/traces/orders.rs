@@ -38,7 +38,6 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Returns the trace of an order.
     pub(super) fn get(&mut self, order: &OrderId) -> Option<&mut OrderTrace> {
         self.traces.get_mut(order)
     }
@@ -64,14 +63,12 @@ impl Orders {
         })
     }
 
-    /// Removes the trace of an order.
     pub(super) fn remove(&mut self, order: &OrderId) -> Option<OrderTrace> {
         let trace = self.traces.remove(order)?;
         self.numbers.remove(&trace.number);
         Some(trace)
     }
 
-    /// Returns the orders of a deployment that have a lease.
     pub(super) fn leases_of(&self, deployment: &DeploymentId) -> Vec<OrderId> {
         let first = OrderId {
             group: GroupId {

@@ -26,7 +26,6 @@ pub(super) struct PendingCall {
     pub(super) subject: CallSubject,
 }
 
-/// Subject of a call.
 #[derive(Debug)]
 pub(super) enum CallSubject {
     Price,
@@ -70,7 +69,6 @@ impl TraceRecorder {
         }
     }
 
-    /// Creates a span of an order.
     pub(super) fn span<'a>(
         &'a self,
         order: &'a OrderId,

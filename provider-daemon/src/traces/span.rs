@@ -92,7 +92,6 @@ impl<'a> OpenSpan<'a> {
         self
     }
 
-    /// Adds an attribute.
     pub(super) fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.attributes.push(KeyValue::new(name, value));
         self
@@ -103,13 +102,11 @@ impl<'a> OpenSpan<'a> {
         self.with(name, cut(text.to_owned()))
     }
 
-    /// Marks the span as failed.
     pub(super) fn failed(mut self, error: impl ToString) -> Self {
         self.error = Some(cut(error.to_string()));
         self
     }
 
-    /// Ends the span.
     pub(super) fn end(self, end: SystemTime) -> SpanData {
         let start = (!SINGLE.contains(&self.name)).then_some(self.start);
         let id = span_id(self.provider, self.order, self.name, start);

@@ -48,7 +48,6 @@ fn started(url: &str, timing: Timing) -> (TraceRecorder, Traces) {
     (recorder, Traces { export })
 }
 
-/// Records a step with an input and its effects.
 fn step(recorder: &mut TraceRecorder, engine: &Engine, input: Option<Input>, effects: Vec<Effect>) {
     recorder.record_input(engine, Now::default(), input.as_ref());
     recorder.record_effects(&effects);
@@ -323,7 +322,6 @@ fn count(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// Waits until a counter has a value.
 async fn until(counter: &AtomicU64, value: u64) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while count(counter) != value {

@@ -45,7 +45,6 @@ fn doctor_with(stage: &Stage, kubeconfig: &str, more: &[&str]) -> Value {
         .unwrap()
 }
 
-/// Returns the severities of the checks with this subject.
 fn severities<'a>(report: &'a Value, subject: &str) -> Vec<&'a str> {
     let checks = report["checks"].as_array().unwrap().iter();
     let matching = checks.filter(|check| check["subject"] == subject);
@@ -68,7 +67,8 @@ fn texts<'a>(report: &'a Value, subject: &str) -> Vec<(&'a str, &'a str)> {
         .collect()
 }
 
-/// Returns the remedy for the resource `name` (node or StorageClass) if the report lists it as not offered.
+/// Returns the remedy for the resource `name` (node or StorageClass) if the report states that the resource
+/// is not offered.
 fn remedy<'a>(report: &'a Value, name: &str) -> Option<&'a str> {
     let mut found = texts(report, "not offered").into_iter();
     found.find_map(|(detail, help)| detail.contains(name).then_some(help))

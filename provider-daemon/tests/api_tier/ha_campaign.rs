@@ -70,7 +70,7 @@ impl Lots {
         usize::try_from((mixed ^ (mixed >> 31)) % limit as u64).unwrap()
     }
 
-    /// Returns `count` faults in random order, each kind equally often.
+    /// Returns `count` faults in random order. The numbers of faults of two kinds differ by at most one.
     fn ways(&mut self, count: usize) -> Vec<Way> {
         let mut all = Vec::new();
         while all.len() < count {

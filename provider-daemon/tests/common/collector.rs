@@ -130,7 +130,6 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Option<()> {
     writer.write_all(&[head.as_bytes(), &response].concat()).ok()
 }
 
-/// Returns an attribute of a span as text.
 pub(crate) fn attribute(span: &Span, name: &str) -> Option<String> {
     let found = span.attributes.iter().find(|attribute| attribute.key == name)?;
     match found.value.as_ref()?.value.as_ref()? {

@@ -248,12 +248,10 @@ impl Stage {
         (status.code().unwrap(), text(stdout), text(stderr))
     }
 
-    /// Starts the provider.
     pub(crate) fn provider(&self, name: &str, more: &[&str]) -> Running {
         self.running(name, &[&["run"], &PRICES[..], more].concat())
     }
 
-    /// Starts a long-running command.
     pub(crate) fn running(&self, name: &str, words: &[&str]) -> Running {
         self.running_with(name, words, |_| {})
     }
@@ -292,7 +290,6 @@ impl Stage {
         self.order_of(&TENANT.parse().unwrap(), dseq)
     }
 
-    /// Creates an order of the account `tenant`.
     pub(crate) fn order_of(&self, tenant: &Address, dseq: u64) -> DeploymentId {
         self.order_from(tenant, dseq, include_str!("../../samples/web.yaml"))
     }
@@ -338,7 +335,6 @@ impl Stage {
         bids[0].clone()
     }
 
-    /// Returns the number of active leases of the provider.
     pub(crate) fn live_leases(&self) -> usize {
         self.chain.market(|market| {
             let lives = |state| matches!(state, LeaseState::Active | LeaseState::Reclaiming);
@@ -354,7 +350,6 @@ impl Drop for Stage {
     }
 }
 
-/// A running program.
 pub(crate) struct Running {
     child: Child,
     output: PathBuf,

@@ -12,7 +12,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Result of a run of the program.
 struct RunOutput {
     code: i32,
     out: String,

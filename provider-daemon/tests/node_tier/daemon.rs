@@ -53,7 +53,6 @@ pub(crate) fn program(words: &[&str]) -> Command {
     command
 }
 
-/// The running program.
 pub(crate) struct Daemon {
     child: Child,
     output: PathBuf,
@@ -128,7 +127,6 @@ impl Daemon {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    /// Printed output.
     pub(crate) fn output(&self) -> String {
         std::fs::read_to_string(&self.output).unwrap()
     }

@@ -55,7 +55,6 @@ pub(crate) fn number(name: &str, small: u64) -> u64 {
     })
 }
 
-/// Returns the duration of outages.
 pub(crate) fn outage() -> Duration {
     Duration::from_secs(number("K8S_OUTAGE_S", 10))
 }
@@ -255,7 +254,7 @@ fn leftovers_of_a_killed_test_are_deleted() {
     assert_eq!(stage.labelled(), "");
 }
 
-/// Asserts that every ended lease was closed by its tenant, and that no bid was closed.
+/// Asserts that every ended lease was closed by its tenant, and that no bid without a lease was closed.
 pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     let mut leases = 0;
     for record in market.leases() {

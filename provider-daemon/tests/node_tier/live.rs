@@ -176,7 +176,7 @@ impl<'a> Fixture<'a> {
         code == 0 && full("web") && full("side")
     }
 
-    /// Returns the deployments and states of the provider's bids.
+    /// Returns the deployment and the state of each bid of the provider.
     fn bids(&self) -> Vec<(Value, Value)> {
         let asked = ["query", "bids", "--provider", &self.network.account, "-o", "json"];
         let bids: Value = serde_json::from_str(&self.tenant.good(&asked)).unwrap();

@@ -120,7 +120,6 @@ impl Network {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Returns one of the accounts of the network.
     pub(crate) fn who(&self, name: &'static str) -> Account<'_> {
         Account { network: self, name }
     }
@@ -166,7 +165,6 @@ impl Account<'_> {
         out
     }
 
-    /// Starts a long-running command.
     pub(crate) fn starts(&self, name: &str, args: &[&str]) -> Daemon {
         Daemon::spawn(self.command(args), &self.network.scratch, name)
     }
@@ -209,7 +207,6 @@ impl Account<'_> {
         Client::new(self.network.gateway).bearer(&token)
     }
 
-    /// A client with a client certificate.
     pub(crate) fn by_certificate(&self) -> Client {
         let scratch = &self.network.scratch;
         let key = Keys::open(Some(&scratch.path("keys"))).unwrap();
@@ -224,7 +221,6 @@ impl Account<'_> {
         [("jwt", self.by_token()), ("mtls", self.by_certificate())]
     }
 
-    /// Sends a GET request with one of the clients.
     pub(crate) fn get(&self, client: &Client, path: &str) -> Reply {
         self.network.runtime.block_on(client.get(path))
     }

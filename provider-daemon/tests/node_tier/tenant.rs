@@ -256,7 +256,6 @@ impl TenantLease<'_> {
         found.trim().to_owned()
     }
 
-    /// Address of the Service of a service.
     pub(crate) fn cluster_ip(&self, service: &str) -> String {
         let ns = self.lease.namespace();
         let path = "jsonpath={.spec.clusterIP}";
@@ -264,7 +263,6 @@ impl TenantLease<'_> {
         self.fixture.kubectl(&args)
     }
 
-    /// Node port of a port of a service.
     pub(crate) async fn node_port(&self, service: &str, port: u16, proto: Proto) -> u16 {
         let cluster = &self.fixture.world.cluster;
         let ports = cluster.forwarded_port_status(&self.lease).await.unwrap();
@@ -273,7 +271,6 @@ impl TenantLease<'_> {
         found.external_port
     }
 
-    /// Log lines of a service.
     pub(crate) async fn logs(&self, service: &str) -> Vec<String> {
         let options = LogOptions {
             services: vec![service.to_owned()],

@@ -51,8 +51,8 @@ pub struct Stats {
     pub questions: u64,
     /// Number of transactions passed to the node.
     pub broadcasts: u64,
-    /// Number of requests for blocks and heights, that is, the methods `status`, `block`, `block_results` and
-    /// `header`.
+    /// Number of requests for blocks and heights: the methods `status`, `block`, `block_results` and
+    /// `header`, and over gRPC all requests to `cosmos.base.tendermint`.
     pub polls: u64,
     /// Number of opened websockets.
     pub subscriptions: u64,

@@ -31,7 +31,7 @@ const KIND: HeaderValue = HeaderValue::from_static("application/grpc");
 
 type Http = Client<HttpConnector, Body>;
 
-/// Serves a connection until the client closes it or a fault does.
+/// Serves a connection until the client or a fault closes it.
 pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     let http: Http = Client::builder(TokioExecutor::new())
         .http2_only(true)
@@ -43,8 +43,8 @@ pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     drop(serving.await);
 }
 
-/// Responds to a request as the simulated node would, which can lag and lack old blocks. An error ends only the stream
-/// of this request.
+/// Responds to a request as the simulated node would. The simulated node can lag and lack old blocks. An
+/// error ends only the stream of this request.
 async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
     shared.thaw().await;
     if shared.faults().refused {

@@ -42,7 +42,7 @@ pub(crate) fn upgrade(shared: Arc<Shared>, mut request: Request<Incoming>) -> io
     Ok(response)
 }
 
-/// Forwards messages in both directions until one side closes the connection or a fault does.
+/// Forwards messages in both directions until one side or a fault closes the connection.
 async fn pass<S>(shared: &Shared, client: WebSocketStream<S>, path: &str)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,

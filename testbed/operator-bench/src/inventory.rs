@@ -134,7 +134,7 @@ async fn next(stream: &mut Streaming<Cluster>) -> Result<Cluster, Failed> {
     Ok(cluster.ok_or("the stream ended")?)
 }
 
-/// Measures the time from the change of a node until the gRPC stream has a message with it.
+/// Measures the time from the change of a node until the gRPC stream has a message with the change.
 async fn changes(admin: &Client, stream: &mut Streaming<Cluster>) -> Result<(), Failed> {
     let nodes: Api<Node> = Api::all(admin.clone());
     let mut took = Vec::new();

@@ -177,12 +177,10 @@ impl Operator<'_> {
     }
 }
 
-/// Prints a figure.
 fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({"name": name, "value": value, "unit": unit}));
 }
 
-/// Returns a percentile of the samples.
 fn percentile(samples: &mut [f64], percent: usize) -> f64 {
     samples.sort_by(f64::total_cmp);
     let at = (samples.len() * percent / 100).min(samples.len().saturating_sub(1));

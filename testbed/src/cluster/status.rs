@@ -129,7 +129,6 @@ impl fmt::Display for Health {
     }
 }
 
-/// Returns the health of a component.
 pub(super) fn of(layout: &Layout, component: Component) -> Health {
     match ProcessId::read(&layout.pid(component)).map_or(State::Gone, ProcessId::state) {
         State::Gone => Health::Gone,

@@ -6,7 +6,6 @@ use crate::component::Component;
 use crate::layout::{Layout, NODE};
 use crate::tier::Tier;
 
-/// Returns the arguments of a component.
 pub(super) fn arguments_of(component: Component, layout: &Layout) -> Vec<String> {
     match component {
         Component::Etcd => etcd(layout),

@@ -7,7 +7,6 @@ use crate::component::Component;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, NODE};
 
-/// Writes the configuration files.
 pub(super) fn write(layout: &Layout) -> Result<()> {
     create_dir(&layout.run_dir())?;
     create_dir(&layout.config("cni"))?;

@@ -4,7 +4,6 @@ use crate::error::Result;
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
-/// Runs both benchmarks.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     for (package, bench) in [("akash-provider-chain", "sign"), ("provider-daemon", "chain")] {
         let bench = workspace.cargo(&["bench", "--locked", "-p", package, "--bench", bench]);

@@ -5,7 +5,6 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::workspace::{Workspace, read};
 
-/// Checks every relative link of the repository's Markdown files.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = Vec::new();
     for path in workspace.files("md")? {

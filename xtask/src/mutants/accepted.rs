@@ -51,7 +51,6 @@ impl Accepted {
         Ok(Self(names))
     }
 
-    /// Returns `true` for an accepted mutant.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains(name)
     }

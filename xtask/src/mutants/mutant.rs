@@ -17,7 +17,6 @@ pub(super) struct Mutant {
     pub(super) name: String,
 }
 
-/// Outcome of a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// A test failed.
@@ -30,7 +29,6 @@ pub(super) enum Outcome {
     Unviable,
 }
 
-/// A tried mutant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Trial {
     pub(super) name: String,

@@ -84,7 +84,7 @@ impl List {
     }
 }
 
-/// Returns the number of terms with at least two letters in the text.
+/// Returns the number of words with at least two letters in the text.
 pub(super) fn count_words(prose: &str) -> usize {
     split(prose).iter().filter(|word| word.len() > 1).count()
 }

@@ -26,7 +26,6 @@ pub(super) struct Surface<'a> {
     unreached: Vec<&'a str>,
 }
 
-/// Returns the public surface of each crate.
 pub(super) fn surfaces(files: &[Source]) -> Vec<Surface<'_>> {
     let of = |(name, folder): (&'static str, &str)| {
         let within: Vec<&str> = files
@@ -70,7 +69,8 @@ impl Surface<'_> {
     }
 }
 
-/// Returns the identifiers used in files outside of a crate's own sources.
+/// Returns the identifiers used in files outside of a crate's own sources, and in the documentation examples
+/// of the crate.
 fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
     let outside = files
         .iter()

@@ -65,7 +65,6 @@ struct Accepted {
     ignore: Vec<Ignored>,
 }
 
-/// An ignored advisory, with the reason.
 #[derive(Debug, Deserialize)]
 struct Ignored {
     id: String,
@@ -102,7 +101,7 @@ struct Locations {
     named: Option<PathBuf>,
     /// Folder of the copy that belongs to this check, below the target folder.
     own: PathBuf,
-    /// Folder of the copies that cargo-audit and cargo-deny use.
+    /// Home folder of cargo, which contains the copies of cargo-audit and cargo-deny.
     cargo: Option<PathBuf>,
 }
 
@@ -211,8 +210,8 @@ fn age(copy: &Path) -> String {
     }
 }
 
-/// Returns the advisories that affect these packages. The policy decides which of them fail the check. An ignored
-/// advisory that affects no package also fails the check.
+/// Returns the advisories that affect these packages. An advisory of a vulnerability fails the check unless
+/// the policy ignores the advisory. An ignored advisory that affects no package also fails the check.
 fn judge<'p>(
     database: &Path,
     packages: impl Iterator<Item = &'p Package>,
@@ -286,7 +285,6 @@ fn entry(text: &str, path: &Path) -> Result<Entry> {
     toml::from_str(head).map_err(|error| Error::new(format!("{}: {error}", path.display())))
 }
 
-/// Returns whether an advisory affects this version.
 fn affects(entry: &Entry, version: &str, path: &Path) -> Result<bool> {
     let failed = |error: semver::Error| Error::new(format!("{}: {error}", path.display()));
     let mut version = Version::parse(version).map_err(failed)?;

@@ -3,7 +3,6 @@
 use crate::error::{Error, Result};
 use crate::workspace::{Workspace, read};
 
-/// Checks the manifest of every member.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = Vec::new();
     for member in workspace.members() {

@@ -22,7 +22,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Error::from_findings(PAGE, &found)
 }
 
-/// Writes the weights to the page.
 pub(crate) fn write_weights(workspace: &Workspace) -> Result<()> {
     let path = workspace.root.join(PAGE);
     let page = read(&path)?;

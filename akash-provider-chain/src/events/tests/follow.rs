@@ -101,7 +101,6 @@ impl Scene {
         change(&mut self.behavior.lock().unwrap());
     }
 
-    /// Waits until the follower has subscribed.
     async fn wait_for_subscription(&self) {
         let began = Instant::now();
         let node = self.node.as_ref().unwrap();

@@ -42,7 +42,6 @@ fn encoded_record_equals_that_of_the_go_tools() {
     assert_eq!(stored.private.unwrap().to_bytes(), key.to_bytes());
 }
 
-/// Encodes a key in the legacy amino format.
 fn amino_bytes(name: &str, public: &[u8], private: &[u8]) -> Vec<u8> {
     let info = AminoLocal {
         name: name.into(),

@@ -96,7 +96,6 @@ pub(super) fn block_id(height: Height, newest: Height) -> Value {
     json!({"hash": block_hash(height, newest)})
 }
 
-/// Header of a block.
 pub(super) fn header(height: Height, newest: Height, time: BlockTime, chain_id: &str) -> Value {
     json!({
         "chain_id": chain_id,

@@ -118,7 +118,6 @@ pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>
     }
 }
 
-/// Encodes the response for an account with this number and sequence.
 pub(crate) fn account_answer(account_number: u64, sequence: u64) -> Vec<u8> {
     let account = auth::BaseAccount {
         address: account(2).to_string(),

@@ -9,7 +9,6 @@ use serde_json::Value;
 use std::path::Path;
 use testbed::recordings;
 
-/// Converts a recording to a response.
 fn reply(recorded: &Value) -> Reply {
     match recorded.get("error") {
         Some(error) => Reply::Error(

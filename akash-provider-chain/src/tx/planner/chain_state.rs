@@ -180,7 +180,6 @@ impl ChainState {
         None
     }
 
-    /// Handles the response to the price query.
     pub(super) fn set_prices(&mut self, now: Mono, response: Result<Vec<DecCoin>, Failure>) {
         match response {
             Ok(prices) => self.prices.set(prices),

@@ -30,7 +30,6 @@ enum InFlight {
     FetchObject(FlightId, Msg),
 }
 
-/// Draft that was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Sent {
     tickets: Vec<Ticket>,
@@ -39,7 +38,6 @@ struct Sent {
     is_refused: bool,
 }
 
-/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Outcome {
     Committed,
@@ -263,7 +261,6 @@ impl World {
         self.sequence + waiting.count() as u64
     }
 
-    /// Handles a draft that arrives at a node.
     fn arrive(&mut self, draft: &Draft) -> Submission {
         let refused = |number| Submission::Refused {
             code: Code::new("sdk", number),

@@ -4,7 +4,6 @@ use super::{Draft, Request};
 use akash_provider_core::types::{DeploymentId, Mono, Msg, TxOutcome};
 use std::sync::Arc;
 
-/// Phase of a transaction in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     /// The gas is unknown: a simulation is due at `at`, or running.

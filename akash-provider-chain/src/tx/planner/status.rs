@@ -32,7 +32,6 @@ pub struct WriterStatus {
 }
 
 impl Planner {
-    /// Returns the current status.
     #[must_use]
     pub(crate) fn status(&self) -> WriterStatus {
         let (waiting, in_flight) = self.load();
@@ -56,7 +55,6 @@ impl Planner {
         }
     }
 
-    /// Returns the reason why a transaction is delayed, or `None` if no transaction is delayed.
     fn delay_reason(&self) -> Option<&str> {
         self.flights
             .values()

@@ -15,7 +15,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Maximum input of a command, in bytes.
 const STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Result of a command.

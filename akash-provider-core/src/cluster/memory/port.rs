@@ -127,7 +127,6 @@ impl Workload {
         by_service
     }
 
-    /// Returns an error unless the lease has all of these services.
     fn check_services(&self, lease: &LeaseId, services: &[String]) -> Result<(), Error> {
         let has = |name: &&String| self.recorded.group.services.iter().any(|s| s.name == **name);
         match services.iter().find(|name| !has(name)) {

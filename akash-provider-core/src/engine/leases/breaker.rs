@@ -37,7 +37,6 @@ pub(crate) const HELD_OWNERS_MAX: usize = 64;
 const TRIPPED: &str =
     "more leases to close than the circuit breaker allows; check the cause, then run `breaker release`";
 
-/// State of the circuit breaker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Breaker {
     tripped: bool,
@@ -70,7 +69,6 @@ pub(crate) struct CloseRequest<'a> {
     pub(crate) destroys_nothing: bool,
 }
 
-/// Decision of the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// The request may proceed. If the request destroys something, it now counts toward the limit.
@@ -277,7 +275,6 @@ impl Breaker {
             .then(|| "no lease is closed during the warm-up period after a start".to_owned())
     }
 
-    /// Cancels the held request of a lease.
     pub(crate) fn cancel(&mut self, lease: &LeaseId) {
         self.since.remove(lease);
         self.deferred.remove(lease);

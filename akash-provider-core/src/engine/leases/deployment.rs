@@ -388,7 +388,8 @@ impl Deployment {
         }
     }
 
-    /// Fetches the deployment again after a delay, or refuses the submission after the last attempt.
+    /// Fetches the deployment again after a delay. Refuses the submission instead if the failure is
+    /// permanent, after the last attempt, or after `READ_TIMEOUT`.
     fn retry_or_refuse(
         mut self,
         cx: &Cx<'_>,

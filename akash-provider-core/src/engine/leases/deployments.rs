@@ -10,7 +10,6 @@ use crate::types::{CloseReason, DeploymentId, Event};
 use std::sync::Arc;
 
 impl Engine {
-    /// Creates the state machine of a deployment if it does not exist.
     pub(in crate::engine) fn ensure_deployment(&mut self, id: &DeploymentId) {
         if !self.leases.deployments.contains(id) {
             self.changes += 1;

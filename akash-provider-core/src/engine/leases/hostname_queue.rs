@@ -24,7 +24,6 @@ impl HostnameQueue {
         }
     }
 
-    /// Removes a lease from the queue of a hostname.
     pub(in crate::engine) fn remove(&mut self, name: &str, lease: &LeaseId) {
         let Some(names) = self.by_lease.get_mut(lease) else {
             return;
@@ -49,14 +48,12 @@ impl HostnameQueue {
         }
     }
 
-    /// Removes a lease from all queues.
     pub(in crate::engine) fn remove_lease(&mut self, lease: &LeaseId) {
         for name in self.by_lease.remove(lease).unwrap_or_default() {
             self.remove_from_name(&name, lease);
         }
     }
 
-    /// Removes all leases from all queues.
     pub(in crate::engine) fn clear(&mut self) {
         self.by_name.clear();
         self.by_lease.clear();

@@ -149,8 +149,9 @@ impl Engine {
         self.hostnames_freed(&free);
     }
 
-    /// Claims the recorded hostnames of a manifest that was found in the cluster. If another lease holds a
-    /// hostname now, the lease waits for it.
+    /// Claims the recorded hostnames of a manifest that was found in the cluster. The lease waits for
+    /// hostnames that were not recorded or that another lease holds. A closed lease of the same group passes
+    /// its hostnames on.
     pub(in crate::engine) fn adopt_hostnames(&mut self, deployment: &WorkloadSpec) {
         let lease = &deployment.lease;
         let recorded = deployment.names();

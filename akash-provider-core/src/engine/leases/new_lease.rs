@@ -9,7 +9,6 @@ use crate::types::{
 };
 use std::sync::Arc;
 
-/// Data of a lease that is added.
 #[derive(Debug)]
 pub(in crate::engine) struct NewLease<'a> {
     pub(in crate::engine) id: &'a LeaseId,

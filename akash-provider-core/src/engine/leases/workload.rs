@@ -128,7 +128,7 @@ pub enum Action {
     CancelRequest,
     /// Publish an event about the lease or its workload.
     Publish(Event),
-    /// Report an active lease that was found on the chain, for a workload for which the engine had no lease record.
+    /// Report an active lease that was found on the chain. The engine had no lease record for this workload.
     LeaseFound(Box<LeaseRecord>),
     /// Remove the lease from the engine, because the lease is closed and its workload was removed.
     Remove(Option<CloseReason>),
@@ -257,8 +257,8 @@ impl Workload {
         self.ending.as_ref()
     }
 
-    /// Replaces the height of the close report by `to` if the height is above `to`, because the height is from an
-    /// invalid chain. Only a lease record from a later height proves the close.
+    /// Replaces the height of the close report by `to` if the height is above `to`. Such a height is from an
+    /// invalid chain. Only a lease record from a later height than the report proves the close.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         if let Some(report) = &mut self.close_report {
             report.height = to.min(report.height);

@@ -175,7 +175,8 @@ impl Engine {
         self.publish(Event::LeaseClosed { lease, reason });
     }
 
-    /// Passes the report that a lease of this provider was closed, from a chain event or a scan, to its workload.
+    /// Passes a report that a lease of this provider was closed to the workload of the lease. The source of
+    /// the report is a chain event or a scan.
     pub(in crate::engine) fn report_lease_closed(
         &mut self,
         id: &LeaseId,
@@ -191,7 +192,6 @@ impl Engine {
         self.drive_workload(id, Input::CloseReported(report));
     }
 
-    /// Processes a change in the cluster.
     pub(in crate::engine) fn cluster_changed(&mut self, change: ClusterChange) {
         match change {
             ClusterChange::Health { lease, health } => self.drive_workload(&lease, Input::Health(health)),

@@ -44,7 +44,6 @@ impl BidCounts {
         Some(u32::try_from(others).unwrap_or(u32::MAX))
     }
 
-    /// Removes the count of a closed order.
     pub(in crate::engine) fn remove(&mut self, id: &OrderId) {
         self.bidders.remove(id);
     }
@@ -54,7 +53,6 @@ impl BidCounts {
         self.bidders.clear();
     }
 
-    /// Retains the counts of orders that match the predicate.
     pub(in crate::engine) fn retain(&mut self, keep: impl Fn(&OrderId) -> bool) {
         self.bidders.retain(|id, _| keep(id));
     }

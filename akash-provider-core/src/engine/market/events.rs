@@ -9,14 +9,12 @@ use crate::error::Failure;
 use crate::types::{Address, AuditedAttributes, Bid, BidId, GroupId, Observed, OrderId, ProviderRecord};
 
 impl Engine {
-    /// Processes the creation of an order.
     pub(in crate::engine) fn order_created(&mut self, id: &OrderId) {
         // All bids on the order are observed from here on, so no query is needed to count them.
         self.market.orders.bids.start(id);
         self.order_seen(id);
     }
 
-    /// Processes the close of an order.
     pub(in crate::engine) fn order_closed(&mut self, id: &OrderId) {
         self.market.orders.bids.remove(id);
         self.drive_order(id, Input::OrderClosed);

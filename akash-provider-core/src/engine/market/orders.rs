@@ -52,7 +52,6 @@ impl Orders {
         self.machines.ids()
     }
 
-    /// Returns the state machine of an order.
     pub(in crate::engine) fn get(&self, id: &OrderId) -> Option<&Order> {
         self.machines.get(id)
     }
@@ -65,12 +64,10 @@ impl Orders {
         all
     }
 
-    /// Returns the earliest monotonic deadline of all orders.
     pub(in crate::engine) fn next_mono(&self) -> Option<Mono> {
         self.machines.next_mono()
     }
 
-    /// Returns true if the deadline of any order has expired.
     pub(in crate::engine) fn is_due(&self, now: Now) -> bool {
         self.machines.is_due(now)
     }
@@ -195,7 +192,7 @@ impl Orders {
         }
     }
 
-    /// Counts a decline. Returns false if the decline equals the last decline of the order.
+    /// Counts a decline and returns true, unless the decline equals the last decline of the order.
     fn count_decline(&mut self, id: &OrderId, decline: &Decline) -> bool {
         if self.last_decline.insert(id.clone(), decline.clone()).as_ref() == Some(decline) {
             return false;
@@ -210,7 +207,7 @@ impl Orders {
 }
 
 impl Engine {
-    /// Processes an order seen in an event.
+    /// Starts an order after an event or for a retry, unless the order is in progress or finished.
     pub(in crate::engine) fn order_seen(&mut self, id: &OrderId) {
         let is_processed = self.market.orders.machines.contains(id) || self.market.orders.is_finished(id);
         if is_processed || self.role.is_stopping() {
@@ -233,7 +230,6 @@ impl Engine {
         self.insert_order(&order.id, machine, actions);
     }
 
-    /// Inserts the state machine of an order, and executes its first actions.
     pub(in crate::engine) fn insert_order(&mut self, id: &OrderId, machine: Order, actions: Vec<Action>) {
         self.changes += 1;
         self.market.orders.finished.remove(id);

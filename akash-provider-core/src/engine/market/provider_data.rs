@@ -52,7 +52,6 @@ pub(in crate::engine) struct ProviderData {
     changed: bool,
 }
 
-/// Audits required for the decision about an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::engine) enum AuditRequirement {
     /// All required audits are cached.
@@ -93,13 +92,11 @@ impl ProviderData {
         self.provider.as_ref().map(|p| p.attributes.as_slice())
     }
 
-    /// Returns the registered host of this provider.
     #[must_use]
     pub(in crate::engine) fn host(&self) -> Option<&str> {
         self.provider.as_ref()?.host()
     }
 
-    /// Returns true if this provider is registered.
     #[must_use]
     pub(in crate::engine) const fn is_registered(&self) -> bool {
         self.provider.is_some()
@@ -135,7 +132,6 @@ impl ProviderData {
         again
     }
 
-    /// Marks an audit as outdated.
     pub(in crate::engine) fn mark_audit_outdated(&mut self, auditor: &str) {
         self.version = self.version.wrapping_add(1);
         match self.audits.get_mut(auditor) {
@@ -146,7 +142,6 @@ impl ProviderData {
         }
     }
 
-    /// Marks all audits as outdated.
     pub(in crate::engine) fn mark_audits_outdated(&mut self) {
         let all: Vec<String> = self.audits.keys().cloned().collect();
         for auditor in all {
@@ -154,7 +149,6 @@ impl ProviderData {
         }
     }
 
-    /// Returns the audits required for the decision about a group.
     pub(in crate::engine) fn required_audits(
         &mut self,
         now: Mono,

@@ -102,7 +102,8 @@ impl Retries {
         self.undecided.insert((at, id.clone()));
     }
 
-    /// Removes an order from the queue because it is being retried. Its number of failures is retained.
+    /// Removes an order from the waiting orders, because the order is being retried. The number of its
+    /// failures is retained.
     pub(in crate::engine) fn start_retry(&mut self, id: &OrderId) {
         self.prices.remove(id);
         if let Some(sequence) = self.declined.remove(id) {
@@ -113,13 +114,13 @@ impl Retries {
         }
     }
 
-    /// Removes an order and its number of failures.
+    /// Removes an order from the waiting orders, and its number of failures.
     pub(in crate::engine) fn remove(&mut self, id: &OrderId) {
         self.start_retry(id);
         self.failures.remove(id);
     }
 
-    /// Removes all orders that are no longer open.
+    /// Removes all waiting orders that are no longer open. The queue of due orders is not changed.
     pub(in crate::engine) fn retain_open(&mut self, open: &BTreeSet<&OrderId>) {
         self.capacity.retain(|_, id| open.contains(id));
         self.declined.retain(|id, _| open.contains(id));
@@ -133,8 +134,8 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity after a reservation that is now released.
-    /// `sequence` is the sequence number from when the capacity was reserved.
+    /// Queues the orders that were declined for lack of capacity while a reservation existed that is now
+    /// released. `sequence` is the sequence number at the time of the reservation.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));

@@ -264,7 +264,6 @@ impl Wallet {
         has_more_fee
     }
 
-    /// Formats the balance for messages.
     fn format_balance(&self) -> String {
         let coin = |(denom, amount): (&Denom, &u128)| format!("{amount}{denom}");
         let coins: Vec<String> = self.coins.iter().flatten().map(coin).collect();
@@ -282,7 +281,7 @@ impl Wallet {
 }
 
 impl Engine {
-    /// Reads the account balance, unless a read is in flight.
+    /// Reads the account balance, unless a read is in flight or the provider is stopping.
     pub(in crate::engine) fn read_wallet(&mut self) {
         if self.market.wallet.is_reading || self.role.is_stopping() {
             return;
@@ -326,7 +325,8 @@ impl Engine {
         waits
     }
 
-    /// Reads the account balance if a read is due.
+    /// Reads the account balance if a read is due. While this instance may not write, postpones the read
+    /// instead.
     pub(in crate::engine) fn drive_wallet(&mut self) {
         let now = self.progress.mono();
         if self.market.wallet.next.is_none_or(|at| at > now) {
@@ -360,8 +360,8 @@ impl Engine {
         }
     }
 
-    /// Processes the result of `FetchBalances`, and wakes as many orders as the balance can pay. If the read
-    /// failed, no order is woken.
+    /// Processes the result of `FetchBalances`, and wakes as many orders as may send a bid now. After a
+    /// failed read, at most one order is woken for each accepted deposit.
     pub(in crate::engine) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
         let missing = self.deposit_missing();
         self.market.wallet.is_reading = false;

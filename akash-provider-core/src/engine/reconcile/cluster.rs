@@ -88,9 +88,9 @@ impl Engine {
         found.filter(|(lease, _)| self.has_lease(lease)).collect()
     }
 
-    /// Holds all closes if the chain has leases but the cluster has no record of any of them. The provider may use a
-    /// wrong cluster, or all records were lost. The hold ends when a record is found or an operator releases the
-    /// breaker.
+    /// At the first listing (`fresh`), holds all closes if the chain has leases but the cluster has no record
+    /// of any of them. The provider may use a wrong cluster, or all records were lost. The hold ends when a
+    /// record is found or an operator releases the breaker.
     fn check_records(
         &mut self,
         fresh: bool,

@@ -76,7 +76,6 @@ impl Scan {
         }
     }
 
-    /// Schedules a scan immediately.
     pub(in crate::engine) fn schedule_now(&mut self, reason: ScanReason) {
         // The minimum time is always due.
         self.next = Some(Mono(0));

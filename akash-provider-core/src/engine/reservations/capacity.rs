@@ -20,7 +20,6 @@ pub struct Capacity {
     in_use: Utilization,
 }
 
-/// Orders that block new reservations.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BlockingOrders {
     /// A lease with unknown resources.

@@ -59,8 +59,8 @@ pub(super) fn narrow(units: &mut [ResourceUnit], params: &SchedulerParamsById) -
     changed
 }
 
-/// Returns true if the units satisfy an offer. If the offer allows several GPU models, any of these models
-/// satisfies it.
+/// Returns true if the units satisfy an offer. GPU models are compared only if the offer names exactly one
+/// model.
 pub(super) fn matches_offer(units: &[ResourceUnit], offer: &[ResourceUnit]) -> bool {
     let same = |promised: &ResourceUnit| {
         let unit = units.iter().find(|u| u.resources.id == promised.resources.id);

@@ -55,8 +55,8 @@ pub(super) fn add(places: &mut Vec<ReplicaGroup>, place: &ReplicaGroup, replicas
     replicas
 }
 
-/// Places as many of the missing replicas as possible. If not all of them fit together, places as many of
-/// each unit as fit. The returned allocations are reserved in the inventory.
+/// Places all missing replicas if they fit together. Otherwise places as many replicas of each unit as fit,
+/// the last unit first. The returned allocations are reserved in the inventory.
 pub(super) fn find(inventory: &mut dyn Inventory, missing: &[ResourceUnit]) -> Vec<Allocation> {
     if let Ok(all) = inventory.adjust(missing, AdjustOptions::default()) {
         return vec![all];

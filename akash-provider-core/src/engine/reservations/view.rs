@@ -51,7 +51,6 @@ impl Reservations {
         Some(in_use)
     }
 
-    /// Returns the utilization of the cluster, excluding one order.
     pub(super) fn in_use(&self, without: Option<&OrderId>) -> Option<Utilization> {
         let mut in_use = self.inventory.as_ref()?.in_use.clone();
         for (_, reservation) in self

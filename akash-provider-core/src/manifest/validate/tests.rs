@@ -48,7 +48,6 @@ fn fault(groups: Vec<Group>) -> StructureFault {
     }
 }
 
-/// Returns the fault of a manifest with one changed service.
 fn fault_of(change: impl FnOnce(&mut Service)) -> StructureFault {
     let mut service = service("web");
     change(&mut service);

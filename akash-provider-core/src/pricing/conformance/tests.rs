@@ -203,7 +203,6 @@ async fn mistakes_beyond_plain_orders_are_detected() {
     }
 }
 
-/// A strategy with an unavailable price source.
 #[derive(Debug)]
 struct UnavailableSource(ErrorKind);
 

@@ -9,9 +9,7 @@ use bigdecimal::{BigDecimal, ToPrimitive};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ANY: &str = "*";
-/// Number of bytes in a GiB.
 const GIB: u32 = 1 << 30;
-/// Number of millicores in a core.
 const MILLI: u32 = 1000;
 
 /// [`When`] in a form for fast evaluation.

@@ -100,8 +100,7 @@ impl GpuPrices {
         name
     }
 
-    /// Returns the index of the price of one GPU of a unit, by its attributes. If several models are
-    /// possible, returns the highest price.
+    /// Returns the index of the price that applies to one GPU with these attributes.
     ///
     /// A unit with reserved GPUs names one model. For several acceptable models or a wildcard, the highest price
     /// applies, so that no order is priced below the model that is allocated later. Malformed attributes are skipped.
@@ -123,9 +122,9 @@ impl GpuPrices {
         dearest.ok_or_else(|| no_price(ANY, ANY))
     }
 
-    /// Returns the index of the price of a model: the most specific entry that covers the GPU, or else the highest
-    /// price of an entry that the GPU may match. Without a price for the model, returns the price of its vendor, or
-    /// else the price of `*`.
+    /// Returns the index of the price of a model: the most specific entry that covers the GPU, or else the
+    /// entry with the highest price that the GPU may match. Without a price for the model, returns the index
+    /// of the price of its vendor, or else that of `*`.
     fn price_of(&self, gpu: &GpuModel<'_>) -> Option<usize> {
         if gpu.model.contains(ANY) {
             let of_vendor = self.highest(|e| e.vendor == gpu.vendor && e.may_be(gpu));

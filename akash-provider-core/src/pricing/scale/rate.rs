@@ -13,7 +13,6 @@ const MAX_DIGITS: i64 = 40;
 const MIB_DIGITS: u32 = 16;
 const MIB_BITS: u32 = 20;
 
-/// Amount of a priced resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantity {
     /// Number of pieces, with a price per piece.
@@ -100,14 +99,13 @@ impl Rate {
         self.exact.is_zero()
     }
 
-    /// Returns whether this price is higher than `other`.
     pub(super) fn exceeds(&self, other: &Self) -> bool {
         self.exact > other.exact
     }
 }
 
-/// Returns Σ price × quantity, exact, rounded half up to 18 digits at the end, or `None` if 128 bits
-/// overflow.
+/// Returns Σ price × quantity, or `None` if 128 bits overflow. Only the final sum is rounded: half up, to
+/// 18 digits.
 pub(super) fn quick_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -> Option<Dec> {
     let mut sum = Fixed {
         mantissa: 0,

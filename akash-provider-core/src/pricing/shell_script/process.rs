@@ -15,7 +15,6 @@ pub(super) const STDOUT_LIMIT: usize = 64 * 1024;
 /// Maximum size of the stored standard error, in bytes. If the text is longer, only its end is stored.
 const STDERR_KEPT: usize = 4 * 1024;
 
-/// Result of a process.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) status: ExitStatus,

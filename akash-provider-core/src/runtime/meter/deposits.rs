@@ -16,7 +16,6 @@ pub(super) struct Deposits {
 }
 
 impl Deposits {
-    /// Counts the deposit of a created bid.
     pub(super) fn locked_for(&mut self, bid: &BidId, deposit: &Coin) {
         add(&mut self.locked, deposit);
         if self.open.len() < BIDS_MAX {

@@ -24,7 +24,6 @@ struct Progress {
     has_bid: bool,
 }
 
-/// Counts of orders.
 #[derive(Debug)]
 pub(super) struct OrderCounts {
     in_progress: FxHashMap<OrderId, Progress>,
@@ -100,7 +99,6 @@ impl OrderCounts {
         self.in_progress.contains_key(order)
     }
 
-    /// Counts an effect of an engine step.
     pub(super) fn effect(&mut self, effect: &Effect, moment: &Moment) {
         match effect {
             Effect::Call(_, Call::CountBids(order)) => self.reserved(order),

@@ -4,7 +4,6 @@ use crate::types::{Dec, DecCoin, Denom, Height, LeaseId};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Amounts by denomination.
 type Amounts = BTreeMap<Denom, Dec>;
 
 /// Lease with its price, and the height up to which its revenue was withdrawn.
@@ -14,7 +13,6 @@ struct Account {
     paid_height: Height,
 }
 
-/// Revenue of all leases.
 #[derive(Debug, Default)]
 pub(super) struct Revenue {
     leases: FxHashMap<LeaseId, Account>,

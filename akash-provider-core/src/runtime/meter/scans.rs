@@ -5,7 +5,6 @@ use crate::statistics::{CALL_BOUNDS, DurationCounts, DurationHistogram};
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Scan in progress.
 #[derive(Debug)]
 struct RunningScan {
     begun: Instant,
@@ -14,7 +13,6 @@ struct RunningScan {
     calls: u32,
 }
 
-/// Durations of scans.
 #[derive(Debug)]
 pub(super) struct ScanTimes {
     running: Option<RunningScan>,
@@ -49,7 +47,6 @@ impl ScanTimes {
         }
     }
 
-    /// Records the result of a call.
     pub(super) const fn completed(&mut self, call: &Call) {
         if let (Call::ListWorkloads | Call::FetchSnapshot, Some(running)) = (call, &mut self.running) {
             running.calls = running.calls.saturating_sub(1);

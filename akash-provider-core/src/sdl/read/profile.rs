@@ -13,7 +13,6 @@ const SIZE: &str = "write a number and a unit, for example `512Mi`";
 /// Storage classes of the Akash network.
 const CLASSES: [&str; 5] = ["default", "beta1", "beta2", "beta3", "ram"];
 
-/// Reads a compute profile.
 pub(super) fn compute(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Compute, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["resources"], notes);
@@ -318,7 +317,6 @@ fn goes_before(a: &Storage, b: &Storage) -> bool {
     b.is_persistent() && a.name < b.name
 }
 
-/// Reads a placement profile.
 pub(super) fn placement(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Placement, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["attributes", "signedBy", "pricing"], notes);

@@ -11,7 +11,6 @@ use crate::sdl::document::{Expose, Mount, Params, Service, To};
 use crate::sdl::fault::{ErrorKind, SdlError, truncated};
 use std::collections::BTreeMap;
 
-/// Reads a service.
 pub(super) fn service(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Service, SdlError> {
     let fields = at.map()?;
     fields.warn_others(

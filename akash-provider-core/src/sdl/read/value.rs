@@ -6,14 +6,13 @@ use crate::sdl::node::{Content, Key, Node, Scalar};
 use crate::sdl::scalar::{self, QuantityError};
 use std::rc::Rc;
 
-/// A value with its location.
 #[derive(Debug, Clone)]
 pub(super) struct ValueRef<'a> {
     node: &'a Node,
     pub(super) spot: Location,
 }
 
-/// Fields of a map with its location.
+/// Fields of a map, and the location of the map.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     entries: &'a [(Key, Rc<Node>)],
@@ -57,7 +56,6 @@ impl<'a> ValueRef<'a> {
         Ok(list)
     }
 
-    /// Returns a list of texts.
     pub(super) fn texts(&self, notes: &mut Diagnostics) -> Result<Vec<String>, SdlError> {
         let items = self.list(notes)?;
         let texts = items.iter().map(ValueRef::text);
@@ -66,7 +64,6 @@ impl<'a> ValueRef<'a> {
             .collect())
     }
 
-    /// Returns whether the value is a list.
     pub(super) fn is_list(&self) -> bool {
         matches!(self.node.content, Content::List(_))
     }
@@ -114,7 +111,6 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// Returns a quantity parsed by `read`.
     pub(super) fn quantity(
         &self,
         read: fn(&str) -> Result<u64, QuantityError>,

@@ -194,7 +194,7 @@ fn past_the_deadline(world: &mut World) {
     world.blocks(70, BLOCK);
 }
 
-/// Asserts that three of the six leases ended and that the breaker counted these three.
+/// Asserts that three of the six leases ended and that the breaker holds back the close of the other three.
 fn assert_counted(world: &World) {
     let breaker = world.status().breaker;
     assert_eq!((world.closes().len(), breaker.waiting.len()), (3, 3));

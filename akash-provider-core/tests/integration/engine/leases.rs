@@ -504,8 +504,7 @@ fn rejected_update_does_not_affect_running_workload() {
 }
 
 /// The expected retries within ten minutes are after 1, 3, 7, 15, 31 and 63 seconds, then once a minute.
-/// Health is unknown
-/// while a deploy runs.
+/// Health is unknown while a deploy runs.
 #[test]
 fn health_update_does_not_shorten_deploy_back_off() {
     for is_refused in [true, false] {

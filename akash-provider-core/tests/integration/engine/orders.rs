@@ -221,7 +221,6 @@ fn w12_unsatisfiable_order_is_not_reserved_or_priced() {
     assert_eq!(world.status().declines.values().sum::<u64>(), 1);
 }
 
-/// Places the bid of another provider.
 fn rival_bids(world: &mut World, order: &OrderId) {
     world.outside(&Msg::CreateBid {
         id: bid_of(order, rival()),

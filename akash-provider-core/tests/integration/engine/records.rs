@@ -20,7 +20,6 @@ fn unusable_record(lease: &LeaseId, remains: RecordDefect) -> UnusableRecord {
     }
 }
 
-/// Creates `count` running leases.
 fn running(world: &mut World, count: u64) -> Vec<LeaseId> {
     (1..=count).map(|dseq| world.running(dseq, &web())).collect()
 }
@@ -52,7 +51,6 @@ fn count_unusable(world: &World) -> usize {
     world.count_facts(|e| matches!(e, Event::RecordUnusable { .. }))
 }
 
-/// Advances blocks and clock by one hour.
 fn advance_one_hour(world: &mut World) {
     for _ in 0..60 {
         world.blocks(10, BLOCK);

@@ -149,7 +149,6 @@ impl SingleEngine {
         self.engine.step(now, input)
     }
 
-    /// Returns the result of a screening of the order.
     fn screened(&self, runtime: &tokio::runtime::Runtime, order: &Order, bids: u32) -> Outcome {
         let attributes = Setup::attributes();
         let audited: Vec<_> = self.setup.audit().into_iter().collect();

@@ -34,7 +34,6 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 const CHAIN: &str = "tests";
 const TI: i64 = 1 << 40;
 
-/// Function that selects calls of the engine.
 pub(crate) type Which = fn(&Call) -> bool;
 
 #[derive(Debug)]
@@ -44,9 +43,9 @@ pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) mono: Mono,
     pub(crate) in_flight: VecDeque<(EffectId, Call)>,
-    /// All calls of the engine.
+    /// All calls of the engine since the last crash.
     pub(crate) calls: Vec<Call>,
-    /// All events of the engine.
+    /// All events of the engine since the last crash.
     pub(crate) facts: Vec<Event>,
     pub(crate) replies: BTreeMap<u64, Response>,
     pub(crate) cluster: BTreeMap<LeaseId, Arc<WorkloadSpec>>,
@@ -77,7 +76,7 @@ pub(crate) struct World {
     /// How many of the next transactions are not included in a block and have an unknown outcome.
     pub(crate) lost_txs: u32,
     asked: u64,
-    /// Whether each step compares the status before and after the step.
+    /// Whether every 13th step compares the status before and after the step.
     pub(crate) looks: bool,
     steps: u64,
 }
@@ -110,7 +109,7 @@ pub(crate) fn tenant(number: u8) -> Address {
 }
 
 /// Returns a deployment id. The second tenant owns numbers from 8000 to 8999, the third tenant owns numbers
-/// from 9000, and the first tenant owns all others.
+/// from 9000 to 9999, and the first tenant owns all others.
 pub(crate) fn deployment_id(dseq: u64) -> DeploymentId {
     let number = match dseq {
         8_000..9_000 => 2,
@@ -285,7 +284,7 @@ impl World {
         self.settle();
     }
 
-    /// Shuts the process down and starts another one. Chain and cluster keep their state.
+    /// Ends the process without a shutdown and starts another one. Chain and cluster keep their state.
     pub(crate) fn restart(&mut self) {
         self.crash();
         self.start();
@@ -322,7 +321,7 @@ impl World {
     }
 
     /// Returns the number of status changes and the status without its counters. Returns `None` if the test
-    /// does not compare statuses, because the comparison is slow.
+    /// does not compare statuses, and for most steps, because the comparison is slow.
     fn counted_status(&self) -> Option<(u64, Status)> {
         let is_looked_at = self.looks && self.steps.is_multiple_of(13);
         is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))
@@ -621,7 +620,6 @@ impl World {
         self.settle();
     }
 
-    /// Submits a manifest and returns the reply.
     pub(crate) fn submit(&mut self, dseq: u64, sdl: &Sdl) -> Response {
         let id = self.submit_later(dseq, sdl);
         self.replies

@@ -101,7 +101,6 @@ impl World {
         }
     }
 
-    /// Starts a provider.
     pub(crate) async fn start(&self) -> Running {
         const GIB: i64 = 1 << 30;
         let nodes = ClusterSpec::from_nodes([NodeSpec::new("node", 4000, 8 * GIB, 100 * GIB)]);
@@ -167,12 +166,10 @@ impl World {
         Tenant::new(TENANT, SDL.replace("HOSTNAME", hostname))
     }
 
-    /// Returns another tenant.
     pub(crate) fn other_tenant(&self, hostname: &str) -> Tenant {
         Tenant::new(OTHER_TENANT, SDL.replace("HOSTNAME", hostname))
     }
 
-    /// Makes the other provider bid on a deployment and win it.
     pub(crate) fn let_other_provider_win(&self, tenant: &Tenant) {
         let bid = bid_id(OTHER_TENANT, tenant.id.dseq, OTHER_PROVIDER);
         let msg = Msg::CreateBid {
@@ -192,7 +189,6 @@ impl World {
     }
 }
 
-/// Subscription to the events of the bus.
 pub(crate) struct Subscription(EventStream);
 
 impl Subscription {
@@ -228,7 +224,6 @@ impl Subscription {
     }
 }
 
-/// A running provider.
 pub(crate) struct Running {
     pub(crate) handle: ProviderHandle,
     chain: MemoryChain,
@@ -249,7 +244,6 @@ impl Running {
         panic!("no {what} in time: {:#?}", self.handle.status().await);
     }
 
-    /// Adds `blocks` blocks.
     pub(crate) async fn pass(&self, blocks: u32) {
         for _ in 0..blocks {
             self.chain.advance(BLOCK);
@@ -310,7 +304,6 @@ impl Tenant {
         TenantMsg::CloseDeployment { id: self.id.clone() }
     }
 
-    /// Submits the manifest.
     pub(crate) async fn submit(&self, provider: &Running) -> Result<(), Refusal> {
         let manifest = Arc::new(self.sdl.manifest.clone());
         provider

@@ -35,8 +35,8 @@ case $1 in
 esac
 "#;
 /// Script that sends HUP, and KILL a second later, to sessions with marked processes. A session is left
-/// running if its first process still runs and was not started from outside the container: the command
-/// created this session. The script retries, because a command starts a little after its request. `grep` runs
+/// running if its first process still runs and has a parent inside the container, because the command created
+/// such a session. The script retries, because a command starts a little after its request. `grep` runs
 /// without `-F`: with it, busybox searches only the first variable.
 const SCRIPT: &str = r#"
 stat() { { read -r line </proc/$1/stat; } 2>/dev/null; }

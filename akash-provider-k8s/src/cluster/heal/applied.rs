@@ -73,7 +73,6 @@ impl AppliedLease {
     }
 }
 
-/// Write that restores one object.
 pub(super) struct Repair {
     pub(super) write: Write,
     /// Object to restore; `None` if it is missing.

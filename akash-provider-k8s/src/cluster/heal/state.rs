@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// State of the repairs of all leases.
 #[derive(Debug, Default)]
 pub(super) struct RepairState {
     pub(super) backoff: RepairBackoff<(String, Id)>,
@@ -32,7 +31,6 @@ pub(super) struct RepairState {
 }
 
 impl RepairState {
-    /// Drops the state of a removed lease.
     pub(super) fn remove(&mut self, home: &str) {
         self.logged.remove(home);
         self.leases.remove(home);

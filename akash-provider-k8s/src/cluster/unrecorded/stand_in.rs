@@ -26,7 +26,6 @@ const WHOLE: i128 = 1_000_000_000;
 /// Vendors of GPUs that can be requested.
 const VENDORS: [&str; 2] = ["nvidia", "amd"];
 
-/// Creates the deployment of a lease with these services.
 pub(super) fn workload(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec {
     WorkloadSpec {
         lease: lease.clone(),

@@ -155,7 +155,6 @@ impl Lease {
         .derive(&view)
     }
 
-    /// Restores the objects of the lease and returns the writes.
     fn heal(&mut self) -> Vec<Write> {
         let items: Vec<Item> = self.derived().into_iter().map(|derived| derived.item).collect();
         let all = drifted(&items, &self.view()).into_iter();

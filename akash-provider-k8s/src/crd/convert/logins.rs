@@ -40,7 +40,6 @@ pub fn restore_passwords(group: &mut Group, passwords: &BTreeMap<String, String>
     }
 }
 
-/// Removes all registry passwords from a group.
 pub(super) fn clear_passwords(group: &mut Group) {
     for service in &mut group.services {
         for (_, login) in logins(service) {

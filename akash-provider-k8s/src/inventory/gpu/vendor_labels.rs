@@ -67,7 +67,6 @@ fn spec(vendor: Vendor, parts: &Parts, gigabytes: Option<u64>) -> GpuSpec {
     GpuSpec::new(vendor.name(), &parts.model, &memory, &parts.interface, 0)
 }
 
-/// Parts of a product name.
 #[derive(Debug, PartialEq, Eq)]
 struct Parts {
     model: String,

@@ -5,7 +5,6 @@ use crate::settings::Settings;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Label of the model of the GPUs of the test.
 const A100: &str = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
 
 /// Returns the entries of a changed node in the list of resources that are not offered.

@@ -61,7 +61,6 @@ impl Tally {
         entries
     }
 
-    /// Returns the classes that no node mounts.
     fn unmounted(&self) -> impl Iterator<Item = IgnoredClass> {
         let mounted = |class: &str| {
             let mut nodes = self.nodes.values().filter_map(NodeEntry::listed);

@@ -116,7 +116,6 @@ fn tally(changes: impl IntoIterator<Item = Change>) -> Tally {
     tally
 }
 
-/// Returns the reasons of the resources that are not offered.
 fn reasons(tally: &Tally) -> Vec<String> {
     tally.spec().ignored.iter().map(ToString::to_string).collect()
 }

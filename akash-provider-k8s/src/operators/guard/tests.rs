@@ -1,6 +1,5 @@
 use super::*;
 
-/// Returns the time `seconds` after `start`.
 fn at(start: Instant, seconds: u64) -> Instant {
     start + Duration::from_secs(seconds)
 }

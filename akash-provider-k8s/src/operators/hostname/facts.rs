@@ -17,8 +17,8 @@ use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of attempts of a proxy per request, at the replicas of a service. More attempts would overload a slow
-/// service.
+/// Maximum number of attempts that a proxy makes per request, over all replicas of a service. More attempts
+/// would overload a slow service.
 const MAX_TRIES: u32 = 100;
 
 /// Decoded record, or the reason why it is invalid.

@@ -323,7 +323,6 @@ impl Index {
         }
     }
 
-    /// Returns the work for a hostname without a record.
     fn without_host(&self, name: &str) -> Work {
         let goes = self.ours(name).filter(|(sort, place, _)| {
             // A route is deleted before the objects that it references.

@@ -191,7 +191,6 @@ impl LiveObject {
     }
 }
 
-/// Returns the hostname of a route.
 fn hostname_of(route: &Value) -> Option<&str> {
     let name = route.pointer("/spec/rules/0/host");
     name.or_else(|| route.pointer("/spec/hostnames/0"))?.as_str()

@@ -2,7 +2,8 @@
 //!
 //! The address comes from the status of the Ingress or the Gateway, and may be private. Only controllers of
 //! the cluster write this status. DNS is not used, because a tenant controls it. A tenant controls only the
-//! hostname, which is validated, and the response, of which the status and a few bytes are read.
+//! hostname and the response. The hostname is validated. Only the status and a few bytes of the response are
+//! read.
 
 use super::live::Acceptance;
 use super::note_writer;

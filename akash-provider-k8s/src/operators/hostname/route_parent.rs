@@ -67,7 +67,6 @@ pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, share
     follower.run().await;
 }
 
-/// Sink of the watch.
 struct RouteParentSink {
     /// Name of the object. A server without field selectors returns other objects too.
     object: String,

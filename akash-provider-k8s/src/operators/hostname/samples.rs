@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Returns the record of a tenant.
 pub(super) fn host(tenant: u8) -> Host {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
     let group = GroupId {
@@ -115,7 +114,6 @@ impl Cluster {
         }
     }
 
-    /// Returns a writer of notes for this cluster.
     pub(super) fn notebook(&self) -> NoteWriter {
         let cluster = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {

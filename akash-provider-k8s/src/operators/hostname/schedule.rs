@@ -21,7 +21,6 @@ pub struct Budget {
     pub per_minute: u32,
 }
 
-/// Schedule of the checks of all hostnames.
 #[derive(Debug, Default)]
 struct Schedule {
     due: BTreeMap<String, Instant>,

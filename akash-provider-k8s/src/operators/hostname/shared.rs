@@ -170,7 +170,6 @@ impl Shared {
         self.front.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes the state of the Gateway or the IngressClass.
     pub(super) fn change_route_parent<R>(&self, change: impl FnOnce(&mut RouteParent) -> R) -> R {
         change(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -129,8 +129,8 @@ impl Index {
         self.nodes.iter().flatten()
     }
 
-    /// Returns all storage classes, each with true if the class has the label `akash.network=true`; `None` before the
-    /// first list.
+    /// Returns the storage classes by name, or `None` before the first list. The value is true for a class
+    /// with the label `akash.network=true`.
     #[must_use]
     pub const fn classes(&self) -> Option<&BTreeMap<Name, bool>> {
         self.classes.as_ref()

@@ -156,7 +156,6 @@ impl Shared {
         }
     }
 
-    /// Returns the queue of hardware discovery.
     pub(super) fn discovery_queue(&self) -> Option<MutexGuard<'_, DiscoveryQueue>> {
         let discovery_queue = self.discovery_queue.as_ref()?;
         Some(discovery_queue.lock().unwrap_or_else(PoisonError::into_inner))
@@ -220,7 +219,6 @@ impl Shared {
         self.apply_response(name, meta);
     }
 
-    /// Applies metadata from a response of the API server.
     pub(super) fn apply_response(&self, name: &str, meta: ObjectMeta) {
         self.state.apply(Event::Answered(name.to_owned(), Box::new(meta)));
     }

@@ -10,7 +10,6 @@ use akash_provider_core::error::{Error, ErrorKind};
 use kube::core::ApiResource;
 use std::sync::Arc;
 
-/// Writer of labels.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,

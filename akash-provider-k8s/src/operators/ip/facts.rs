@@ -14,7 +14,6 @@ use akash_provider_core::types::{Address, LeaseId};
 use kube::core::DynamicObject;
 use std::collections::BTreeSet;
 
-/// Maximum length of a Service name.
 const SERVICE_NAME_MAX: usize = 63;
 
 /// Declaration of a port of a leased address.

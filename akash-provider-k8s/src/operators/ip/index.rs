@@ -230,7 +230,6 @@ impl Index {
         }
     }
 
-    /// Returns the work for a Service without a record.
     fn without_record(&self, place: &str) -> Work {
         let Some(live) = self
             .live(place)

@@ -111,8 +111,8 @@ impl LiveService {
         }
     }
 
-    /// Returns the name of the ProviderLeasedIP record that would declare this Service, or `None` for a Service that is
-    /// invalid or has no sharing key.
+    /// Returns the name of the ProviderLeasedIP record that would declare this Service. Returns `None` if the
+    /// Service is invalid or has no sharing key.
     #[must_use]
     pub fn seat(&self) -> Option<String> {
         let ip = self.ip.as_ref().ok()?;

@@ -51,7 +51,6 @@ pub struct MetricsStatus {
     pub at: Option<String>,
 }
 
-/// Schedule of the requests for the metrics of MetalLB.
 #[derive(Debug, Default)]
 struct RequestSchedule {
     /// The operator's own count at the time of the last request.
@@ -82,7 +81,6 @@ impl RequestSchedule {
     }
 }
 
-/// Source of the metrics.
 pub(super) struct Source {
     client: Client,
     path: String,

@@ -57,8 +57,8 @@ impl Usage {
         }
     }
 
-    /// Counts the addresses of those `pools` that leases use, and how many of these addresses load balancers
-    /// hold (`addresses`).
+    /// Counts the addresses in the pools that leases use according to `mode`. Also counts how many of these
+    /// addresses are in `addresses`, the addresses that load balancers hold.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {
@@ -174,7 +174,8 @@ impl<'a> NewNotices<'a> {
         new_notices
     }
 
-    /// Returns the names of the Services that wait too long for an address, or `None` if no Service does.
+    /// Returns the names of the Services that wait too long for an address, or `None` if there is no such
+    /// Service.
     pub(super) fn late(&self) -> Option<String> {
         let named = self.late.get(..NAMED).unwrap_or(&self.late);
         let rest = self.late.len() - named.len();

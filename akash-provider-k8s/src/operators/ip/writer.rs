@@ -12,7 +12,6 @@ use kube::core::ApiResource;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Writer of Services.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,

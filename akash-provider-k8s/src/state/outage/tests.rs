@@ -4,7 +4,7 @@ use super::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Returns a lease with these pods and one service, which has one replica that is unavailable.
+/// Returns a lease with these pods. Its only service has one replica, which is unavailable.
 fn view(pods: &[Value]) -> LeaseView {
     let lease = lease(1);
     let mut view = LeaseView {

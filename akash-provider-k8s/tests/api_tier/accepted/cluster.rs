@@ -87,7 +87,6 @@ impl Cluster {
         name
     }
 
-    /// Deletes the runtime class.
     pub(crate) async fn remove_runtime_class(&self, name: &str) {
         let api: Api<RuntimeClass> = Api::all(self.client.clone());
         api.delete(name, &DeleteParams::default()).await.unwrap();

@@ -23,11 +23,9 @@ use std::time::Duration;
 use testbed::Tier;
 
 pub(crate) const GIB: u64 = 1 << 30;
-/// Maximum wait for a condition.
 const WAIT_LIMIT: Duration = Duration::from_secs(40);
 const MANAGER: &str = "api-tier";
 
-/// Objects of one test.
 pub(crate) struct Fixture {
     client: Client,
     settings: Settings,
@@ -314,12 +312,10 @@ impl Fixture {
         .await;
     }
 
-    /// Subscribes to the capacity of the test's cluster.
     pub(crate) fn follow(&self) -> Capacity {
         self.follow_with(&self.client)
     }
 
-    /// Subscribes to the capacity of an unavailable cluster.
     pub(crate) fn follow_unavailable(&self) -> Capacity {
         let nobody = Config::new("http://127.0.0.1:1".parse().unwrap());
         self.follow_with(&Client::try_from(nobody).unwrap())

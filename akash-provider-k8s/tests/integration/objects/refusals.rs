@@ -10,7 +10,6 @@ use akash_provider_core::types::{Attribute, Storage};
 use akash_provider_k8s::objects::{self, MAX_PORTS, MAX_REPLICAS, Refusal};
 use std::sync::Arc;
 
-/// A change of a service.
 type Change<'a> = &'a dyn Fn(&mut Service);
 
 fn check(deployment: &WorkloadSpec) -> Result<(), Refusal> {

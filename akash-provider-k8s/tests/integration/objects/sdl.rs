@@ -8,7 +8,6 @@ use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::settings::Settings;
 use std::sync::Arc;
 
-/// A lease id for tests.
 pub(crate) fn lease() -> LeaseId {
     let text = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/\
                 akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";

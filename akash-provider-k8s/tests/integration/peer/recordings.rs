@@ -11,14 +11,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A recorded lease.
 pub(super) struct Recording {
     pub(super) name: String,
     folder: PathBuf,
     sdl: PathBuf,
 }
 
-/// Reads every recorded lease.
 pub(super) fn all() -> Vec<Recording> {
     let root = testbed::recordings::folder("peer");
     let folders = testbed::recordings::files(&root.join("k8s"), "");
@@ -70,7 +68,6 @@ impl Recording {
         labels::lease_of(&serde_json::from_value(recorded).unwrap()).unwrap()
     }
 
-    /// Settings of the recorded provider.
     pub(super) fn settings(&self) -> Settings {
         Settings {
             public_hostname: "provider.localhost".to_owned(),

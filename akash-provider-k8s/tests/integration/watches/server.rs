@@ -9,7 +9,6 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) method: String,
@@ -42,7 +41,6 @@ pub(crate) enum Part {
     Cut,
 }
 
-/// Response to a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     Json(u16, Vec<(&'static str, String)>, Value),

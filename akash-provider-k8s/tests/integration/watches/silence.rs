@@ -23,7 +23,6 @@ impl Write for Log {
 }
 
 impl Log {
-    /// Log lines at level WARN.
     fn warnings(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().filter(|line| line.contains("WARN"));

@@ -32,7 +32,6 @@ pub(crate) struct Controller {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Selects the objects of a kind.
 type Selector = fn(&mut ObservedObjects) -> &mut routes::Objects;
 
 /// Objects that the controller observed, number of kinds that it has listed, and notification of changes.

@@ -13,7 +13,6 @@ pub(crate) type ObjectKey = (String, String);
 /// Objects of one kind.
 pub(crate) type Objects = BTreeMap<ObjectKey, Value>;
 
-/// Objects that the controller observed, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedObjects {
     pub(crate) ingresses: Objects,

@@ -10,7 +10,6 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Number of parallel clients.
 const CLIENTS: usize = 2;
 /// Pause of a client between two requests, so that parallel tests have CPU time.
 const REST: Duration = Duration::from_millis(8);

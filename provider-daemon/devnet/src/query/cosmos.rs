@@ -25,9 +25,7 @@ use prost::{Message, Name};
 use prost_types::{Any, Timestamp};
 use tonic::Code;
 
-/// Version that the node reports as its own version.
 pub(crate) const VERSION: &str = concat!("devnet-", env!("CARGO_PKG_VERSION"));
-/// Version of the emulated CometBFT.
 pub(crate) const COMET_VERSION: &str = "0.38.21";
 /// Modules and their versions that the discovery query reports, the same as on the Akash network.
 pub(crate) const MODULES: [(&str, &str); 6] = [

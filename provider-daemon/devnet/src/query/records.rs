@@ -99,7 +99,6 @@ fn wire_lease(market: &Market, lease: &LeaseRecord) -> mkt::QueryLeaseResponse {
     )
 }
 
-/// Returns the position of a record in a listing that is sorted by state, then by id.
 fn place<S: PartialEq, I: Clone>(states: &[(&str, S)], state: &S, id: &I) -> Place<I> {
     let state = states.iter().position(|(_, s)| s == state);
     Place(state.unwrap_or(0), id.clone())

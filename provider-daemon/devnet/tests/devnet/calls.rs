@@ -36,7 +36,6 @@ pub(crate) async fn call(url: &str, method: &str, params: Value) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-/// Sends a call in a URL; returns status and response.
 pub(crate) async fn get(url: &str, path: &str) -> (u16, Value) {
     let (status, body) = request(url, "GET", path, "").await;
     (status, serde_json::from_slice(&body).unwrap_or(Value::Null))

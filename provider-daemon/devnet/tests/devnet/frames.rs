@@ -11,7 +11,6 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-/// Maximum wait for a frame.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const KINDS: [&str; 4] = ["NewBlock", "NewBlockHeader", "NewBlockEvents", "Tx"];
 
@@ -59,7 +58,7 @@ impl Frames {
     }
 }
 
-/// Removes the gas from the result of a transaction, because the development network only estimates it.
+/// Removes the used gas from a result, because the development network only estimates the used gas.
 pub(crate) fn without_gas(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -78,7 +77,6 @@ pub(crate) fn without_gas(mut value: Value) -> Value {
     value
 }
 
-/// Removes the part at `path` from a JSON value, and returns the removed part.
 fn take(value: &mut Value, path: &str) -> Value {
     value.pointer_mut(path).map(Value::take).unwrap_or_default()
 }

@@ -29,7 +29,6 @@ use tokio_util::sync::CancellationToken;
 
 const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/web.yaml");
 const DSEQ: u64 = 77;
-/// Maximum wait for an event.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the folder with the TypeScript SDK and the script of the tenant. If they cannot be installed, prints the

@@ -38,7 +38,6 @@ fn time(text: &str) -> BlockTime {
     BlockTime(i64::try_from(since.as_millis()).unwrap())
 }
 
-/// Creates a chain with the genesis of the recorded chain.
 pub(crate) fn genesis(folder: &Path) -> MemoryChain {
     let genesis = read(&folder.join("genesis.json"));
     let state = &genesis["app_state"];
@@ -80,7 +79,6 @@ fn coin(value: &Value) -> akash_provider_core::types::Coin {
     format!("{}{}", text("amount"), text("denom")).parse().unwrap()
 }
 
-/// Recorded transaction.
 pub(crate) struct Recorded {
     pub(crate) name: String,
     pub(crate) height: u64,
@@ -166,8 +164,8 @@ fn same_as(name: &str, dseq: u64) -> TenantMsg {
     msg
 }
 
-/// Repeats on `chain` the actions of the recorded chain that are not among the recorded transactions, but are visible
-/// in a recorded response.
+/// Repeats on `chain` the actions for which no transaction was recorded. The recorded responses show that
+/// these actions occurred.
 pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     let of_tenant = match height {
         613 => Some(same_as("deployment-create-two-groups", 1004)),

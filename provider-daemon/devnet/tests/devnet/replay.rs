@@ -38,7 +38,7 @@ struct Replay {
     devnet: Devnet,
     frames: Frames,
     rpc: String,
-    /// Differences between recorded and returned data, one line each.
+    /// Differences between recorded and returned data.
     differences: Vec<String>,
     compared: BTreeMap<&'static str, usize>,
     recorded_queries: BTreeMap<u64, Vec<PathBuf>>,

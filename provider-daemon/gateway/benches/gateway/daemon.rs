@@ -37,7 +37,6 @@ impl Daemon {
         Ok(kib.with_context(|| format!("{path}: no VmRSS"))? * 1024)
     }
 
-    /// Returns the CPU time of the daemon.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         cpu_of(&self.child.id().to_string())
     }
@@ -51,7 +50,6 @@ impl Drop for Daemon {
     }
 }
 
-/// Returns the CPU time of this process.
 pub(crate) fn own_cpu() -> anyhow::Result<Duration> {
     cpu_of("self")
 }

@@ -18,7 +18,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Maximum time of any operation.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a response, in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
@@ -39,7 +38,6 @@ pub(crate) fn tls(certificate: Option<rustls::sign::CertifiedKey>) -> anyhow::Re
     Ok(Arc::new(config))
 }
 
-/// Connects to the gateway and completes the TLS handshake.
 pub(crate) async fn connect(
     address: SocketAddr,
     config: &Arc<ClientConfig>,
@@ -127,7 +125,6 @@ fn head(bytes: &[u8]) -> anyhow::Result<Option<(u16, usize, usize)>> {
     Ok(Some((status, end + 4, length.context("a length")?)))
 }
 
-/// Opens a websocket on a new connection.
 pub(crate) async fn websocket(
     address: SocketAddr,
     config: &Arc<ClientConfig>,

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 /// Number of concurrent connections, the same as in the measurement of the Go provider.
 const CONNECTIONS: u8 = 10;
-/// Duration of the load before the measurement.
 const WARM_UP: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(200)
 } else {
@@ -143,7 +142,6 @@ async fn rate(name: &str, ask: impl Fn(u8) -> anyhow::Result<Vec<u8>>) -> anyhow
     Ok(())
 }
 
-/// Returns the percentile `percent` of the values.
 pub(crate) fn percentile(all: &mut [u32], percent: usize) -> u32 {
     all.sort_unstable();
     let at = (all.len() * percent / 100).min(all.len().saturating_sub(1));

@@ -49,7 +49,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .build()?)
 }
 
-/// Returns a client with a new, unknown certificate.
+/// Returns the TLS configuration of a client with a new, unknown certificate.
 fn stranger(number: u16) -> anyhow::Result<Arc<ClientConfig>> {
     let mut secret = [9; 32];
     secret[..2].copy_from_slice(&number.to_be_bytes());

@@ -64,7 +64,6 @@ pub(super) struct Certificates {
     failed: moka::sync::Cache<Fingerprint, LookupFault>,
 }
 
-/// Reason why a certificate is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NotValid {
     Unknown,

@@ -1,8 +1,8 @@
 //! Public keys of accounts, from the [`Memory`] or the chain.
 //!
-//! A key is stored in the cache and in the `Memory` after its first valid signature. If a client names an account
-//! without a valid signature, the key of this account is cached for a short time in a separate cache, so it never
-//! evicts proven keys.
+//! A key is stored in the cache and in the `Memory` after its first valid signature. Before that, the key of
+//! an account that a client names is cached for a short time in a separate cache. Such keys never evict
+//! proven keys.
 
 use super::LookupFault;
 use super::lookups::Lookups;
@@ -35,7 +35,6 @@ pub(super) struct Issuers {
     missing: sync::Cache<Address, ()>,
 }
 
-/// Public key of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) key: Arc<PublicKey>,
@@ -43,7 +42,6 @@ pub(super) struct Key {
     pub(super) is_proven: bool,
 }
 
-/// Reason why no key of an account is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NoKey {
     Missing,

@@ -19,7 +19,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 /// Interval at which a stream checks whether the status changed. All streams share the cached status.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns the current status of the provider.
 pub(super) async fn now(app: &App) -> wire::Status {
     let snapshot = app.status.get().await;
     let mut status = whole(&snapshot.status, app);

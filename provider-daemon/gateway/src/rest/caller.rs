@@ -42,7 +42,6 @@ impl Caller {
         }
     }
 
-    /// Returns true for a caller without credentials.
     pub(super) const fn is_anonymous(&self) -> bool {
         self.identity.is_none()
     }

@@ -200,7 +200,6 @@ pub(super) async fn status(
     }
 }
 
-/// Path of a route with a lease and a service.
 #[derive(Debug, Deserialize)]
 pub(super) struct ServicePath {
     #[serde(flatten)]

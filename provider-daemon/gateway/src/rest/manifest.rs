@@ -77,7 +77,6 @@ async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), Rejection> {
     }
 }
 
-/// Returns the response for a manifest or migration that the provider refused.
 pub(super) fn refused(refusal: &Refusal) -> Reply {
     let status = match refusal.kind {
         RefusalKind::NoLease => StatusCode::NOT_FOUND,

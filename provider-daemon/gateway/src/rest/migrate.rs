@@ -245,8 +245,8 @@ fn no_endpoint(name: &str) -> Rejection {
     ))
 }
 
-/// Checks that the caller may migrate IP addresses from the tenant's other leases that now hold one of the
-/// addresses in `moving`.
+/// Checks that the caller may migrate IP addresses away from their current leases. These leases are the
+/// tenant's other leases that hold an address in `moving`.
 async fn check_holders(
     app: &App,
     identity: &Identity,

@@ -14,7 +14,6 @@ pub(crate) struct LeasePath {
 }
 
 impl LeasePath {
-    /// Parses the ids in the path as a lease of the tenant `owner` with the provider `provider`.
     pub(crate) fn lease(&self, owner: &Address, provider: &Address) -> Result<LeaseId, Rejection> {
         let deployment = deployment(owner, &self.dseq)?;
         let short =
@@ -32,7 +31,6 @@ impl LeasePath {
     }
 }
 
-/// Parses `dseq` as the id of a deployment of the tenant `owner`.
 pub(super) fn deployment(owner: &Address, dseq: &str) -> Result<DeploymentId, Rejection> {
     Ok(DeploymentId {
         owner: owner.clone(),

@@ -9,7 +9,6 @@ use http::StatusCode;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// OpenAPI document that describes the routes.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 #[derive(Serialize)]

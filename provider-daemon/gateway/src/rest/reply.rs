@@ -22,7 +22,6 @@ pub(crate) fn empty(status: StatusCode) -> Reply {
     reply
 }
 
-/// Returns a plain-text response.
 pub(crate) fn text(status: StatusCode, words: impl std::fmt::Display) -> Reply {
     let mut reply = Response::new(Body::from(format!("{words}\n")));
     *reply.status_mut() = status;
@@ -39,14 +38,12 @@ pub(crate) fn not_found() -> Reply {
     text(StatusCode::NOT_FOUND, "404 page not found")
 }
 
-/// Returns an encoded JSON body as a response.
 pub(crate) fn json_bytes(body: impl Into<Body>) -> Reply {
     let mut reply = Response::new(body.into());
     reply.headers_mut().insert(CONTENT_TYPE, JSON);
     reply
 }
 
-/// Encodes a value as a JSON response.
 pub(crate) fn json(value: &impl Serialize) -> Reply {
     json_bytes(encode(value))
 }
@@ -78,7 +75,6 @@ pub(crate) fn cluster(error: &Error) -> Reply {
     text(cluster_status(error), error)
 }
 
-/// Returns the HTTP status for an error that the cluster returned.
 pub(crate) fn cluster_status(error: &Error) -> StatusCode {
     match error.kind() {
         ErrorKind::NotFound => StatusCode::NOT_FOUND,

@@ -157,7 +157,7 @@ fn inventory(status: &InventoryStatus, is_known: bool) -> InventoryBody<'_> {
     }
 }
 
-/// Part of the provider status that never changes.
+/// Parts of the provider status that the provider's handle does not report.
 #[derive(Debug)]
 pub(crate) struct ProviderInfo {
     pub(crate) address: Address,
@@ -201,7 +201,6 @@ const TENANTS_AGE: Duration = Duration::from_secs(1);
 /// Maximum time that a request waits for a newer status. After this time, the request uses the older status.
 const TENANTS_WAIT: Duration = Duration::from_millis(100);
 
-/// Cached provider status, shared by all clients.
 #[derive(Debug)]
 pub(crate) struct StatusCache {
     handle: ProviderHandle,
@@ -249,8 +248,8 @@ impl StatusCache {
         snapshot
     }
 
-    /// Returns the reason why a lease or workload that the provider does not know may exist nevertheless. Returns
-    /// `None` if the provider has read the state of chain and cluster and is not stopping.
+    /// Returns the reason why an unknown lease or workload may still exist. Returns `None` if the provider
+    /// has read the state of chain and cluster and is not stopping.
     pub(crate) async fn missing_state(&self) -> Option<&'static str> {
         // From the handle and not from the cache: a stopping provider may not respond any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {

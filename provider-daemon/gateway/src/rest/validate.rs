@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Maximum size of a request body, in bytes. A group has some kilobytes.
+/// Maximum size of a request body, in bytes. A group has a few kilobytes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// Response of `/validate`: the price that the provider would bid. The JSON has the format of the message

@@ -4,17 +4,14 @@
 use akash_provider_core::bidding::{check_size, limits};
 use akash_provider_core::types::{Attribute, GroupSpec, ResourceUnit};
 
-/// Maximum number of resource units of a group.
 pub(super) const UNITS_MAX: usize = 20;
 /// Maximum number of attributes in each list of attributes. Real groups have at most about a dozen GPU models.
 pub(super) const ATTRIBUTES_MAX: usize = 64;
 /// Maximum number of volumes, and also of endpoints, of a resource unit.
 pub(super) const PARTS_MAX: usize = 64;
-/// Maximum number of hostnames in a request.
 pub(super) const HOSTNAMES_MAX: usize = 100;
-/// Maximum length of a hostname, in bytes.
 const HOSTNAME_BYTES_MAX: usize = 255;
-/// Maximum size of all names, keys and values of a group in total, in bytes. A real group has some kilobytes.
+/// Maximum total size of the names, keys and values of a group, in bytes. A real group has a few kilobytes.
 pub(super) const TEXT_BYTES_MAX: usize = 32 * 1024;
 
 /// Checks a group and its hostnames.
@@ -62,7 +59,6 @@ fn check_unit(unit: &ResourceUnit) -> Result<(), String> {
     lists(unit).try_for_each(|list| at_most("attributes of a resource", list.len(), ATTRIBUTES_MAX))
 }
 
-/// Returns all attribute lists of a resource unit.
 fn lists(unit: &ResourceUnit) -> impl Iterator<Item = &Vec<Attribute>> {
     let resources = &unit.resources;
     let own = [
@@ -92,7 +88,6 @@ fn text_bytes(group: &GroupSpec) -> usize {
     sum
 }
 
-/// Returns true if the text is a valid denomination on the Akash network.
 fn is_denom(text: &str) -> bool {
     let mut bytes = text.bytes();
     let begins = bytes.next().is_some_and(|b| b.is_ascii_alphabetic());

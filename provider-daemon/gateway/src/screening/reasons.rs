@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const REASONS_MAX: usize = 16;
 /// Maximum number of example nodes in each reason.
 const EXAMPLES: usize = 3;
-/// Maximum length of a reason, in bytes.
 const REASON_BYTES_MAX: usize = 400;
 
 /// Nodes that do not have enough of one kind of resource.

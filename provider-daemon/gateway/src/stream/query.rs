@@ -9,7 +9,6 @@ use http::StatusCode;
 /// Maximum number of parameters. Each argument of a command is one parameter.
 const PAIRS_MAX: usize = 1024;
 
-/// Decoded query parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Query(Vec<(String, String)>);
 

@@ -44,7 +44,6 @@ struct Outcome {
     message: Option<String>,
 }
 
-/// Parsed message of a client.
 #[derive(Debug, PartialEq, Eq)]
 enum ClientMessage {
     Input(Bytes),

@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 type Io = WebSocketStream<TokioIo<Upgraded>>;
 
-/// Maximum time of the closing handshake.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Close code and reason with which a stream ends.
@@ -75,7 +74,6 @@ pub(super) struct Socket {
     stalled: Duration,
 }
 
-/// Reason why the writing half ends.
 enum WriteEnd {
     /// The stream ended or failed, and the client gets a close frame.
     Ended(Ending),
@@ -211,7 +209,7 @@ async fn write(
     }
 }
 
-/// Maximum number of messages in one write.
+/// Maximum number of messages that one write sends after its first message.
 const TOGETHER: usize = 256;
 
 /// Writes a message, together with those following messages that are already available.

@@ -22,7 +22,6 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Parsed response of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -56,7 +55,6 @@ impl Reply {
     }
 }
 
-/// Client with its address, credentials and TLS options.
 #[derive(Clone)]
 pub(crate) struct Client {
     server: SocketAddr,
@@ -114,7 +112,6 @@ impl Client {
         socket.connect(self.server).await
     }
 
-    /// Sets the offered ALPN protocols.
     pub(crate) fn alpn(mut self, protocols: &[&str]) -> Self {
         self.alpn = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
         self
@@ -131,7 +128,6 @@ impl Client {
         self
     }
 
-    /// Connects and completes the TLS handshake.
     pub(crate) async fn connect(&self) -> io::Result<Connection> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&self.versions)
@@ -239,7 +235,6 @@ impl Client {
     }
 }
 
-/// Open websocket.
 pub(crate) struct Channel(pub(crate) WebSocketStream<Connection>);
 
 impl Channel {

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use testbed::recordings;
 
-/// Account of the tenant in the recordings.
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 /// Each deployment in the recordings: its dseq and the name of its SDL.
 const DEPLOYMENTS: [(u64, &str); 6] = [

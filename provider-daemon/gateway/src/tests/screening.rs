@@ -23,7 +23,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum size of a response.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
 pub(super) fn group() -> GroupSpec {

@@ -216,8 +216,8 @@ async fn screening_explain_and_bids_have_the_same_reasons() {
     );
 }
 
-/// Compares the reason for a group with GPU attributes that need more comparisons with the provider's attributes
-/// than the provider permits for one order.
+/// Compares the reasons for a group with many GPU attributes. Matching them with the provider's attributes
+/// needs more comparisons than the provider permits for one order.
 async fn comparisons_compared() -> DeclineCode {
     let attributes = (0..1001)
         .map(|n| Attribute::new(format!("key{n}"), "x"))

@@ -47,7 +47,6 @@ async fn world_of_today() -> World {
     world
 }
 
-/// Runs the script of the SDK and returns its result.
 async fn script(folder: &Path, asked: Value) -> Value {
     let mut command = program(Path::new("node"), &["gateway.mjs", &asked.to_string()]);
     command
@@ -58,7 +57,6 @@ async fn script(folder: &Path, asked: Value) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stdout)))
 }
 
-/// Tenant with credentials created by the SDK.
 struct SdkTenant {
     folder: PathBuf,
     made: Value,

@@ -93,7 +93,6 @@ pub(super) struct World {
     running: JoinHandle<()>,
 }
 
-/// Returns the key of a test account.
 pub(super) fn tenant(seed: u8) -> PrivateKey {
     PrivateKey::from_bytes(&[seed; 32]).unwrap()
 }
@@ -175,7 +174,6 @@ fn certificate_of(provider: &Address) -> OwnCertificate {
     OwnCertificate::make(provider, &usage, Duration::from_secs(NOW - 60)).unwrap()
 }
 
-/// Waits until a condition is true.
 pub(super) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let waiting = async {
         while !is_so().await {
@@ -203,7 +201,6 @@ impl World {
         Self::with_all(attributes, hardware(), change).await
     }
 
-    /// Starts a provider with the given capacity.
     pub(super) async fn with_all(
         attributes: Vec<Attribute>,
         capacity: InventoryUpdate,
@@ -287,7 +284,6 @@ impl World {
         }
     }
 
-    /// Sets the gateway's clock.
     pub(super) fn set_time(&self, seconds: u64) {
         self.clock.store(seconds, Ordering::SeqCst);
     }
@@ -413,12 +409,10 @@ impl World {
         self.running.await.unwrap();
     }
 
-    /// Stops only the gateway.
     pub(super) fn stop_gateway(&self) {
         self.stop.cancel();
     }
 
-    /// Stops the provider behind the gateway.
     pub(super) async fn stop_provider(&self) {
         self.stop_provider.cancel();
         until("the provider's end", || async {

@@ -9,7 +9,6 @@ use clap::{Args, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// The port of DNS.
 const DNS: u16 = 53;
 
 /// Checks of hostnames.

@@ -100,7 +100,6 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Returns the ID of a flag.
     pub(super) fn id(&self, flag: &str) -> Option<&str> {
         self.args.get(&plain(flag)).map(|arg| arg.get_id().as_str())
     }

@@ -10,7 +10,6 @@ use std::path::Path;
 
 /// Maximum size of a settings file, in bytes; a setting has about 60 bytes.
 const BYTES_MAX: u64 = 1 << 20;
-/// Maximum nesting depth of values.
 const DEPTH_MAX: usize = 16;
 
 /// YAML value.

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Log in memory, for the acts of messages.
 #[derive(Debug, Clone, Default)]
 struct MemoryLog(Arc<Mutex<Vec<AuditEntry>>>);
 

@@ -15,10 +15,10 @@ use std::time::{Duration, UNIX_EPOCH};
 const LIMIT: Duration = Duration::from_secs(4);
 /// A balance that pays for fewer bids than this number causes a warning.
 const BIDS_FEW: u128 = 10;
-/// A balance that pays the fees, at the rate of the last hour, for fewer days than this number causes a warning.
+/// Number of days: a balance causes a warning if it pays the fees, at the rate of the last hour, for less
+/// time.
 const DAYS_FEW: f64 = 7.0;
 
-/// Balances for deposits and fees, and the deposits and fees of bids.
 #[derive(Debug)]
 struct Funds {
     /// Configured deposit of a bid, for each denomination in which the provider bids.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Checks each Redis server of the settings.
 pub(super) async fn checks(args: &RunArgs) -> Vec<Check> {
     let bus = args.bus.location();
     let election = match args.ha.ha {

@@ -59,7 +59,6 @@ impl Probe {
     }
 }
 
-/// Queries a node.
 pub(super) async fn probe(address: String, chain_id: &str, args: &NodeArgs) -> Probe {
     let limits = Limits {
         response_time: args.node_timeout.min(LIMIT),

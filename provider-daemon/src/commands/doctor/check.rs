@@ -20,7 +20,6 @@ pub(super) enum Severity {
 }
 
 impl Severity {
-    /// Returns the name, as in the output.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -61,7 +60,6 @@ pub(super) enum Area {
     Bus,
 }
 
-/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Check {
     severity: Severity,
@@ -81,17 +79,14 @@ impl Check {
         }
     }
 
-    /// Creates the result of a passed check.
     pub(super) fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(Severity::Ok, subject, detail)
     }
 
-    /// Creates the result of a check that did not run, with the reason.
     pub(super) fn skipped(subject: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::new(Severity::Skipped, subject, reason)
     }
 
-    /// Creates a warning with its remedy.
     pub(super) fn warning(
         subject: impl Into<String>,
         detail: impl Into<String>,
@@ -100,7 +95,6 @@ impl Check {
         Self::new(Severity::Warning, subject, detail).with_help(help)
     }
 
-    /// Creates a failure with its remedy.
     pub(super) fn failure(
         subject: impl Into<String>,
         detail: impl Into<String>,

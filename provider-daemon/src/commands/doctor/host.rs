@@ -78,8 +78,8 @@ pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
     checks
 }
 
-/// Returns the path and the mode of each file with a secret that other accounts may access. Files in the home
-/// directory are left out, because another check covers them.
+/// Returns the path and the mode of each secret file that other accounts may access. Files in the home
+/// directory are omitted, because another check covers them.
 fn secret_files(args: &RunArgs, home: Option<&Path>) -> Vec<(PathBuf, u32)> {
     let signer = &args.signer;
     let files = [
@@ -184,7 +184,6 @@ fn judge_files(limit: Result<u64, String>) -> Check {
     }
 }
 
-/// Time of another machine.
 #[derive(Debug)]
 struct OtherClock {
     name: &'static str,

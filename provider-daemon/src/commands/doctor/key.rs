@@ -12,7 +12,6 @@ use std::path::Path;
 
 const SUBJECT: &str = "key";
 
-/// Key of the provider and its account.
 #[derive(Debug)]
 pub(super) struct KeyFacts {
     /// Key; `None` if it cannot be read.

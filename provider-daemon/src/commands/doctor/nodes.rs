@@ -16,7 +16,6 @@ const LIMIT: Duration = Duration::from_millis(4500);
 /// Maximum number of lines about resources that are not offered.
 const IGNORED_MAX: usize = 20;
 
-/// Checks the capacity.
 pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
     let cluster = match cluster {
         Ok(cluster) => cluster,

@@ -48,7 +48,6 @@ const OPERATORS: [Operator; 3] = [
     },
 ];
 
-/// State of an operator.
 #[derive(Debug, PartialEq, Eq)]
 enum OperatorFacts {
     /// Configured to run in the process of the provider. Contains the status of the operator if the provider is
@@ -62,7 +61,6 @@ enum OperatorFacts {
     Unknown(String),
 }
 
-/// Checks each operator.
 pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
     let cluster = match cluster {
         Ok(cluster) => cluster,

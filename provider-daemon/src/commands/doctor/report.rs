@@ -12,7 +12,6 @@ use std::time::Duration;
 const FAILED: u8 = 3;
 const WIDTH: usize = 8;
 
-/// Result of a check, with the area that the check belongs to.
 #[derive(Debug, Serialize)]
 struct Entry {
     area: Area,
@@ -20,7 +19,6 @@ struct Entry {
     check: Check,
 }
 
-/// Results of all checks.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     entries: Vec<Entry>,

@@ -130,7 +130,6 @@ async fn review(client: &Client, (rule, resource, verb): Right, namespace: Strin
     }
 }
 
-/// Place of the reviewed rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// The cluster and the namespace of the records.

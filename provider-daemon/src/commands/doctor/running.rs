@@ -5,7 +5,6 @@ use crate::history::{HistoryHealth, INTERRUPTION_HELP};
 use crate::operator::RunningProvider;
 use crate::plain::count;
 
-/// Judges the running provider and its order history.
 pub(super) fn checks(running: &Result<Option<RunningProvider>, String>) -> Vec<Check> {
     let mut checks = vec![judge_running(running)];
     if let Ok(Some(running)) = running {

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 const SUBJECT: &str = "settings";
 
-/// Problems of the settings.
 #[derive(Debug, Default)]
 struct SettingsFacts {
     /// Faults that prevent a start.

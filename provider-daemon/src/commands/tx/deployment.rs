@@ -154,7 +154,6 @@ async fn close(which: &DeploymentArgs, args: &TxArgs, account: &TxAccount) -> an
     send_message(args, account, TenantMsg::CloseDeployment { id }, act).await
 }
 
-/// Returns the act of a transaction on a deployment, with the deposit of the transaction.
 fn act(name: &'static str, id: &DeploymentId, deposit: Option<&Coin>) -> Act {
     let kind = ActKind::Command {
         name,
@@ -192,7 +191,6 @@ async fn send_message(
     send(args, account, vec![message], act).await
 }
 
-/// Queries a deployment.
 pub(super) async fn deployment(node: &Reader, id: &DeploymentId) -> anyhow::Result<DeploymentRecord> {
     let record = node.deployment(id).await?;
     record.with_context(|| {
@@ -218,7 +216,6 @@ pub(super) async fn open_deployment(node: &Reader, id: &DeploymentId) -> anyhow:
     Ok(record)
 }
 
-/// Returns the token in which the SDL states its prices.
 fn price_denom(path: &Path, sdl: &Sdl) -> anyhow::Result<Denom> {
     let unit = sdl.groups.iter().flat_map(|group| &group.resources).next();
     let unit = unit.with_context(|| format!("{}: the SDL deploys no service", path.display()))?;

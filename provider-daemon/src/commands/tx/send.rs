@@ -94,7 +94,6 @@ pub(super) async fn send(
     Ok(ExitCode::FAILURE)
 }
 
-/// Returns the outcome of a broadcast, for the audit log.
 fn outcome(sent: Result<&TxResponse, &anyhow::Error>, price: &Price, mode: BroadcastMode) -> ActOutcome {
     let response = match sent {
         Ok(response) => response,
@@ -154,7 +153,6 @@ fn unsigned(
     chain_json::unsigned(&body, &auth_info)
 }
 
-/// Parsed fee flags of a transaction.
 struct FeeArgs {
     fees: Option<Coin>,
     config: GasConfig,
@@ -289,7 +287,6 @@ impl<'a> TransactionSender<'a> {
         })
     }
 
-    /// Returns the next sequence number of the account.
     async fn next_sequence(&self, last: Option<u64>) -> anyhow::Result<Sequencing> {
         let sequence = self.account().await?.sequence;
         Ok(Sequencing::Ordered { sequence, last })

@@ -154,14 +154,12 @@ fn revenue(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Adds a value for each denomination.
 fn amounts(measure: Measure, amounts: &BTreeMap<Denom, Dec>) -> Measure {
     amounts.iter().fold(measure, |measure, (denom, amount)| {
         measure.with([("denom", &**denom)], decimal(*amount))
     })
 }
 
-/// Returns the metrics with one value per lease.
 pub(super) fn per_lease(values: &Values<'_>) -> Vec<Measure> {
     let mut price = Measure::gauge(
         "akash_provider_lease_price_per_block",

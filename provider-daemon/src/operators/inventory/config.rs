@@ -18,7 +18,6 @@ use std::path::PathBuf;
 /// Maximum size of the text of the rules, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Source of the inventory rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     /// File that is read periodically.
@@ -53,7 +52,6 @@ impl Source {
         }
     }
 
-    /// Parses the text of this source as inventory rules.
     pub(super) fn rules(&self, text: &str) -> Result<Rules, String> {
         read(text).map_err(|why| format!("{}: {why}", self.name()))
     }

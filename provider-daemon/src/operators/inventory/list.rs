@@ -17,7 +17,6 @@ use url::Url;
 /// Name of the stored list in the state directory.
 const FILE_NAME: &str = "gpus.json";
 
-/// Source of the GPU list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     File(PathBuf),
@@ -27,7 +26,6 @@ pub(super) enum Source {
     Nowhere,
 }
 
-/// State of the list of GPUs.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct ListStatus {
     /// Source of the GPU list.
@@ -42,7 +40,6 @@ pub(super) struct ListStatus {
     pub(super) error: Option<String>,
 }
 
-/// List of GPUs with its source and state.
 #[derive(Debug)]
 pub(super) struct List {
     source: Source,

@@ -8,7 +8,6 @@ use akash_provider_k8s::operators::inventory::discovery::Processor;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Converts the report of a cluster to protobuf.
 pub(super) fn on_the_wire(report: &ClusterReport) -> wire::Cluster {
     let mut cluster = cluster(report.metrics());
     for node in &mut cluster.nodes {
@@ -53,7 +52,6 @@ fn processor(seen: &Processor) -> wire::CpuInfo {
     }
 }
 
-/// Converts a cluster in protobuf to JSON.
 pub(super) fn in_json(cluster: &wire::Cluster, is_pretty: bool) -> Vec<u8> {
     #[derive(Serialize)]
     struct Body {

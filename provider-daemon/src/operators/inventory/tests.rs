@@ -23,7 +23,6 @@ pub(super) fn of_nodes(nodes: Vec<Value>) -> Client {
     of_objects(nodes, Vec::new())
 }
 
-/// Client of a cluster with these nodes and pods.
 pub(super) fn of_objects(nodes: Vec<Value>, pods: Vec<Value>) -> Client {
     let served = tower::service_fn(move |asked: Asked| {
         let (path, query) = (
@@ -55,7 +54,6 @@ pub(super) fn of_objects(nodes: Vec<Value>, pods: Vec<Value>) -> Client {
     Client::new(served, "default")
 }
 
-/// Returns the Node object that the tests use.
 pub(super) fn recorded_node() -> Value {
     let gpu = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
     json!({

@@ -231,7 +231,6 @@ pub(crate) fn send(tenant: &Tenant, who: usize, dseq: u64) -> Result<(), String>
     }
 }
 
-/// Returns the bids on all orders of a deployment.
 pub(crate) fn bids(chain: &MemoryChain, id: &DeploymentId) -> Vec<Bid> {
     chain.market(|market| {
         market

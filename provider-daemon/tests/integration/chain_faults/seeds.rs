@@ -134,8 +134,9 @@ struct Endpoints {
 }
 
 impl Endpoints {
-    /// Creates one or two proxies for JSON-RPC. Every second seed adds a proxy for gRPC, which is faster and
-    /// therefore serves the queries. Every third seed adds a proxy that only forwards bytes.
+    /// Creates one or two proxies for JSON-RPC. Every second seed adds a proxy for gRPC, which responds
+    /// faster than the JSON-RPC proxies and therefore gets the queries. Every third seed adds a proxy that
+    /// only forwards bytes.
     async fn of(seed: u64, net: &Devnet) -> Self {
         let (rpc, grpc) = (authority(&net.rpc_url()), authority(&net.grpc_url()));
         let asks_grpc = !seed.is_multiple_of(2);
@@ -171,7 +172,6 @@ impl Endpoints {
             .collect()
     }
 
-    /// Returns the number of gRPC requests.
     fn grpc_requests(&self) -> u64 {
         let grpc = self
             .proxies

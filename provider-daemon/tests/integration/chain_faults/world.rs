@@ -199,7 +199,6 @@ pub(crate) fn height(chain: &MemoryChain) -> Height {
     chain.market(|market| market.height())
 }
 
-/// Waits for a condition.
 pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {

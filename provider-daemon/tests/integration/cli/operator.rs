@@ -25,7 +25,6 @@ pub(crate) fn unavailable_cluster(name: &str) -> Scratch {
     Scratch::new(name, AWAY.as_bytes())
 }
 
-/// A running operator.
 pub(crate) struct OperatorProcess {
     child: Child,
     address: String,
@@ -34,7 +33,6 @@ pub(crate) struct OperatorProcess {
 }
 
 impl OperatorProcess {
-    /// Starts the operator with these arguments.
     pub(crate) fn start(operator: &[&str], kubeconfig: &Scratch) -> Self {
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.path());
         let own = ["--rest-address=127.0.0.1", "--rest-port=0", &kubeconfig];

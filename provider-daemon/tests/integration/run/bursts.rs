@@ -45,7 +45,6 @@ fn tenants(stage: &Stage) -> Vec<Address> {
     tenants
 }
 
-/// Creates blocks until the condition is true.
 fn blocks_until(what: &str, stage: &Stage, provider: &Running, mut done: impl FnMut() -> bool) {
     until(
         what,

@@ -29,10 +29,9 @@ const FILES: u32 = 1024;
 const FILES_MAX: usize = 768;
 /// Number of idle connections of each kind: from one address, from many addresses, and to the gRPC port.
 const EACH: u16 = 400;
-/// Maximum number of connections that one address may open.
+/// Maximum number of open connections of one address.
 const OF_ONE: usize = 100;
 
-/// An idle connection.
 enum Idle {
     Silent(TcpStream),
     Greeted(Box<TlsStream<TcpStream>>),
@@ -59,7 +58,6 @@ impl Idle {
         Some(Self::Greeted(Box::new(tls)))
     }
 
-    /// Returns whether the connection is still open.
     fn is_open(&self) -> bool {
         let tcp = match self {
             Self::Silent(tcp) => tcp,

@@ -94,7 +94,6 @@ fn close(stage: &Stage) {
     }
 }
 
-/// Results of a run of `doctor`.
 pub(super) struct Results {
     code: i32,
     report: Value,

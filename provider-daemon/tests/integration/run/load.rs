@@ -17,7 +17,6 @@ const FIRST: u64 = 1_000;
 /// client is a process that repeats its request until the provider accepts the manifest.
 const SENDING_MAX: usize = 64;
 
-/// A pending order.
 struct Order {
     id: DeploymentId,
     bid: BidId,

@@ -12,7 +12,6 @@ use testbed::free_port;
 
 /// Block time of the Akash network. The memory of an idle provider is measured with this block time.
 const NETWORK: Duration = Duration::from_secs(6);
-/// Number of measured scrapes.
 const SCRAPES: u32 = 20;
 
 fn print(name: &str, value: f64, unit: &str) {

@@ -119,7 +119,7 @@ pub(crate) fn check_money(served: &Served, values: &Values) {
     }
 }
 
-/// Requests two scans, and checks the metrics of scans and of the recounts of the ledger, one per scan.
+/// Requests two scans. Checks the metrics of scans, and that each scan recounts the ledger once.
 pub(crate) fn check_scans(served: &Served, port: u16) {
     let starts = |values: &Values, kind: &str, reason: &str| {
         values[&format!("akash_provider_scan_starts_total{{kind=\"{kind}\",reason=\"{reason}\"}}")]

@@ -96,7 +96,7 @@ fn expected() -> Vec<(u64, String)> {
         .into()
 }
 
-/// Returns the price reduction with which the tested provider reaches `OTHER_PRICE`, in percent of its `price`.
+/// Returns the reduction from `price` to `OTHER_PRICE`, in percent of `price`.
 fn percent(price: &str) -> String {
     let lower: f64 = OTHER_PRICE.parse().unwrap();
     let price: f64 = price.parse().unwrap();

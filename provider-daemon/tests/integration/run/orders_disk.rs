@@ -11,8 +11,7 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Script that mounts a small file system. Only the started process sees the mount.
 const SMALL: &str = r#"mount -t tmpfs -o size=8m tmpfs "$1" && chmod 700 "$1" && shift && exec "$@""#;
 const INTERRUPTED: &str = "order history not recorded, no lease is affected";
-/// Maximum number of orders until the file of the order history needs disk blocks that the full file system
-/// does not have.
+/// Maximum number of orders until the file of the order history no longer fits on the full file system.
 const ORDERS_MAX: u64 = 60;
 
 /// Returns the output of a command about the home directory, as JSON.

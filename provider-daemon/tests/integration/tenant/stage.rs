@@ -37,7 +37,6 @@ pub(crate) const TENANT: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
 const PATIENCE: Duration = Duration::from_secs(120);
 const BLOCK: Duration = Duration::from_millis(200);
 
-/// Waits for a condition.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -47,7 +46,6 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct RunOutput {
     pub(crate) code: Option<i32>,
@@ -414,7 +412,6 @@ impl RunningProvider {
         stage.register(&self.address, &self.url);
     }
 
-    /// Stops the gateway.
     pub(crate) fn stop_gateway(&mut self, stage: &Stage) {
         self.stop_gateway.cancel();
         if let Some(gateway) = self.gateway.take() {

@@ -27,7 +27,6 @@ const INVALID: HeaderValue = HeaderValue::from_static("3");
 /// gRPC status of all errors, except those about the format of a request.
 pub(super) const UNKNOWN: HeaderValue = HeaderValue::from_static("2");
 
-/// Request for a block.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 struct GetBlockByHeight {
     #[prost(int64, tag = "1")]
@@ -109,7 +108,6 @@ pub(super) fn changed(path: &str, faults: Faults) -> Option<Bytes> {
     }
 }
 
-/// Returns a response with this message.
 pub(super) fn response(message: Bytes, height: u64) -> Response<Body> {
     let trailers = HeaderMap::from_iter([(STATUS, OK)]);
     let body = whole(message).with_trailers(ready(Some(Ok(trailers))));

@@ -6,7 +6,6 @@ use crate::gas::Scope;
 /// False amount of gas. With this amount the fee of a bid is 1,500 AKT.
 const LIE: u64 = 50_000_000_000;
 
-/// Returns the highest fee of all sent transactions.
 fn max_fee(world: &World) -> u128 {
     let fees = world.fees.iter().copied();
     fees.max().unwrap_or_default()

@@ -207,7 +207,8 @@ impl FaultyCluster {
         lease
     }
 
-    /// Performs a refused write if the mistake is to write in spite of the refusal.
+    /// Performs a write that was refused with a conflict, after a teardown of the lease. Returns any other
+    /// result unchanged.
     async fn forced(&self, refused: Result<(), Error>, deployment: &WorkloadSpec) -> Result<(), Error> {
         if refused.as_ref().is_err_and(|e| e.kind() == ErrorKind::Conflict) {
             self.truth.teardown_lease(&deployment.lease).await?;

@@ -140,7 +140,6 @@ impl Node {
         self.contest.leads(self.now(at)).map(|(term, _)| term)
     }
 
-    /// Runs one step of the node at the time `at`.
     fn step(&mut self, at: u64, store: &mut Store, mut luck: impl FnMut() -> Luck) {
         let lease = Timing::default().lease;
         for (_, plan) in self.late.extract_if(.., |(when, _)| *when <= at) {

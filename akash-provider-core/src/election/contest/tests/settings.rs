@@ -65,7 +65,6 @@ fn all(price: &str) -> BTreeMap<String, String> {
         .into()
 }
 
-/// Returns the heartbeat of a leader with this price.
 fn heartbeat(at: u64, price: &str) -> Stored {
     with_settings(
         there(Some("old"), 4, &at.to_string()),

@@ -60,7 +60,6 @@ fn request(
     breaker.request(config, now, 0, &request)
 }
 
-/// Returns the decisions for requests of these owners, in order.
 fn decisions(allowed: u32, owners: &[u8]) -> Vec<Decision> {
     let config = config(allowed);
     let mut breaker = open(&config);

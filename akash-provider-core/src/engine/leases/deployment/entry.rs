@@ -31,7 +31,6 @@ pub(super) enum Evidence {
     Unusable(Arc<str>),
 }
 
-/// Entry for one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct LeaseEntry {
     pub(super) lease: LeaseId,

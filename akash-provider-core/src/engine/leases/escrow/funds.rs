@@ -48,7 +48,7 @@ pub fn whole_blocks(left: i128) -> u64 {
 }
 
 /// Returns the delay until the next balance check: the time until the account is empty, but at most the
-/// configured interval, and at least one block.
+/// configured interval or one block, whichever is longer.
 #[must_use]
 pub fn next_check(blocks_left: Option<u64>, config: &Config, block: Duration) -> Duration {
     let in_interval = config.balance_check_interval.as_millis() / block.as_millis().max(1);
@@ -79,7 +79,6 @@ mod tests {
         Config::new(Address::from_bytes(&[7; 20]).unwrap(), "funds")
     }
 
-    /// Returns a lease of the group `gseq` with this price and provider.
     fn lease(gseq: u32, denom: &str, price: &str, state: LeaseState, provider: u8) -> Lease {
         let owner = Address::from_bytes(&[1; 20]).unwrap();
         let group = GroupId {

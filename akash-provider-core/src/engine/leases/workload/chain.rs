@@ -117,8 +117,9 @@ impl Workload {
         }
     }
 
-    /// Sets the reclamation terms from the lease record, which override the terms in the current bid
-    /// configuration. If the record has no deadline, a deadline from an event is newer and is not replaced.
+    /// Sets the reclamation terms from the lease record. These terms override the terms in the current bid
+    /// configuration. If the record contains no terms, terms with a deadline stay, because the event with the
+    /// deadline is newer than the record.
     fn set_terms(&mut self, recorded: Option<Reclamation>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if recorded.is_some() || !announced {

@@ -14,7 +14,6 @@ pub(crate) struct HealthClock {
 }
 
 impl HealthClock {
-    /// Returns the current health.
     #[must_use]
     pub(crate) const fn health(&self) -> Health {
         self.health

@@ -326,7 +326,6 @@ impl Order {
         }
     }
 
-    /// Processes the rejection of a bid by the chain.
     fn refused(self, cx: &Cx<'_>, error: TxError, message: String, out: &mut Vec<Action>) -> Self {
         if error == TxError::OrderNotOpen {
             // An earlier bid of this provider, sent before a restart, may have won the order.

@@ -35,7 +35,6 @@ impl Table {
         self.all().into_iter().flat_map(BTreeMap::keys)
     }
 
-    /// Returns the hostnames in a range.
     pub(super) fn names_in(&self, range: (Bound<&str>, Bound<&str>)) -> impl Iterator<Item = &Name> {
         let all = self.all().into_iter();
         all.flat_map(move |all| all.range::<str, _>(range))
@@ -111,7 +110,6 @@ impl Table {
         }
     }
 
-    /// Returns the versions of all objects.
     #[cfg(test)]
     pub(super) fn versions(&mut self) -> impl Iterator<Item = &mut u64> {
         let all = match self {

@@ -12,7 +12,6 @@ use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
-/// Returns the lease with these numbers of its tenant and its deployment.
 pub(super) fn lease(tenant: u8, dseq: u64) -> LeaseId {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
     let deployment = DeploymentId { owner, dseq };
@@ -57,7 +56,6 @@ pub(super) fn written(body: &Value, version: u64) -> LiveObject {
     LiveObject::written(&meta, body)
 }
 
-/// Returns the object version that an event contains, if any.
 fn version_in(event: &mut Event) -> Option<&mut u64> {
     match event {
         Event::Objects(_, Change::Put(_, live) | Change::Gone(_, live)) => Some(&mut live.version),

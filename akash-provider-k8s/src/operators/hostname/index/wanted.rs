@@ -76,8 +76,8 @@ impl Index {
         })
     }
 
-    /// Returns true for a hostname that requires a proof of ownership, if DNS no longer has the TXT record that proved
-    /// the ownership of the tenant.
+    /// Returns true if the hostname requires a proof of ownership and the proof of its tenant was withdrawn,
+    /// because DNS no longer has the TXT record.
     pub(super) fn is_withdrawn(&self, name: &str, host: &Host) -> bool {
         self.plan.needs_proof(name) && Self::proof(host) == Some(ProofState::Withdrawn)
     }

@@ -6,7 +6,6 @@ use crate::operators::hostname::samples::{Cluster, host, route, shared};
 use serde_json::Value;
 use std::sync::Mutex;
 
-/// Prober with a scripted response.
 #[derive(Debug)]
 struct ScriptedProber {
     respond: fn(&ProbeRequest) -> Result<ProbeResponse, String>,

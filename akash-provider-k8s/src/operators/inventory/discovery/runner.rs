@@ -74,7 +74,6 @@ pub struct MachineStatus {
     pub waits_seconds: Option<u64>,
 }
 
-/// Queue of nodes to discover, and its status.
 #[derive(Debug)]
 pub(in super::super) struct DiscoveryQueue {
     queue: Queue,
@@ -102,7 +101,6 @@ impl DiscoveryQueue {
         self.machines = machines;
     }
 
-    /// Returns the next node to discover.
     fn next(&mut self, now: Instant) -> Option<(String, Machine)> {
         loop {
             let name = self.queue.next(now)?;
@@ -164,7 +162,6 @@ impl DiscoveryQueue {
     }
 }
 
-/// Runner of the discovery pods.
 #[derive(Clone)]
 pub(in super::super) struct DiscoveryRunner {
     shared: Arc<Shared>,

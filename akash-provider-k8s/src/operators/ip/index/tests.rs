@@ -17,7 +17,6 @@ fn provider() -> Address {
     Address::from_bytes(&[99; 20]).unwrap()
 }
 
-/// Returns the lease of a tenant with the deployment number `dseq`.
 fn lease(tenant: u8, dseq: u64) -> LeaseId {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
     let deployment = DeploymentId { owner, dseq };

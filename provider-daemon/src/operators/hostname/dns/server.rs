@@ -21,7 +21,6 @@ impl Default for Records {
 }
 
 impl Records {
-    /// Sets the record of a name.
     pub(crate) fn set(&self, name: &str, address: &str) {
         let mut records = self.0.lock().unwrap();
         let records = records.as_mut().unwrap();

@@ -90,7 +90,6 @@ fn wildcard_that_covers_blocked_hostname_is_blocked() {
     }
 }
 
-/// Operation on a ledger.
 #[derive(Debug, Clone)]
 enum Step {
     Reserve(u8, u64, Vec<usize>),

@@ -7,12 +7,10 @@ use crate::operators::explore::{PendingEvents, World as Explored, explore};
 use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
-/// Number of steps in each sequence.
 const DEPTH: usize = 4;
 /// Hostname with a declaration that no step changes.
 const BYSTANDER: &str = "other.example.com";
 
-/// Step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
     /// A record declares the hostname for the first lease of the tenant.

@@ -9,7 +9,6 @@ use crate::operators::hostname::certificate::{Issuer, IssuerKind};
 use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
-/// Number of steps of a sequence.
 const DEPTH: usize = 3;
 /// Wildcard hostname. The test checks that the operator handles it like any other hostname.
 const WIDE: &str = "*.example.com";

@@ -11,7 +11,6 @@ const DEPTH: u32 = 4;
 /// Name of the node that the steps change.
 const ONE: &str = "one";
 
-/// Step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
     /// The node is cordoned. A cordoned node is uncordoned.

@@ -10,7 +10,6 @@ use std::hash::{DefaultHasher, Hash};
 /// Number of steps in each sequence.
 const DEPTH: usize = 4;
 
-/// Step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
     /// A record declares the port for a service of the first lease of the tenant.

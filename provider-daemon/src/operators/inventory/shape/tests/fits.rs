@@ -35,7 +35,6 @@ fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     }
 }
 
-/// Returns the inventory that a message contains.
 fn read(cluster: &wire::Cluster) -> NodeInventory {
     let node = |node: &wire::Node| {
         let has = node.resources.as_ref().unwrap();
