@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum file size, in bytes; sufficient for a thousand rules with a hundred tenants each.
 const BYTES_MAX: u64 = 8 << 20;
-/// Time for which price calculations use the policy of the last file check without a new check.
+/// Minimum interval between two checks of the policy file. Price calculations in between use the last policy.
 const AGE_MAX: Duration = Duration::from_millis(500);
 /// Maximum number of blocks with a stored policy. Orders of one block are priced within seconds.
 const BLOCKS: usize = 16;

@@ -125,7 +125,7 @@ impl TxWriter {
     ///
     /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. At
     /// the end, a call gets an unknown outcome if its transaction may have been sent, otherwise an error. The
-    /// stored minutes of `expenses` count towards the hourly ceiling.
+    /// fees that `expenses` stores for each minute count towards the hourly ceiling.
     #[must_use]
     pub fn new(
         api: Arc<dyn TxApi>,

@@ -49,7 +49,7 @@ const RECORDS: usize = 16;
 const PRICES: usize = 32;
 /// Number of bids of an order at which the count stops. The limit of the chain is at most 500.
 const BIDS_COUNTED: u32 = 1000;
-/// Maximum timeout of a transaction in block time, the same as in the transaction sender of the chain client.
+/// Maximum timeout of a transaction, measured with the time stamps of blocks. The chain client has the same limit.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
 
 /// Maximum time for which a call waits until the audit log can store its intent. Afterwards the call fails, and the engine

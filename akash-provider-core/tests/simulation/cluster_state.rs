@@ -244,7 +244,7 @@ impl ClusterState {
         self.place == ReadLocation::Right
     }
 
-    /// Restores all Manifest records, and lets the provider read from the right place again.
+    /// Restores all Manifest records, and lets the provider read the right namespace of the right cluster again.
     pub(crate) fn restore_records(&mut self) {
         self.look_in(ReadLocation::Right);
         for run in self.runs.values_mut() {

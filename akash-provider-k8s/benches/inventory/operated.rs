@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const SETTLE: Duration = Duration::from_secs(2);
 /// Number of pods that are changed concurrently.
 const WRITERS: usize = 32;
-/// Of every `ENDS` pods, one gets the phase `Succeeded` and then `Running` again. The others only get a new
-/// status.
+/// One of every `ENDS` pods changes its phase to `Succeeded` and back to `Running`. The status of the other pods changes
+/// without a change of the phase.
 const ENDS: usize = 4;
 
 pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> {

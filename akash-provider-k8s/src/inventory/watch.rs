@@ -287,7 +287,7 @@ mod tests {
             .0
     }
 
-    /// Returns the pod in further states, in which the count uses other fields.
+    /// Returns the pod of [`pod`] in six states. The counted amounts come from different fields in each state.
     fn pods() -> [Value; 6] {
         let (mut starting, mut growing, mut over) = (pod(), pod(), pod());
         starting["spec"]["initContainers"][1]["resources"]["requests"]["cpu"] = json!("900m");

@@ -40,7 +40,7 @@ fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     Ok(wanted.keys().map(weigh).collect())
 }
 
-/// Returns the row of a table with the current weight of its crate. Returns any other line unchanged.
+/// Replaces the weight in a table row of a crate by the current weight. Returns any other line unchanged.
 fn weighed(line: &str, weights: &BTreeMap<String, usize>) -> String {
     let named = rows(line).first().and_then(|(name, _)| weights.get(*name));
     match (named, line.trim_end().trim_end_matches('|').rsplit_once('|')) {
