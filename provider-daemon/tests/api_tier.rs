@@ -146,8 +146,8 @@ fn settled(cluster: &Cluster) -> Vec<String> {
     let mut last = everything(cluster);
     loop {
         sleep(Duration::from_secs(3));
-        let now = everything(cluster);
-        // The namespaces of earlier tests may still be in deletion.
+        // The namespaces of earlier tests may still be in deletion. This query comes first, because a namespace that
+        // is deleted between the two queries would be in the list.
         let terminating = [
             "get",
             "namespaces",
@@ -155,6 +155,7 @@ fn settled(cluster: &Cluster) -> Vec<String> {
             "--output=name",
         ];
         let terminating = cluster.kubectl(&terminating).unwrap();
+        let now = everything(cluster);
         if now == last && terminating.is_empty() {
             return now;
         }

@@ -37,7 +37,9 @@ use std::time::Duration;
 use testbed::{Cluster as Testbed, Tier};
 use tokio::sync::OnceCell;
 
-const WAIT_LIMIT: Duration = Duration::from_secs(40);
+/// Maximum wait for a condition. On a busy machine the namespace controller needs a minute for the deletions of many
+/// tests.
+const WAIT_LIMIT: Duration = Duration::from_secs(110);
 
 /// Shared namespaces that all tests read: one with the addresses of the API servers, and one with the
 /// heartbeats of nodes.
