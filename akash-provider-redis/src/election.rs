@@ -24,7 +24,7 @@ const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Writes the record if its version is still the expected one. An empty version means that no record exists.
 /// Returns the term of the written record: the requested term or, if a new term is needed, at least one more
-/// than the highest term in Redis. A highest term above the maximum, or implausibly far above the requested
+/// than the highest term in Redis. A highest term above the maximum, or implausibly higher than the requested
 /// term, is forged and counts as 0. All terms are therefore exact in Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''

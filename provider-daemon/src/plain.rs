@@ -17,7 +17,7 @@ pub fn is_active(c: char) -> bool {
     is_hidden || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// Escapes control characters in a text. Line breaks are kept.
+/// Escapes control characters in a text. Line breaks stay unchanged.
 #[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     without(text, is_active)

@@ -78,7 +78,7 @@ impl HaArgs {
     /// Returns the Redis location of the election: the location in `--ha-url`, or else the location in `--bus`.
     ///
     /// # Errors
-    /// Returns an error if neither flag is set, or if a credential file cannot be used.
+    /// Returns an error if no flag is set, or if a credential file cannot be used.
     pub fn redis(&self, bus: &BusArgs) -> anyhow::Result<Location> {
         let Some(location) = self.ha_url.clone() else {
             let missing = || {

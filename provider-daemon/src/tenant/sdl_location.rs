@@ -62,7 +62,7 @@ fn contains_name(reason: &str, text: &str) -> bool {
 /// Returns the line number, from 1, of the key `name` below the keys `below` in the first YAML document.
 fn line_of(sdl: &str, below: &[&str], name: &str) -> Option<usize> {
     let wanted: Vec<&str> = below.iter().copied().chain([name]).collect();
-    // Indentation of the parent keys found so far.
+    // Indentation of the parent keys found until now.
     let mut found: Vec<usize> = Vec::new();
     let mut level: Option<usize> = Some(0);
     for (number, line) in (1..).zip(sdl.lines()) {

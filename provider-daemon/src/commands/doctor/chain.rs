@@ -45,7 +45,7 @@ impl Probe {
         self.state.as_ref().ok().map(|state| state.sync.time)
     }
 
-    /// Returns how far the block time of the newest block is ahead of the local clock, if the node is rejected for this
+    /// Returns the lead of the newest block's time over the local clock, if the node is rejected for this
     /// reason.
     pub(super) const fn ahead(&self) -> Option<Duration> {
         match &self.state {

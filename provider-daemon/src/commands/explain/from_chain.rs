@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum time to wait for the first inventory update; a cluster with a thousand nodes needs several seconds.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
-/// Maximum number of pages with bids of one order; an order has far fewer bids.
+/// Maximum number of pages with bids of one order; an order has fewer bids in practice.
 const BID_PAGES: usize = 16;
 
 /// Explains an order of the chain, or every group of an SDL.
