@@ -99,8 +99,8 @@ fn lease(folder: &Path) -> Vec<Value> {
     found
 }
 
-/// Returns kind, namespace, name, uid and writers of each object that a client wrote. The components of Kubernetes are
-/// not counted as clients, because they write at any time. A write by the daemon would add a writer.
+/// Returns kind, namespace, name, uid and writers of each object that a client wrote, with the times of their last writes.
+/// The components of Kubernetes are not counted as clients, because they write at any time.
 fn everything(cluster: &Cluster) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])
@@ -130,9 +130,9 @@ fn everything(cluster: &Cluster) -> Vec<String> {
 fn written(object: &Value) -> Option<String> {
     let about = &object["metadata"];
     let writers = about["managedFields"].as_array()?.iter();
-    let writers = writers.filter_map(|entry| entry["manager"].as_str());
-    let writers: BTreeSet<&str> = writers
-        .filter(|name| !name.starts_with("kube-") && *name != "kwok")
+    let writers = writers.filter_map(|entry| Some((entry["manager"].as_str()?, entry["time"].as_str()?)));
+    let writers: BTreeSet<(&str, &str)> = writers
+        .filter(|(name, _)| !name.starts_with("kube-") && *name != "kwok")
         .collect();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let [namespace, name, uid] = ["namespace", "name", "uid"].map(|key| text(&about[key]));

@@ -42,24 +42,18 @@ const TESTBED: &str = "testbed";
 /// messages of the operators.
 const OPERATOR_BENCH: &str = "operator-bench";
 
+/// Reason why the core does not depend on the crates with the wire format of the chain.
+const CHAIN_WIRE: &str = "the wire format of the chain belongs to akash-provider-chain";
+
 /// Crates that the core never depends on, with any feature. Each name also bans crates with this prefix:
 /// `kube` bans `kube-client`.
 const BANNED: [(&str, &str); 22] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
     ("gateway-api", "Kubernetes belongs to akash-provider-k8s"),
-    (
-        "cosmrs",
-        "the wire format of the chain belongs to akash-provider-chain",
-    ),
-    (
-        "cosmos-sdk-proto",
-        "the wire format of the chain belongs to akash-provider-chain",
-    ),
-    (
-        "tendermint",
-        "the wire format of the chain belongs to akash-provider-chain",
-    ),
+    ("cosmrs", CHAIN_WIRE),
+    ("cosmos-sdk-proto", CHAIN_WIRE),
+    ("tendermint", CHAIN_WIRE),
     ("prost", "wire types are converted at the border"),
     ("tonic", "wire types are converted at the border"),
     ("k256", "keys belong to akash-provider-chain"),

@@ -238,7 +238,7 @@ impl Shared {
 
     /// Returns the usage of leased addresses from the last count. Before the first count, the total is the
     /// setting `leased_ip_pool`. Returns `None`, so that no address is offered, if addresses are not counted,
-    /// or if there is neither a count nor this setting.
+    /// or if both the count and this setting are missing.
     fn leased_ips(&self) -> Option<LeasedIpUsage> {
         let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
         Some(LeasedIpUsage {

@@ -42,7 +42,7 @@ pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLo
 }
 
 /// Returns whether `reason` contains the kind with the name, such as `service "web"` or `service web`. A name
-/// alone may be an ordinary word.
+/// without the kind may be part of the sentence.
 fn names(reason: &str, kind: &str, name: &str) -> bool {
     let quoted = ['"', '`', '\''].map(|quote| format!("{kind} {quote}{name}{quote}"));
     quoted.iter().any(|text| reason.contains(text)) || contains_name(reason, &format!("{kind} {name}"))

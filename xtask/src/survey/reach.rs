@@ -88,7 +88,7 @@ impl<'a> Declarations<'a> {
         declarations.entry(owner).or_default().extend(words(code));
     }
 
-    /// Returns the types of a crate that are neither in `named` nor reachable from a name in `named`. `named`
+    /// Returns the types of a crate that are not in `named` and not reachable from a name in `named`. `named`
     /// contains the identifiers that other crates use.
     pub(super) fn unreached(&self, types: &[&'a str], named: &HashSet<&str>) -> Vec<&'a str> {
         let all: BTreeSet<&str> = types.iter().copied().collect();
