@@ -23,8 +23,8 @@ mod teardown;
 pub use hold::Hold;
 pub use status::{ComponentStatus, Health, Status};
 
-/// Time limit until a component is healthy, generous for busy machines.
-const HEALTHY_WITHIN: Duration = Duration::from_mins(2);
+/// Time limit of an attempt to start a component, generous for busy machines.
+const HEALTHY_WITHIN: Duration = Duration::from_mins(1);
 
 /// Maximum time from the signal that suspends a component until the component is suspended.
 const PAUSE_LIMIT: Duration = Duration::from_secs(5);
@@ -202,12 +202,12 @@ impl Cluster {
         }
     }
 
-    /// Starts a stopped component and waits until it is healthy. A running component is left unchanged. A
-    /// component that ends during the start is started again, as a supervisor would, because an API server
+    /// Starts a stopped component and waits until it is healthy. A healthy component is left unchanged. A
+    /// component that ends or stays unhealthy is started again, as a supervisor would, because an API server
     /// gives up if its store is slow.
     ///
     /// # Errors
-    /// Fails if the component does not become healthy. The error contains the end of its log.
+    /// Fails if the component is paused or does not become healthy. The error contains the end of its log.
     pub fn start(&self, component: Component) -> Result<()> {
         self.check(component)?;
         let mut left = STARTS;
@@ -217,8 +217,9 @@ impl Cluster {
             }
             left -= 1;
             match self.await_health(component) {
-                Err(error) if left > 0 && self.state(component) == State::Gone => {
+                Err(error) if left > 0 && self.state(component) != State::Paused => {
                     eprintln!("{error}\nstarting {component} again");
+                    self.kill(component)?;
                 }
                 outcome => return outcome,
             }
@@ -295,7 +296,7 @@ impl Cluster {
                 component,
                 Component::Etcd | Component::ApiServer | Component::Containerd
             ) {
-                self.await_health(*component)?;
+                self.start(*component)?;
             }
             if *component == Component::ApiServer {
                 files::write_authority(&self.layout)?;
@@ -307,7 +308,7 @@ impl Cluster {
             }
         }
         for component in self.layout.tier.components() {
-            self.await_health(*component)?;
+            self.start(*component)?;
         }
         objects::await_ready(&self.layout)
     }
@@ -338,8 +339,9 @@ impl Cluster {
         };
         let failure = |reason: &str| {
             let log = self.layout.log(component);
+            // The reason is last, because the start of a long output may be cut off.
             Error::new(format!(
-                "{component}: {reason}; the end of {}:\n{}",
+                "the end of {}:\n{}\n{component}: {reason}",
                 log.display(),
                 tail(&log)
             ))

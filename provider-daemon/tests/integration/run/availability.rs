@@ -5,6 +5,7 @@ use crate::http::curl;
 use crate::run::served::Served;
 use crate::run::websocket::Websocket;
 use crate::stage::until;
+use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_gateway::descriptors;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -185,17 +186,12 @@ fn requests_before_first_snapshot_report_the_awaited_part() {
         result.contains(why) && result.contains("\"exit_code\":1"),
         "{result}"
     );
-    // Requests of unknown accounts get no decision.
-    let (code, _, err) = served.stage.ran(&[
-        "lease-status",
-        "--dseq",
-        "9",
-        "--provider",
-        crate::stage::ADDRESS,
-        "--provider-url",
-        &served.url,
-    ]);
-    assert!(code == 1 && !err.contains("401"), "{err}");
+    // The key of another account is on the chain, so it is unknown whether its token is valid.
+    let stranger = Served::token_of(
+        &PrivateKey::from_bytes(&[45; 32]).unwrap(),
+        Duration::from_hours(1),
+    );
+    assert_eq!(Websocket::open(&served.url, LOGS, &stranger).err(), Some(503));
     served.stage.start_node(FAST);
     let is_ready = || curl(&[&format!("{}/readyz", served.url)]).is_some_and(|(status, _)| status == 200);
     until("the provider is ready", || served.provider.dump(), is_ready);

@@ -109,13 +109,18 @@ impl Served {
     }
 
     pub(crate) fn token_for(&self, lifetime: Duration) -> String {
+        Self::token_of(&self.tenant, lifetime)
+    }
+
+    /// Returns a token with full access of the account with this key.
+    pub(crate) fn token_of(key: &PrivateKey, lifetime: Duration) -> String {
         let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
-        let owner = self.tenant.address();
+        let owner = key.address();
         let claims = json!({
             "iss": owner.as_str(), "iat": now - 5, "nbf": now - 5, "exp": now + lifetime.as_secs(), "version": "v1",
             "leases": { "access": "full" },
         });
-        encode(Algorithm::Es256k, owner, &claims, |text| self.tenant.sign(text))
+        encode(Algorithm::Es256k, owner, &claims, |text| key.sign(text))
     }
 
     /// Starts the program again with its stored state, after it has ended.
