@@ -131,8 +131,8 @@ impl OwnCertificate {
         generate::make(owner, usage, now)
     }
 
-    /// Combines a certificate with its private key, and checks that the private key belongs to the
-    /// certificate.
+    /// Creates a certificate with its private key. Checks that the certificate contains the public key of
+    /// this private key.
     fn new(der: Vec<u8>, key: SigningKey) -> Result<Self, CertError> {
         let info = read::read_der(&der)?;
         if info.public_key != generate::spki(&key)? {

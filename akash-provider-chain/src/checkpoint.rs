@@ -20,13 +20,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Maximum time by which a block time may be ahead of the local clock, in ms. Clocks with NTP differ by less
 /// than this value.
 pub(crate) const AHEAD_MAX_MS: i64 = 10_000;
-/// Maximum accepted increase of a height, in addition to one block per [`BLOCK_MIN_MS`] of elapsed time. The value
-/// equals 100 minutes of blocks on the Akash network, and covers rounding on fast test chains.
+/// Number of blocks that a height may increase at once, beyond one block per [`BLOCK_MIN_MS`] of elapsed
+/// time. On the Akash network, these are 100 minutes of blocks.
 pub(crate) const BURST: Height = 1000;
 /// Minimum average block interval, in ms. The block interval is 6 s on the Akash network, and down to 100 ms
 /// on development networks.
 pub(crate) const BLOCK_MIN_MS: u64 = 100;
-/// Lower bound for the first block of any chain: height 0 on 2019-01-01. Used while no block is processed yet.
+/// Block before the first block of any chain: height 0 on 2019-01-01. Used until a block is processed.
 const GENESIS: Checkpoint = Checkpoint {
     height: 0,
     time: BlockTime(1_546_300_800_000),
@@ -43,7 +43,7 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// Checks that this block is plausible. Its time must be at most [`AHEAD_MAX_MS`] ahead of the local
-    /// clock `now`. Its height must be possible for the time that has passed since the block `before`.
+    /// clock `now`. Enough time must have passed since the block `before` for the number of new blocks.
     pub(crate) fn check(self, before: Option<Self>, now: BlockTime) -> Result<(), Fault> {
         check_time(self.time, now)?;
         let before = before.unwrap_or(GENESIS);

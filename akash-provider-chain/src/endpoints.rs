@@ -83,7 +83,7 @@ struct Shared {
     chain_id: String,
     limits: Limits,
     processed: Mutex<Processed>,
-    /// True if the block times of this pool's nodes caused the current correction of the local clock.
+    /// True if the nodes of this pool have caused the current correction of the local clock.
     corrects_clock: AtomicBool,
     choice: Mutex<Selection>,
     refreshing: tokio::sync::Mutex<()>,
@@ -220,9 +220,9 @@ impl Endpoints {
         self.tip(false).await.map(|(info, _)| info)
     }
 
-    /// Returns the newest block that a node reports, and its hash. If this block is more than [`LAG_MAX`]
-    /// above the processed block, the node must also serve the header at the height [`LAG_MAX`] below the
-    /// newest block. While no block is processed, this header is required only if `is_new` is true.
+    /// Returns the newest block that a node reports, and its hash. If the block is more than [`LAG_MAX`]
+    /// blocks above the processed block, the node must prove it with the header [`LAG_MAX`] blocks below.
+    /// Without a processed block, this proof is required only if `is_new` is true.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -259,8 +259,8 @@ impl Endpoints {
             .ok_or_else(|| self.unavailable(Capability::Queries))
     }
 
-    /// Calls `question` with the index of one endpoint after another until a call succeeds. A successful call returns
-    /// its result, and the height of the response if known.
+    /// Calls `question` with one endpoint index after another until a call succeeds. Returns the index and
+    /// the result. The second value of a result is the height of the response, if known.
     pub(crate) async fn attempt<T, Q, F>(
         &self,
         capability: Capability,

@@ -119,8 +119,8 @@ pub struct FollowerStatus {
     pub time: BlockTime,
     /// Current source of blocks.
     pub source: Source,
-    /// Time since when blocks are missing: the connection was closed, no node can be used, or no usable node has had
-    /// a new block for longer than `silence`. `None` while blocks arrive.
+    /// Time since when no block arrives. Reasons: the connection was closed, no node can be used, or no
+    /// usable node has had a new block for longer than `silence`. `None` while blocks arrive.
     pub silent_since: Option<SystemTime>,
     /// Number of blocks that were reported to the receiver.
     pub blocks: u64,

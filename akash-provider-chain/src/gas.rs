@@ -158,12 +158,12 @@ impl GasConfig {
     }
 }
 
-/// Properties of a transaction that determine its gas.
+/// Properties of a transaction that determine its gas, as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Shape(String);
 
 impl Shape {
-    /// Returns the shape of a transaction. Returns `None` if its gas does not depend on the messages alone.
+    /// Returns the shape of a transaction, or `None` if its gas also depends on the state of the chain.
     #[must_use]
     pub(crate) fn for_messages(msgs: &[Msg]) -> Option<Self> {
         match msgs {
@@ -198,7 +198,7 @@ pub(crate) fn generous_limit(msgs: &[Msg]) -> u64 {
     msgs.iter().map(of).sum()
 }
 
-/// Stored gas estimates by shape, each with the height of its simulation.
+/// Stored gas estimates, by the [`Shape`] of the transaction. Each has the height of its simulation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Estimates {
     values: BTreeMap<Shape, (u64, Height)>,
@@ -212,7 +212,7 @@ impl Estimates {
         (height.saturating_sub(*at) <= ESTIMATE_BLOCKS).then_some(*used)
     }
 
-    /// Stores an estimate for the shape of a transaction, if the transaction has a shape.
+    /// Stores the gas estimate of a transaction. Does nothing for a transaction without a [`Shape`].
     pub(crate) fn put(&mut self, msgs: &[Msg], used: u64, height: Height) {
         if let Some(shape) = Shape::for_messages(msgs) {
             // A removed estimate costs one simulation, so the choice of the removed estimates does not matter.

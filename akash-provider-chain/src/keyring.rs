@@ -202,8 +202,8 @@ impl Keyring {
     /// Stores a key from text that `keys export` printed.
     ///
     /// # Errors
-    /// Returns an error if the text is invalid or the passphrase is wrong, and in the cases of
-    /// [`Keyring::add`].
+    /// Returns the errors of [`Keyring::add`], and an error if the text is invalid or the passphrase is
+    /// wrong.
     pub fn import(
         &self,
         name: &str,
@@ -216,7 +216,7 @@ impl Keyring {
     /// Returns a key as text, encrypted with `passphrase`.
     ///
     /// # Errors
-    /// Returns an error in the cases of [`Keyring::show`], if the keyring does not contain the private key,
+    /// Returns the errors of [`Keyring::show`], and an error if the keyring does not contain the private key,
     /// or if the passphrase is too short.
     pub fn export(&self, name_or_address: &str, passphrase: &SecretString) -> Result<String, KeyringError> {
         check_new_passphrase(passphrase)?;
@@ -245,8 +245,8 @@ impl Keyring {
         self.find(name_or_address)
     }
 
-    /// Returns the key with the address `name_or_address`. If the argument is not an address, returns the key with this
-    /// name.
+    /// Returns the key with the address `name_or_address`. If the argument is not an address, returns the key
+    /// with this name.
     fn find(&self, name_or_address: &str) -> Result<StoredKey, KeyringError> {
         let Ok(address) = name_or_address.parse::<Address>() else {
             return self.stored(checked_name(name_or_address)?);
@@ -307,7 +307,8 @@ fn check_new_passphrase(passphrase: &SecretString) -> Result<(), KeyringError> {
     Err(KeyringError::PassphraseLength { min, max })
 }
 
-/// Returns `name` if it is a valid key name: a file name that cannot refer to another folder and needs no escaping.
+/// Returns `name` if it is a valid key name: a file name without a folder part and without characters to
+/// escape.
 fn checked_name(name: &str) -> Result<&str, KeyringError> {
     let bad = |why| KeyringError::BadName {
         name: shortened(name),

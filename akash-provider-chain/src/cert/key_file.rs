@@ -42,7 +42,7 @@ pub enum KeyFile {
     Current,
     /// Certificate that is being published on the chain. After the publication, this file replaces the current file.
     Next,
-    /// Certificate that was replaced by the current one, and is not revoked yet.
+    /// Certificate that the current one has replaced. The chain has not revoked this certificate yet.
     Old,
 }
 
@@ -273,13 +273,12 @@ fn rename(from: &Path, to: &Path) -> Result<(), CertError> {
     })
 }
 
-/// Returns the password of the certificate files of an account.
 pub(super) fn password(account: &PrivateKey) -> [u8; crate::private_key::SIGNATURE_BYTES] {
     account.sign(account.address().as_str().as_bytes())
 }
 
-/// Decrypts a private key in the legacy PEM format of older versions of the Go provider. Returns `None` if the block
-/// has another format, and `Some(None)` if the password is wrong.
+/// Decrypts a private key in the PEM format of older Go providers. Returns `None` for any other format, and
+/// `Some(None)` for a wrong password.
 #[expect(clippy::option_option, reason = "two different failures of one small step")]
 fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
     let info = block.headers().get("DEK-Info")?;

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between queries of the block time while the outcome of a transaction is unknown.
 const UNKNOWN_POLL: Duration = Duration::from_secs(5);
-/// Maximum time to wait until a transaction with an unknown outcome has expired. A transaction expires in block time,
-/// which does not advance on a halted chain.
+/// Maximum wait for the expiry of a transaction with an unknown outcome. The wait is limited because no
+/// transaction expires while the chain is halted.
 const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 
 /// Settings of a certificate rotation.
@@ -127,7 +127,7 @@ impl fmt::Debug for Rotation {
 struct StoredCertificates {
     current: Option<OwnCertificate>,
     next: Option<OwnCertificate>,
-    /// Old certificate, with the time of the swap since the Unix epoch.
+    /// Old certificate, and the time of its replacement since the Unix epoch.
     old: Option<(OwnCertificate, Duration)>,
 }
 
@@ -295,8 +295,8 @@ impl Rotation {
         Ok(StepResult::Revoked(serial))
     }
 
-    /// Sends a message to the chain and waits for its outcome. If the outcome is unknown, waits until the transaction
-    /// has expired, and returns an error. `what` is the purpose, for errors.
+    /// Sends a message and waits until a block contains it. If the outcome is unknown, waits until the
+    /// transaction has expired, and returns an error. `what` is the purpose, for errors.
     async fn send(&self, what: &'static str, msg: Msg) -> Result<(), RotationError> {
         match self.chain.broadcast_msgs(vec![msg]).await? {
             TxOutcome::Committed { .. } => Ok(()),
@@ -319,8 +319,8 @@ impl Rotation {
         }
     }
 
-    /// Runs file operations on a thread for blocking work. Decryption of a file is slow by design: 600,000
-    /// rounds of key derivation.
+    /// Runs file operations on a thread for blocking work. Decryption is slow, because a key derivation has
+    /// 600,000 rounds.
     async fn with_files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&KeyFiles<'_>) -> Result<T, CertError> + Send + 'static,

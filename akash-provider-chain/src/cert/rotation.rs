@@ -29,17 +29,16 @@ pub enum Step {
     /// Replace the file `Current` with the file `Next`. After the grace period, revoke the replaced certificate if it
     /// is still valid on the chain.
     Promote {
-        /// Serial number of the old certificate. `None` if the old certificate is not valid on the chain, or
-        /// if the old and the new certificate are the same.
+        /// Serial number of the certificate to revoke. `None` if the old certificate is not valid on the
+        /// chain, or is the same as the new one.
         revoke: Option<String>,
     },
     /// Delete the file `Next`, because the file is unusable.
     DiscardNext,
 }
 
-/// Returns the next step. `published` contains all certificates of the account on the chain. The caller must
-/// query these certificates after the completion of all transactions that publish or revoke a certificate.
-/// `now` is the time since the Unix epoch.
+/// Returns the next step. `published` contains all certificates of the account on the chain, queried while no
+/// transaction for a certificate was pending. `now` is the time since the Unix epoch.
 #[must_use]
 pub fn next_step(
     current: Option<(&CertificateInfo, &[u8])>,
@@ -87,7 +86,7 @@ pub(super) enum ChainStatus {
     Invalid,
 }
 
-/// Returns the status of a certificate according to `published`, the certificates in a response of the chain.
+/// Returns the status of a certificate. `published` contains the certificates of its account on the chain.
 pub(super) fn chain_status(info: &CertificateInfo, pem: &[u8], published: &[Certificate]) -> ChainStatus {
     match published.iter().find(|c| c.serial == info.serial) {
         None => ChainStatus::Absent,

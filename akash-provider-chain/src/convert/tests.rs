@@ -164,8 +164,9 @@ fn rebuilt_requests_have_the_recorded_bytes() {
     println!("{built} rebuilt requests");
 }
 
-/// Decodes a recorded request. Returns its decoded response, or `None` if no response was recorded. Panics if encoding
-/// the decoded request again does not result in the recorded bytes. With `exact`, checks the response in the same way.
+/// Decodes a recorded request and checks that encoding the result again gives the same bytes. Returns the
+/// decoded response, or `None` if no response was recorded. With `exact`, also checks the encoding of the
+/// response.
 fn decode_recording<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {
     let name = &recording.name;
     let request = M::decode(&*recording.request).unwrap();
@@ -394,9 +395,8 @@ fn recorded_transactions_keep_their_bytes() {
     println!("{messages} messages of providers decoded and encoded");
 }
 
-/// Decodes and encodes a message, and compares the result with the original. Returns false for messages that providers
-/// do not send. The `sources` of the deposit are copied from the original before the comparison, because `Msg` does not
-/// contain them.
+/// Returns true if decoding and encoding do not change a message. Returns false for messages that providers
+/// do not send. Ignores the `sources` of a deposit, which `Msg` does not contain.
 fn same_message(any: &prost_types::Any, name: &str) -> bool {
     let refused = |e: &Malformed| name.contains("err-") && e.part == "reason";
     let msg = match from_any(any) {

@@ -61,8 +61,8 @@ impl Health {
         self.height_at = Some(Instant::now());
     }
 
-    /// Returns the maximum plausible height of a query response, computed from the last known height and the time since
-    /// then. The height of a query response cannot be checked by its block time, because the response contains none.
+    /// Returns the maximum plausible height of a query response, computed from the last known height and its
+    /// age. A query response contains no block time that could be checked instead.
     pub(crate) fn max_height(&self) -> Height {
         let Some(at) = self.height_at else {
             return Height::MAX;

@@ -14,7 +14,7 @@ const ERRORS_MAX: usize = 32;
 pub struct EndpointStatistics {
     /// Address of the endpoint, without credentials.
     pub address: Arc<str>,
-    /// Durations of those requests to which the endpoint responded.
+    /// Response times of the endpoint. Requests without a response are not counted.
     pub responses: DurationCounts,
     /// Number of faults by [`Fault::name`]. A missing record is a response, not a fault.
     pub errors: BTreeMap<&'static str, u64>,
@@ -34,7 +34,7 @@ impl EndpointCounters {
         }
     }
 
-    /// Counts a response of the endpoint. The refusal of a request is also a response.
+    /// Counts the response time of a request, unless the endpoint did not respond. A refusal is a response.
     pub(crate) fn count_result<T>(&self, result: &Result<T, Fault>, took: Duration) {
         let has_response = matches!(
             result,

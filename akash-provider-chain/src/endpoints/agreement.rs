@@ -15,8 +15,8 @@ use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum time by which the newest block of a node may be older than the newest block of another node. The
-/// value is the time of [`LAG_MAX`](super::LAG_MAX) blocks on the Akash network.
+/// Maximum age difference between the newest blocks of two nodes: the time of [`LAG_MAX`](super::LAG_MAX)
+/// blocks on the Akash network.
 const LAG_TIME: Duration = Duration::from_secs(30);
 
 /// Record that a node returned, and the height of the response. The record is `None` if it does not exist.
@@ -139,10 +139,10 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the record of the first node with the record of another node. Two existing, equal records
-    /// agree at any heights. All other results are compared at the lower of the two heights: the node with
-    /// the higher response is queried again at this height. Returns the new record of the first node if this
-    /// node was queried again, the height, and the result of the comparison.
+    /// Compares the records of two nodes. Existing, equal records agree even if their heights differ.
+    /// Otherwise, records of different heights are not comparable, so the node with the higher response is
+    /// queried again at the lower height. Returns the new record of the first node if this node was queried
+    /// again, the height, and the result of the comparison.
     async fn compare<M, T, C>(
         &self,
         first: usize,
@@ -256,9 +256,9 @@ impl Endpoints {
         }
     }
 
-    /// Selects an endpoint of `others` that has too low a height ([`Fault::Behind`]) but a recent newest
-    /// block: at most [`LAG_TIME`] older than the newest block of endpoint `first`. If endpoint `first`
-    /// reports a false height, all honest endpoints have too low a height.
+    /// Selects a lagging endpoint of `others` ([`Fault::Behind`]) whose newest block is at most [`LAG_TIME`]
+    /// older than the newest block of `first`. Honest endpoints seem to lag if `first` reports a false
+    /// height.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;
         for at in others {

@@ -14,14 +14,13 @@ use tokio::time::Instant;
 /// Time after which a warning is logged if no node has reached the processed height.
 const UNREACHED_FOR: Duration = Duration::from_secs(300);
 
-/// Last processed block, and since when nodes contradict this block or have not reached it.
+/// Last processed block, and the times since when nodes contradict it or have not reached it.
 #[derive(Debug, Default)]
 pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
     /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Time since when a node contradicts the processed block and no node has reached the height of this
-    /// block.
+    /// Time since when a node contradicts the processed block while no node has reached its height.
     contradicted: Option<Instant>,
     /// Time since when no reachable node has the processed block.
     unreached: Option<Instant>,
@@ -109,9 +108,9 @@ impl Endpoints {
         Ok(())
     }
 
-    /// Checks the height of a block that a node pushed. If the height is more than [`LAG_MAX`] above the
-    /// newest height of the healthy endpoints, the status response of a node must confirm the height. A
-    /// status is trustworthy, because its time is compared with the clock and its height with a header.
+    /// Checks the height of a pushed block. If this height is more than [`LAG_MAX`] above the newest height
+    /// of the healthy endpoints, the status of a node must confirm it. A status is checked against the clock
+    /// and a block header.
     pub(crate) async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         // Not compared with the last pushed block: a node can push any number of false next heights.
         if height <= self.newest().saturating_add(LAG_MAX) {

@@ -65,7 +65,6 @@ fn invalid_addresses_are_refused() {
 type IsRight = fn(&Fault) -> bool;
 type Change = fn(&mut NodeBehavior);
 
-/// Checks that user names and passwords in addresses never appear in errors and statuses.
 #[tokio::test]
 async fn credentials_of_addresses_are_never_displayed() {
     let dead = "127.0.0.1:1";

@@ -134,8 +134,8 @@ impl Endpoints {
         self.search(height).await.unwrap_or(Err(error))
     }
 
-    /// Searches all nodes for the transactions of a block. Returns `None` if a node responds but no node returns the
-    /// transactions. Returns an error if no node responds, because the transactions may exist.
+    /// Searches all nodes for the transactions of a block. Returns `None` if no responding node has the
+    /// transactions. Returns an error if no node responds.
     async fn search(&self, height: Height) -> Option<Result<Block, NodeError>> {
         let mut unreachable = None;
         let mut has_response = false;

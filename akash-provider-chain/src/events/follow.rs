@@ -32,8 +32,8 @@ type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 enum SessionEnd {
     /// The receiver was dropped.
     ReceiverDropped,
-    /// A `Resync` is necessary: blocks or events may be missing, or previous data of a node is false. Contains the
-    /// reason.
+    /// A `Resync` is necessary, because blocks or events may be missing, or because a node returned false
+    /// data. Contains the reason.
     Gap(String),
     /// No node has responded for longer than the outage limit.
     Outage(String),
@@ -282,7 +282,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Ends the session if the last processed height turned out to be false.
+    /// Returns an error, which ends the session, if nodes contradict the last processed height.
     fn check_processed(&self) -> Result<(), SessionEnd> {
         if self.reader.endpoints.floor().saturating_add(1) < self.next {
             let last = self.next - 1;
@@ -463,7 +463,7 @@ impl Follower {
         }
     }
 
-    /// Reports a block that a node pushed, after the missing blocks below it. Missing blocks are fetched.
+    /// Fetches and reports the missing blocks below a pushed block, then reports the pushed block.
     async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, SessionEnd> {
         self.last_response = Instant::now();
         let height = block.height;

@@ -65,8 +65,8 @@ impl ExpenseStore for MemoryExpenses {
 /// Gas and fees of the last hour, by minute. All sent transactions count, even if no block includes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Expenses {
-    /// Gas and fees by minute. The number of a minute is its number on the monotonic clock plus [`MINUTES`], so minutes
-    /// before the start of the process have no negative number.
+    /// Gas and fees by minute. Minute 0 is [`MINUTES`] minutes before the start of the process, so that restored
+    /// minutes have a number.
     minutes: VecDeque<(u64, Cost)>,
 }
 
@@ -106,7 +106,7 @@ impl Expenses {
         MINUTES + now.0 / 60_000
     }
 
-    /// Adds the gas limit and the fee of a transaction that is sent.
+    /// Adds the gas limit and the fee of a new transaction.
     pub(crate) fn add(&mut self, now: Mono, price: &Price) {
         let paid = Cost {
             gas: price.gas_limit,

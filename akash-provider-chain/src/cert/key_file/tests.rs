@@ -131,7 +131,6 @@ fn reports_each_defect_of_a_file() {
     }
 }
 
-/// Reads keys in the legacy format, which older versions of the Go provider write.
 #[test]
 fn reads_the_legacy_key_format() {
     use cbc::cipher::BlockModeEncrypt;

@@ -65,7 +65,7 @@ impl Scene {
         KeyFiles::new(self.home.path(), &self.account).path(which)
     }
 
-    /// Sets the stored time of the swap (the modification time of the old file) to `ago` before `now`.
+    /// Sets the modification time of the old file, which is the time of the swap, to `now` minus `ago`.
     fn swapped_before(&self, now: Duration, ago: Duration) {
         let file = std::fs::OpenOptions::new()
             .append(true)

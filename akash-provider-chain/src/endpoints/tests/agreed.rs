@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// Starts a node with this response to every query.
+/// Starts a node that responds to every query with `bytes`.
 async fn node_of(bytes: Arc<Mutex<Vec<u8>>>) -> Node {
     node_at("5", "2026-01-01T00:00:00Z", bytes).await
 }
 
-/// Same as [`node_of`], with a newest block of this height and time.
+/// Starts a node like [`node_of`], with the given height and time of its newest block.
 async fn node_at(height: &'static str, time: &'static str, bytes: Arc<Mutex<Vec<u8>>>) -> Node {
     Node::start(move |method, _| match method {
         "status" => Reply::Result(json!({"node_info": {"network": "local"}, "sync_info": {

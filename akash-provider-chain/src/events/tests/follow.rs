@@ -368,7 +368,6 @@ async fn detects_a_silent_subscription_but_a_halted_chain_is_no_error() {
     scene.status("blocks again", |s| s.silent_since.is_none()).await;
 }
 
-/// Checks that the status reports, within the read deadline, that blocks are missing and since when.
 #[tokio::test]
 async fn status_reports_an_outage_and_its_start() {
     let mut scene = Scene::new(settings()).await;

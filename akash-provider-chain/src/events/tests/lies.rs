@@ -18,10 +18,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Maximum time of a step. The tests use a hundredth of the default limits, so slow machines pass.
+/// Maximum time of a test step. The limits of the follower are a hundredth of the defaults, so tests pass on
+/// slow machines.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Number of blocks during which a node sends false responses. These blocks take several times longer than any limit of
-/// the tests.
+/// Number of blocks during which a node sends false responses: several times longer than any limit of the
+/// follower.
 const LIE: usize = 8;
 /// Block interval of the test chain.
 const BLOCK: Duration = Duration::from_millis(50);
@@ -47,8 +48,8 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// Height of a true block. The first node pushes the contents of this block three times, under the three
-    /// heights that follow the last reported height.
+    /// Height of a true block. The first node pushes this block three times, under the three heights after
+    /// the last reported one.
     pushes_next: Option<Height>,
 }
 
@@ -80,7 +81,7 @@ impl Stage {
         }
     }
 
-    /// Creates a stage with one node, which pushes blocks.
+    /// Creates a test setup with one node, which pushes blocks.
     async fn pushing() -> Self {
         let stage = Self::new(false).await;
         stage.nodes[0].pushes.refused.store(false, Ordering::Relaxed);
