@@ -24,11 +24,10 @@ pub struct Limits {
     /// Maximum number of attempts for one request, including the first attempt.
     pub attempts: u32,
     /// Maximum age of a value that only one node returned, such as market parameters and block times. An
-    /// older value is queried again, so that a false value is replaced soon after the node stops returning
-    /// it.
+    /// older value is queried again, so a false value does not stay in use.
     pub single_age: Duration,
-    /// Time after which the processed height is dropped if nodes contradict this height and no node has reached it. A
-    /// restarted node can confirm the height within this time.
+    /// Time after which the processed height is dropped if nodes contradict it and no node has reached it.
+    /// Within this time, a restarted node can still confirm the height.
     pub contradiction: Duration,
 }
 

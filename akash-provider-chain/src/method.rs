@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-/// Request message of a query method. The type implies the response message and the path.
+/// Request message of a query method. Each request type defines its response type and the path of the method.
 ///
 /// The path is the same for gRPC and for `abci_query`.
 pub trait Method: Message {

@@ -56,8 +56,8 @@ impl Reader {
         Ok(self.endpoints.query(request, pin).await?.0)
     }
 
-    /// Returns a page of undecoded records. If a page fails the check `check`, the endpoint that sent it counts as
-    /// failed.
+    /// Returns a page of undecoded records. If the page fails `check`, the endpoint that sent the page counts
+    /// as failed.
     async fn page_of<M: Method>(
         &self,
         request: &M,
@@ -160,9 +160,8 @@ impl Reader {
     }
 
     /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases. All
-    /// parts have the same height, with one exception: without `pin`, the leases have a later height if the
-    /// node no longer serves the height of the deployment. The inner error means that the deployment exists
-    /// but its record is malformed.
+    /// have the same height, except that without `pin`, the leases are newer if the node has pruned this
+    /// height. The inner error means that the deployment exists but its record is malformed.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,
@@ -252,9 +251,8 @@ impl Reader {
 
     /// Returns the time of a block, or `None` if no node has the block.
     ///
-    /// A time on which two nodes agree is cached. A time that a single node returned is queried again after
-    /// [`Limits::single_age`](crate::Limits::single_age). If no node has the block any more, the time of the
-    /// single node is used.
+    /// A time on which two nodes agree is cached. A time from a single node is queried again after
+    /// [`Limits::single_age`](crate::Limits::single_age), but stays in use if no node has the block any more.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
         let stored = self.cached_time(height);
         if let Some((time, true)) = stored {

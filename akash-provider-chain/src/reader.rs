@@ -14,8 +14,8 @@ use tokio::time::Instant;
 /// Maximum number of cached block times. If the cache is full, the time of the lowest height is removed first.
 const TIMES_MAX: usize = 16_384;
 
-/// Time of a block. The second field is the moment of the response if only one node returned the block time, or `None`
-/// if two nodes agreed on it.
+/// Time of a block. The second field is `None` if two nodes agreed on the time. Otherwise it is the moment at
+/// which a single node returned the time.
 type StoredTime = (BlockTime, Option<Instant>);
 
 /// Client for queries and events.

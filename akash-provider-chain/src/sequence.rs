@@ -18,11 +18,11 @@ pub const LIFETIME_BLOCKS: u64 = 10;
 const BLOCK_MAX: Duration = Duration::from_secs(12);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Point at which a transaction can no longer be included in a block.
+/// Last block time, and last height if limited, at which a block can include a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Expiry {
-    /// Last block time at which a block can include the transaction. For ordered transactions, an estimate
-    /// that is not too early.
+    /// Last block time at which a block can include the transaction. For an ordered transaction, this time is
+    /// estimated, and never too early.
     pub time: BlockTime,
     /// Last height at which a block can include the transaction. `None` for unordered transactions.
     pub height: Option<Height>,
@@ -37,7 +37,8 @@ impl Expiry {
     }
 }
 
-/// Generator of nonces: timeouts, or sequences for a chain without unordered transactions.
+/// Generator of nonces. A nonce is a timeout, or a sequence if the chain does not support unordered
+/// transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sequencer {
     /// Nanoseconds below one millisecond that are added to each timeout, so that the timeouts of two
@@ -91,7 +92,7 @@ impl Sequencer {
         }
     }
 
-    /// Marks the sequence as unknown after a wrong sequence, so that the sequence is read again.
+    /// Marks the sequence as unknown, because the chain refused it. The sequence is then read again.
     pub(crate) fn invalidate(&mut self) {
         if let Some(ordered) = &mut self.ordered {
             ordered.next = None;

@@ -52,7 +52,7 @@ pub enum Ordering {
     },
     /// Ordered transaction. Transactions are included in the order of their sequences.
     Ordered {
-        /// Sequence of the account: the number of transactions of the account before this one.
+        /// Number of transactions that the account has sent before this one.
         sequence: u64,
         /// Last height at which a block can include the transaction; 0 for no limit.
         timeout_height: u64,

@@ -78,7 +78,7 @@ pub enum KeyringError {
     NoPrivateHalf {
         /// Name of the key.
         name: String,
-        /// Type of the key, with the same name as in the Go tools.
+        /// Type of the key, as the Go tools name it.
         kind: &'static str,
     },
     /// A file of the keyring is invalid.

@@ -34,7 +34,7 @@ const WRAPPING_KEY_BYTES: usize = 16;
 pub(super) enum OpenError {
     /// The token is invalid or was modified. Contains the reason.
     Damaged(String),
-    /// The passphrase is wrong: the content key cannot be unwrapped.
+    /// The passphrase is wrong, so the content key of the token cannot be decrypted.
     WrongPassphrase,
 }
 

@@ -8,8 +8,7 @@ use prost::{Message, Name};
 use prost_types::Any;
 use zeroize::{Zeroize, Zeroizing};
 
-/// Amino prefix of a stored key: the four bytes after the disambiguation bytes of the SHA-256 of
-/// `crypto/keys/localInfo`.
+/// Amino prefix of a stored key. Amino derives these bytes from the SHA-256 of `crypto/keys/localInfo`.
 const AMINO_LOCAL: [u8; 4] = [0x0d, 0xad, 0x15, 0x3d];
 /// Amino prefix of a public key (`tendermint/PubKeySecp256k1`). The last byte is the length of the key.
 const AMINO_PUBLIC: [u8; 5] = [0xeb, 0x5a, 0xe9, 0x87, 33];
@@ -139,8 +138,8 @@ fn from_record(record: &Record) -> Result<StoredKey, String> {
     })
 }
 
-/// Checks that the public key belongs to the private key. With another public key, signatures would belong to
-/// another chain account.
+/// Checks that the public key belongs to the private key. Otherwise, the address would be that of another
+/// account.
 fn check_pair(stored: StoredKey) -> Result<StoredKey, String> {
     match (&stored.public, &stored.private) {
         (public, Some(private)) if public.as_ref() != Some(private.public()) => {

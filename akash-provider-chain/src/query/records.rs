@@ -33,7 +33,7 @@ pub(super) struct Records {
     pub(super) pagination: Option<PageResponse>,
 }
 
-/// Deployment with parts that are not decoded yet.
+/// Response with a deployment. Its groups and its escrow account are not decoded yet.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct DeploymentParts {
     #[prost(bytes = "bytes", tag = "1")]
@@ -44,7 +44,7 @@ pub(super) struct DeploymentParts {
     escrow_account: Bytes,
 }
 
-/// First field of a message: the id itself, or a message that contains the id.
+/// Message decoded up to its first field: the id itself, or a message that contains the id.
 #[derive(Clone, PartialEq, Message)]
 struct First {
     #[prost(bytes = "bytes", tag = "1")]
@@ -89,7 +89,7 @@ impl Kind {
         }
     }
 
-    /// Decodes as many fields of the id as are readable. All market ids start with the same fields.
+    /// Decodes the readable fields of the id. All market ids start with the same fields.
     fn id(self, record: &[u8]) -> Option<mkt::v1::BidId> {
         let bytes = match self {
             Self::Order | Self::Deployment | Self::Group => first(record),
@@ -119,7 +119,7 @@ impl Kind {
         convert::excerpt(&text)
     }
 
-    /// Returns the provider of a lease or bid. Returns `None` if the provider is unreadable.
+    /// Returns the provider of a lease or bid, or `None` if it is unreadable.
     pub(super) fn provider(self, record: &[u8]) -> Option<String> {
         self.id(record)
             .map(|id| id.provider)

@@ -192,9 +192,8 @@ impl Reader {
         Ok(open.into_iter().chain(active).collect())
     }
 
-    /// Returns `live` (the open and active bids of the provider), and the closed bids of the provider on the
-    /// open orders `orders`. The chain allows one bid of a provider per order, so the provider cannot bid on
-    /// these orders again.
+    /// Adds the provider's closed bids on the open orders `orders` to `live`, its open and active bids. The
+    /// chain allows one bid of a provider per order, so the provider cannot bid on these orders again.
     async fn with_ended_bids(
         &self,
         provider: &Address,
@@ -260,9 +259,8 @@ impl Reader {
         Ok(leases)
     }
 
-    /// Returns the deployments of leases. A malformed deployment is left out, because its tenant may cause
-    /// the malformed record. The lease of the deployment remains in the snapshot, and other leases are not
-    /// affected.
+    /// Returns the deployments of leases. Leaves out malformed deployments, because a tenant may cause a
+    /// malformed record. The leases of these deployments remain in the snapshot.
     async fn deployments_of(
         &self,
         provider: &Address,

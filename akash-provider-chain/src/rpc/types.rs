@@ -28,7 +28,7 @@ pub(crate) struct RpcError {
 }
 
 impl RpcError {
-    /// Converts the error to a fault. Nodes report that they do not have a height only in the error text.
+    /// Converts the error to a fault. Only the error text shows that a node does not have a height.
     pub(crate) fn into_fault(self) -> Fault {
         let data = self.data.unwrap_or_default();
         // The message is often just `Internal error`. The data field has the reason.

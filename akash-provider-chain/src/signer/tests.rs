@@ -108,8 +108,8 @@ fn signs_the_golden_vectors_byte_for_byte() {
     }
 }
 
-/// Signs every recorded transaction of the provider again, including unordered ones. If the new signature differs from
-/// the recorded signature, the test verifies the recorded signature instead.
+/// Signs every recorded transaction of the provider again. If the new signature differs, verifies the
+/// recorded signature.
 #[test]
 fn signs_recorded_transactions_of_the_provider() {
     let folder = recordings::folder("chain/tx");

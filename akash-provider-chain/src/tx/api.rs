@@ -56,7 +56,7 @@ pub enum Simulation {
     Unpaid {
         /// Error text of the node.
         log: String,
-        /// True if the balance is lower than the fee alone. False if the deposits are the reason.
+        /// True if the balance is below the fee. False if the balance covers the fee, but not the deposits.
         is_fee: bool,
     },
 }
@@ -93,8 +93,8 @@ pub struct IncludedTx {
 /// Queries and calls that the transaction writer sends to a node.
 ///
 /// # Errors
-/// All functions return `Unavailable` or `Timeout` if no node responds. After such an error of `broadcast`, the
-/// transaction may have been sent.
+/// All functions return `Unavailable` or `Timeout` if no node responds. If `broadcast` fails so, a node may
+/// still have received the transaction.
 #[async_trait]
 pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     /// Returns the newest block and the chain id.
@@ -119,6 +119,7 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error>;
     /// Returns a transaction by hash, or `None` if the node does not have the transaction.
     async fn find(&self, hash: &TxHash) -> Result<Option<IncludedTx>, Error>;
-    /// Returns whether the chain shows the effect of a message on the object that the message creates or changes.
+    /// Returns whether the chain has executed a message, according to the object that the message creates or
+    /// changes.
     async fn object_state(&self, msg: &Msg) -> Result<ObjectState, Error>;
 }

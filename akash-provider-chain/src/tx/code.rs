@@ -52,7 +52,7 @@ fn market(number: u32) -> TxError {
     }
 }
 
-/// Returns true if a message handler panicked. The reason may be independent of the message.
+/// Returns true if a message handler panicked. The panic may be independent of the message.
 pub(super) fn is_panic(code: &Code) -> bool {
     code.number == PANIC
 }

@@ -254,7 +254,7 @@ impl Node {
         })
     }
 
-    /// Performs the checks before the execution of messages.
+    /// Checks a transaction before its messages are executed, as the chain does.
     fn ante(&self, tx: &Tx, sequence: u64, time: BlockTime, height: u64) -> Result<(), Refusal> {
         let Some(nanos) = tx.nanos else {
             if tx.timeout_height != 0 && height > tx.timeout_height {

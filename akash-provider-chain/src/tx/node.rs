@@ -66,9 +66,8 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Replaces a refusal with an error if another node may have received the transaction, because the
-/// transaction may still be included. A refusal with the code [`IN_MEMPOOL`] is returned unchanged, as is any
-/// response other than a refusal.
+/// Replaces a refusal with an error if another node may have received the transaction, because a block may
+/// still include it. Other responses, and a refusal with the code [`IN_MEMPOOL`], are returned unchanged.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {
         Submission::Refused { code, log }
@@ -137,7 +136,8 @@ impl Reader {
     }
 }
 
-/// After an error without a usable response, records that a node may have received the transaction.
+/// Records that a node may have received the transaction, if `response` is an error that does not exclude
+/// this.
 fn note_delivery<T>(response: Result<T, NodeError>, may_have_arrived: &AtomicBool) -> Result<T, NodeError> {
     if response.as_ref().is_err_and(|e| e.fault.may_have_been_received()) {
         may_have_arrived.store(true, Ordering::Relaxed);

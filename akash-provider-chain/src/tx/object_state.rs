@@ -10,23 +10,23 @@ use akash_provider_core::types::{
     BidId, BidState, BlockTime, Height, LeaseState, Msg, OrderState, Reclamation, TxError,
 };
 
-/// Whether the chain shows the effect of a message on the object that the message creates or changes.
+/// Whether the chain has executed a message, according to the object that the message creates or changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectState {
-    /// The chain shows the effect of the message.
+    /// The object shows that the message was executed.
     Done {
         /// Height at which the object changed. `None` if the record does not contain the height.
         height: Option<Height>,
     },
-    /// The chain does not show the effect, and would probably execute the message.
+    /// The object shows that the message was not executed. The chain would probably execute it now.
     NotDone,
-    /// The chain does not show the effect, and would refuse the message for this reason.
+    /// The object shows that the message was not executed. The chain would refuse it for this reason.
     Impossible(TxError),
     /// The record does not show whether the message was executed.
     Unclear,
 }
 
-/// Returns whether the chain shows the effect of `msg` on the object that `msg` creates or changes.
+/// Returns whether the chain has executed `msg`, according to the object that `msg` creates or changes.
 ///
 /// # Errors
 /// Returns an error if a query fails.

@@ -62,7 +62,7 @@ pub struct PlannerConfig {
     pub simulations_max: usize,
     /// Maximum number of withdrawals in one transaction.
     pub shared_max: usize,
-    /// Time that a withdrawal waits for other withdrawals, to share one transaction with them.
+    /// Time that a withdrawal waits for other withdrawals to share its transaction.
     pub shared_wait: Duration,
     /// Maximum time from a call until its transaction is sent. After this time the call fails.
     pub unsent_max: Duration,
@@ -151,7 +151,7 @@ pub(super) enum Input {
         /// Messages of the call.
         msgs: Vec<Msg>,
     },
-    /// The caller was dropped. If its transaction was not sent yet, the transaction is dropped.
+    /// The caller was dropped. Its call is removed, unless the transaction may have been sent.
     Cancel {
         /// Id of the call.
         ticket: Ticket,

@@ -26,7 +26,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug, Clone, Default)]
 struct Garbage {
     path: &'static str,
-    /// Bytes that a request must contain before the malformed record is inserted, for example a filter.
+    /// Part of a request, for example a filter. Only responses to requests that contain these bytes get the
+    /// malformed record.
     within: Vec<u8>,
     record: Vec<u8>,
     at: usize,
@@ -243,7 +244,7 @@ fn wire_bid(id: &BidId) -> mkt::Bid {
     responses::bid(bid).bid.unwrap()
 }
 
-/// Returns malformed records, none of which is a record of this provider.
+/// Returns malformed records of other accounts.
 fn malformed_records() -> Vec<Vec<u8>> {
     let bid = wire_bid(&other_bid());
     let of_bid = |bid: mkt::Bid| {
@@ -311,8 +312,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns bytes that identify requests for records of all providers. Malformed records in the responses to these
-/// requests are skipped. Returns no bytes if this applies to all requests with `path`.
+/// Returns the part of a request that selects the records of all providers, or no bytes if every request with
+/// `path` does so. Malformed records in the responses to such requests are skipped.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),

@@ -14,8 +14,8 @@ use std::time::Duration;
 pub(crate) enum Lie {
     /// Status and queries report this height.
     Height(Height),
-    /// The whole chain is higher by this number of blocks. Status, headers, empty blocks and queries are
-    /// consistent with the higher chain.
+    /// The node reports a chain with this number of additional blocks. Its status, headers, empty blocks and
+    /// query heights are consistent.
     Chain(Height),
     /// Status and headers report a time one century ahead.
     Time,
@@ -28,7 +28,7 @@ pub(crate) enum Lie {
 }
 
 impl Lie {
-    /// Returns two heights: the height from which the data is read, and the height that the node reports.
+    /// Returns the height of the data that the node reads, and the height that it reports for this data.
     pub(super) fn heights(lie: Option<Self>, asked: Height, newest: Height) -> (Height, Height) {
         let at = if asked == 0 || matches!(lie, Some(Self::Chain(_))) {
             newest

@@ -14,7 +14,7 @@ pub(super) struct Tip {
     pub(super) time: BlockTime,
 }
 
-/// One value that the planner requires. While the value is unknown, contains the time of the next query and the reason
+/// Value that the planner requires. For an unknown value, contains the time of the next query and the reason
 /// why the value is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RequiredValue<T> {
@@ -68,7 +68,7 @@ pub(super) struct ChainState {
     tip_at: Mono,
     /// Height of the last tip. The height is retained while no tip is stored.
     highest: u64,
-    /// True if the tip is lower than the previous tip, which turned out to be false.
+    /// True if the previous tip was higher than this one, and turned out to be false.
     is_lower: bool,
     account: RequiredValue<u64>,
     prices: RequiredValue<Vec<DecCoin>>,

@@ -34,7 +34,7 @@ enum InFlight {
 struct Sent {
     tickets: Vec<Ticket>,
     draft: Draft,
-    /// True if the node refused the draft, and certainly no node received an earlier attempt.
+    /// True if the node refused the draft, and no node can have received an earlier attempt.
     is_refused: bool,
 }
 
@@ -191,8 +191,7 @@ impl World {
         }
     }
 
-    /// Checks the order of dispatched calls: no call was dispatched while a more urgent, ready call stayed in the
-    /// queue.
+    /// Checks that no call was dispatched while a more urgent call in the queue was ready.
     fn check_order(&mut self, before: &[Request]) {
         let waiting = &self.planner.queue;
         let flying = self.planner.flights.values().flat_map(|f| &f.members);
@@ -236,8 +235,8 @@ impl World {
         self.in_flight.push(InFlight::Send(id, draft));
     }
 
-    /// Returns true if a sent draft can no longer take effect: refused by the first node, failed in a block, expired,
-    /// or with a sequence that another transaction has used.
+    /// Returns true if a sent draft can no longer take effect. The first node refused it, it failed in a
+    /// block, it has expired, or another transaction has used its sequence.
     fn is_dead(&self, sent: &Sent) -> bool {
         let failed = |(d, _, failure): &(Draft, u64, Option<u32>)| *d == sent.draft && failure.is_some();
         let overtaken = match sent.draft.ordering {
@@ -507,8 +506,8 @@ impl World {
         out
     }
 
-    /// Finds a phase that waits for a response although the call for this response is not pending. Such a phase would
-    /// block until its timeout.
+    /// Checks that the planner waits only for responses to pending calls. Any other wait would last until its
+    /// timeout. Returns the problem.
     fn missing_call(&self) -> Option<String> {
         use flight::{Check, Phase};
         let planner = &self.planner;
@@ -595,7 +594,7 @@ impl World {
         None
     }
 
-    /// Checks that all calls get a reply if no further faults occur. Returns the problem otherwise.
+    /// Returns a problem if a call gets no reply although no further faults occur.
     fn ends_well(&self) -> Option<String> {
         let mut world = self.clone();
         world.faults_left = 0;
