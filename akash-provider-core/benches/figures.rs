@@ -16,15 +16,15 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Measuring time of one figure: long enough for a steady mean, short enough to measure all figures in
-/// seconds.
+/// Time to measure one figure: long enough for a steady mean, short enough to measure all figures in seconds.
 const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(10)
 } else {
     Duration::from_millis(500)
 };
 
-/// Number of pending orders of the large case. The small case has one hundred.
+/// Number of pending orders in the measurement with many orders. The other measurement has 100 pending
+/// orders.
 const MANY: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
 type BenchError = Box<dyn std::error::Error>;
@@ -118,8 +118,8 @@ fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
     inputs + 1
 }
 
-/// Returns the mean time of one event, in microseconds, with `orders` pending orders. The events visit all
-/// orders.
+/// Returns the mean time of one event, in microseconds, with `orders` pending orders. Consecutive events
+/// concern different orders.
 fn event_us(world: &World, orders: u64) -> Result<f64, BenchError> {
     let mut engine = world.engine_with_bids(orders)?;
     let in_hand = engine.status(now(1)).orders.len();
@@ -193,7 +193,7 @@ fn micros<T>(mut call: impl FnMut() -> T) -> f64 {
     took.as_secs_f64() * 1e6 / f64::from(calls)
 }
 
-/// Number of calls between two readings of the clock, so that the readings do not affect the figure.
+/// Number of calls between two clock readings. A reading after each call would change the measured time.
 const BATCH: u32 = 64;
 
 #[expect(

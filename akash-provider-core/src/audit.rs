@@ -103,7 +103,7 @@ pub enum Actor {
     },
 }
 
-/// Record of a closed lease on the chain, as evidence for an act.
+/// Chain record of a closed lease, as evidence for an act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RecordEvidence {
     /// Height at which the record was read.

@@ -290,8 +290,8 @@ pub struct OrderContext<'a> {
     pub audited: &'a [AuditedAttributes],
     /// Market parameters of the chain. With `None`, the checks that need the parameters are skipped.
     pub params: Option<&'a MarketParams>,
-    /// Number of bids by other providers on the order that count against the limit of the chain. With `None`,
-    /// [`check_bid_count`] is skipped. The count is used only after capacity for the order is reserved.
+    /// Number of other providers' bids on the order that count against the limit of the chain. With `None`,
+    /// [`check_bid_count`] is skipped. The check follows the reservation of capacity for the order.
     pub bids: Option<u32>,
 }
 
@@ -414,8 +414,8 @@ fn check_reclamation_range(params: Option<&MarketParams>, config: &Config) -> Re
     Ok(())
 }
 
-/// Converts a duration to seconds, rounded up. Rounded down, the number in a decline message would be too low for a
-/// user who configures it.
+/// Converts a duration to seconds, rounded up, so that a user can configure the number that a decline message
+/// contains.
 fn whole_seconds_up(window: Duration) -> u64 {
     window
         .as_secs()

@@ -70,8 +70,8 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
         outcomes
     }
 
-    /// Recommended maximum number of events in one call of [`Bus::publish_all`]. More than 1 if publishing several
-    /// events in one call is cheaper than in several calls.
+    /// Recommended maximum number of events in one call of [`Bus::publish_all`]. More than 1 if one call is
+    /// cheaper than several calls.
     fn at_once(&self) -> usize {
         1
     }

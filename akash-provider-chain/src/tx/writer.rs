@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 const INBOX: usize = 1024;
 /// Maximum time of one call to a node. The limits of the endpoints are normally shorter.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Number of stored transaction hashes above which the hashes of completed transactions are removed. With
-/// more than 64 transactions in flight, four times the number of transactions in flight is used instead.
+/// Number of stored transaction hashes above which the hashes of completed transactions are removed. The
+/// limit is at least four hashes per transaction in flight.
 const HASHES_MIN: usize = 256;
 
 type CallResult = Result<TxOutcome, Failure>;
@@ -40,7 +40,7 @@ enum Command {
     Block(ObservedBlock),
 }
 
-/// Channel to the caller that waits for an outcome, with the permission to send.
+/// Channel to the caller that waits for an outcome, and the caller's permission to send.
 struct Reply {
     sender: oneshot::Sender<CallResult>,
     fence: Option<Fence>,
@@ -123,9 +123,9 @@ impl Drop for DropGuard<'_> {
 impl TxWriter {
     /// Creates a writer for one signing key, and its task.
     ///
-    /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. At
-    /// the end, a call gets an unknown outcome if its transaction may have been sent, otherwise an error. The
-    /// fees that `expenses` stores for each minute count towards the hourly ceiling.
+    /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. Each
+    /// unfinished call then gets an unknown outcome if its transaction may have been sent, otherwise an
+    /// error. The hourly ceiling includes the fees in `expenses`.
     #[must_use]
     pub fn new(
         api: Arc<dyn TxApi>,
@@ -350,8 +350,8 @@ impl Task {
         }
     }
 
-    /// Refuses the calls that have lost the permission to send and have no transaction that may have been
-    /// sent. The check is necessary because the process may have been suspended for a long time.
+    /// Refuses unsent calls that have lost the permission to send. The permission can expire while the
+    /// process is suspended.
     fn withdraw(&mut self) {
         let replies = self.replies.iter();
         let shut = replies.filter(|(_, reply)| reply.is_shut());
@@ -461,7 +461,7 @@ impl Task {
         self.calls.push(call);
     }
 
-    /// Signs a draft. Signing is deterministic, so the same draft always results in the same bytes and hash.
+    /// Signs a draft. The same draft always results in the same bytes and hash.
     fn sign(&self, draft: &Draft) -> SignedTx {
         let account = Account {
             key: &self.key,
@@ -479,8 +479,8 @@ fn today() -> u64 {
     since.as_secs() / 60
 }
 
-/// Determines whether a simulation was refused because the signing account lacks funds. Nodes return no error
-/// code for this reason.
+/// Checks whether a simulation was refused because the signing account lacks funds. Nodes return no error
+/// code for this case.
 async fn explain_refusal(
     api: &dyn TxApi,
     address: &Address,

@@ -106,7 +106,8 @@ impl AuditedAct {
         Ok(())
     }
 
-    /// Records the outcome. Without a recorded intent, and for a repetition of the last outcome, the call has no effect.
+    /// Records the outcome. Does nothing if no intent is recorded, or if the outcome equals the last recorded
+    /// one.
     pub fn record_outcome(&self, outcome: ActOutcome) {
         let mut progress = self.progress();
         if !progress.is_started || progress.outcome.as_ref() == Some(&outcome) {

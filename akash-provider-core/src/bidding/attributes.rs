@@ -133,9 +133,8 @@ fn next_part(pattern: &str) -> (bool, &str, &str) {
     (star, part, "")
 }
 
-/// Matches `part` at the start of `name`. If a star precedes the part, the match may start at a later
-/// position, but the characters before this position must not contain `/`. With `last`, the match must reach
-/// the end of the name. Returns the rest of the name after the first match.
+/// Matches `part` at the start of `name`, and returns the rest of the name. With `star`, the match may start
+/// later, but not after a `/`. With `last`, the match must reach the end of the name.
 fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a str> {
     let mut from = name;
     loop {
@@ -197,8 +196,8 @@ fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Mal
     }
 }
 
-/// Reads one end of a character range in a class. The pattern must contain further characters, because the
-/// class must be closed.
+/// Reads the first or the last character of a range in a class. A pattern that ends after this character is
+/// malformed, because the class is not closed.
 fn class_char(pattern: &mut std::str::Chars<'_>) -> Result<char, Malformed> {
     let c = match pattern.next() {
         None | Some('-' | ']') => return Err(Malformed),

@@ -36,8 +36,8 @@ pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Resul
     Ok(price)
 }
 
-/// Checks that the chain accepts prices in the denomination of a group. The chain accepts no deployment in another
-/// denomination, so the check can only fail for a group that is not part of an order.
+/// Checks that the chain accepts prices in the denomination of a group. The check never fails for the group
+/// of an order, because the chain accepts no deployment in another denomination.
 pub fn check_denom(group: &GroupSpec, params: &MarketParams) -> Result<(), Decline> {
     let order = group.max_price().map(|price| price.denom).unwrap_or_default();
     let accepted = || params.bid_min_deposits.iter().map(|deposit| &deposit.denom);

@@ -25,7 +25,7 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// Returns a timeout of five seconds and a flood of 5000 events.
+    /// Returns a timeout of five seconds, and 5000 events for [`Setup::flood`].
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(5),
@@ -38,8 +38,7 @@ fn fact(number: u32) -> Arc<Event> {
     Arc::new(Event::BreakerTripped { wanted: number })
 }
 
-/// Creates an event of the flood. The event is so large that the buffers of a connection cannot hold the
-/// whole flood.
+/// Creates a large event. The buffers of a connection cannot hold [`Setup::flood`] of these events.
 fn large(number: u32) -> Arc<Event> {
     let owner = Address::from_bytes(&[7; 20]).expect("20 bytes are an address");
     let deployment = DeploymentId {

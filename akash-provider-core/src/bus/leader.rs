@@ -55,7 +55,7 @@ impl<B: Bus> LeaderBus<B> {
         }
     }
 
-    /// Stores events, which are published when this instance next leads. Returns one `Ok` per event.
+    /// Stores events, and returns one `Ok` per event. The events are published when this instance next leads.
     fn store(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         let stored = &mut *lock(&self.stored);
         for (topic, event) in events {

@@ -55,8 +55,8 @@ impl LocalBus {
     }
 }
 
-/// Adds a delivery to a queue. If the queue is full, drops the oldest events and reports their number at the
-/// head of the queue.
+/// Adds a delivery to a queue. If the queue is full, replaces its oldest events with a notice that contains
+/// their number.
 fn enqueue(queue: &mut VecDeque<Delivery>, limit: usize, delivery: Delivery) {
     if queue.len() >= limit {
         let mut lost = 0;

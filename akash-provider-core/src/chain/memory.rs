@@ -49,8 +49,9 @@ pub enum BroadcastResult {
     NotSent,
     /// The caller receives the outcome `Unknown`.
     Unknown {
-        /// Delay of the inclusion, in blocks: 0 is the next block. If the transaction expires before this block, it has
-        /// no effect. `None` means that no block includes the transaction.
+        /// Number of blocks before the block that includes the transaction: 0 means the next block. A
+        /// transaction that expires earlier has no effect. `None` means that no block includes the
+        /// transaction.
         included_after: Option<u32>,
     },
 }
@@ -58,7 +59,7 @@ pub enum BroadcastResult {
 /// Duration of an outage of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
-    /// The next queries fail, up to this number.
+    /// This number of queries fails.
     Next(u32),
     /// Every query fails until [`MemoryChain::restore_queries`].
     UntilRestored,
@@ -100,7 +101,7 @@ struct State {
     deaf: bool,
     keep: Keep,
     maker: Maker,
-    /// Whether other code than the block maker may have changed the market since the previous block.
+    /// Whether code other than the block maker may have changed the market since the previous block.
     touched: bool,
     /// Whether a snapshot that is requested during an incomplete block waits for the end of the block.
     waits_for_block_end: bool,

@@ -23,14 +23,15 @@ pub(super) enum Phase {
     Checking { at: Mono, step: Check },
 }
 
-/// Step of the check after the expiry of a transaction.
+/// Step of the check of an expired transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Check {
     /// Waiting for the next attempt of the search.
     Start,
     /// Searching for the transaction by hash.
     Finding,
-    /// Querying the state of the object. `absent` is true if a conclusive search found no transaction.
+    /// Querying the state of the object. `absent` is true if a search has proved that no block contains the
+    /// transaction.
     FetchingObject { absent: bool },
 }
 
@@ -47,11 +48,12 @@ pub(super) struct Flight {
     pub(super) draft: Option<Draft>,
     /// True if a node may have the draft. Such a draft must not be replaced before its expiry.
     pub(super) perhaps_sent: bool,
-    /// Height up to which all blocks were examined and do not contain the draft. `None` if no block was examined.
+    /// Height up to which all blocks were examined without finding the draft. `None` if no block was
+    /// examined.
     pub(super) absent_until: Option<u64>,
     /// Height of the newest block when a node last accepted the draft.
     pub(super) accepted_at: Option<u64>,
-    /// Number of consecutive failures of the request that the current phase needs.
+    /// Number of consecutive failures of the current request of the transaction.
     pub(super) failures: u32,
     /// Number of times that the draft of this transaction was replaced by another draft.
     pub(super) replaced: u32,

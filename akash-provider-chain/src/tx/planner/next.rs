@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Planner {
-    /// Performs all steps that are due now, and adds the resulting actions to `out`.
+    /// Performs all due work of the planner, and adds the resulting actions to `out`.
     pub(super) fn pump(&mut self, out: &mut Vec<Action>) {
         if self.stopped {
             return;
@@ -88,7 +88,7 @@ impl Planner {
         });
     }
 
-    /// Returns the deployments from which no withdrawal may be sent now.
+    /// Returns the deployments from which the planner must not send another withdrawal now.
     fn busy(&self) -> BTreeSet<DeploymentId> {
         let flying = self.flights.values().flat_map(|f| f.deployments());
         let unresolved = self.unresolved.iter().map(|(_, d)| d);
@@ -132,8 +132,8 @@ impl Planner {
         }
     }
 
-    /// Takes those withdrawals from the queue that can share a transaction with `first`, and returns them together with
-    /// `first`.
+    /// Removes from the queue the withdrawals that can share a transaction with `first`. Returns them
+    /// together with `first`.
     fn batch_mates(&mut self, first: Request, busy: &mut BTreeSet<DeploymentId>) -> Vec<Request> {
         let mut members = vec![first];
         let others: Vec<_> = self
@@ -264,8 +264,8 @@ impl Planner {
         false
     }
 
-    /// Delays a transaction that exceeds a ceiling, and returns the time of the next attempt. A warning is logged only
-    /// if no transaction is delayed yet.
+    /// Delays a transaction whose cost exceeds a ceiling, and returns the time of the next attempt. Logs a
+    /// warning only if no transaction is delayed yet.
     pub(super) fn delay(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
         let is_first = self.flights.values().all(|f| f.delay_reason.is_none());
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -312,9 +312,9 @@ impl Planner {
         })
     }
 
-    /// Tracks transactions that were sent. Searches for each of them once per block, or not at all if all
-    /// transactions of the block were already examined. Sends a transaction again if no block has contained
-    /// it for [`resend_blocks`](super::PlannerConfig::resend_blocks). Checks expired transactions.
+    /// Tracks sent transactions. Searches for each of them once per block, unless all transactions of the
+    /// block were already examined. Sends a transaction again if no block has contained it for
+    /// [`resend_blocks`](super::PlannerConfig::resend_blocks). Checks expired transactions.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let (now, lag, resend_after) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
         for (id, flight) in &mut self.flights {
@@ -387,7 +387,7 @@ impl Planner {
 }
 
 /// Returns true if the transaction has expired even for a node that is `lag` blocks behind. A "not found"
-/// response is then conclusive.
+/// response then proves that no block contains the transaction.
 fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
     /// Maximum expected block interval on the Akash network.
     const BLOCK: Duration = Duration::from_secs(6);
@@ -397,8 +397,8 @@ fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
         .has_passed(tip.height.saturating_sub(lag), tip.time.minus(lag_time))
 }
 
-/// Returns true if the call is a single withdrawal that may share a transaction. After the shared transaction
-/// of a call failed, the call is not shared again.
+/// Returns true if the call is a single withdrawal that may share a transaction. A call may not share a
+/// second transaction after the first one failed.
 fn shareable(request: &Request) -> bool {
     !request.alone && matches!(&request.msgs[..], [Msg::WithdrawLease { .. }])
 }

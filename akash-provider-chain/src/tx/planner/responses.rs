@@ -17,7 +17,7 @@ const REPLACED_MAX: u32 = 5;
 const OUT_OF_GAS_MAX: u32 = 2;
 /// Maximum number of refused simulations of one bid for which no reason is found.
 const UNEXPLAINED_MAX: u32 = 3;
-/// Number of failed simulations after which the transaction is sent with a high gas limit, without an
+/// Number of failed simulations after which the transaction is sent with a high gas limit instead of an
 /// estimate.
 const SIMULATIONS_MAX: u32 = 2;
 
@@ -52,7 +52,7 @@ enum Reaction {
     None,
 }
 
-/// Returns true if the chain refused a transaction before the execution of its messages, because of the nonce.
+/// Returns true if the chain refused a transaction because of its nonce, before it executed the messages.
 fn is_refused_nonce(code: &Code) -> bool {
     code.is_sdk(TIMEOUT) || code.is_sdk(TIMEOUT_HEIGHT) || code.is_sdk(WRONG_SEQUENCE)
 }
@@ -373,8 +373,8 @@ impl Planner {
         }
     }
 
-    /// Returns the price that was paid for a transaction in a block. Returns `None` if the draft of the transaction is
-    /// unknown, or if the chain refused the nonce, because the chain then takes no fee.
+    /// Returns the price that was paid for a transaction in a block. Returns `None` for an unknown draft.
+    /// Also returns `None` for a refused nonce, because the chain then takes no fee.
     pub(in crate::tx) fn price_of(&self, id: FlightId, included: &IncludedTx) -> Option<&Price> {
         let draft = self.flights.get(&id)?.draft.as_ref()?;
         let is_refused_nonce = included.failure.as_ref().is_some_and(is_refused_nonce);
@@ -472,8 +472,8 @@ impl Planner {
         }
     }
 
-    /// Handles an expired transaction. With sequences, another transaction of the account may have used the
-    /// same sequence, so a new draft is created if the caller still waits.
+    /// Handles an expired transaction. With sequences, creates a new draft while the caller still waits,
+    /// because another transaction of the account may have used the sequence.
     fn expire(&mut self, id: FlightId, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {

@@ -23,7 +23,8 @@ struct Faults {
     missing_orders: u32,
     /// Gas that every simulation reports.
     reported_gas: Option<u64>,
-    /// Number of blocks that a node adds to its newest height in each response, to simulate a false chain.
+    /// Number of blocks by which the node's reported height is too high in every response, to simulate a
+    /// false chain.
     higher: u64,
     lag: u64,
     owner: u64,
@@ -220,7 +221,8 @@ impl World {
         }
     }
 
-    /// Checks the invariants, long after the last transaction has expired.
+    /// Checks that each call got one reply and that the node executed what the replies report. All
+    /// transactions must have expired.
     fn check(&self) {
         assert_eq!(self.replies.len(), self.submitted.len(), "a call without a reply");
         assert!(self.planner.is_idle());

@@ -240,8 +240,7 @@ async fn every_mistake_is_detected() {
     }
 }
 
-/// A bus that does not limit the number of unread events. Only the TCP buffers limit the unread events, by their total
-/// size in bytes.
+/// A bus without a limit for the number of unread events. Only the size of the TCP buffers limits them.
 #[derive(Debug, Default)]
 struct TcpBus {
     readers: Mutex<Vec<TcpStream>>,

@@ -9,8 +9,8 @@ use futures::future::{BoxFuture, FutureExt, join_all};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Maximum time to wait for the response of a query during an outage. A query that waits for a node does not
-/// violate the rule.
+/// Maximum time of a query during an outage. A query without a result after this time does not violate the
+/// rule.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Checks that no query returns a record, "not found" or an empty list during an outage. A query returns an error or
@@ -54,7 +54,8 @@ pub async fn a_failed_query_is_never_an_absence(
     .await;
 }
 
-/// Name of a query and its result as text. The result is `None` for a query that still waits.
+/// Name of a query and its result as text. The result is `None` if the query was still waiting at the end of
+/// [`SILENCE`].
 type Queried = (&'static str, Option<Result<String, Error>>);
 
 fn query<'a, T: Debug>(
