@@ -79,11 +79,11 @@ pub struct IpDeclaration {
 pub struct Listing {
     /// Specification of the last `record` or `deploy` call for each lease with a usable record.
     pub deployments: Vec<WorkloadSpec>,
-    /// Objects of leases that have no usable record of their workload.
+    /// Objects of leases whose workload record is missing or unreadable.
     #[serde(default)]
     pub unusable: Vec<UnusableRecord>,
-    /// Leases with a record for which a deployed object, such as the workload, is missing or modified. If
-    /// such a lease was deployed before, it is deployed again.
+    /// Leases with a record, but with a missing or modified object, such as the workload. The provider
+    /// deploys such a lease again if it was deployed before.
     #[serde(default)]
     pub incomplete: Vec<LeaseId>,
     /// Further problems that the backend found in the cluster, one line each, for the operator.
@@ -94,8 +94,8 @@ pub struct Listing {
     pub place: String,
 }
 
-/// Object of a lease that has no usable record of its workload. While the object exists, a missing manifest is no
-/// reason to close the lease.
+/// Object of a lease whose workload record is missing or unreadable. While the object exists, the provider
+/// does not close the lease for a missing manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnusableRecord {
     /// Lease of the object. `None` if the object does not name its lease.
@@ -115,7 +115,7 @@ pub struct UnusableRecord {
 pub enum RecordDefect {
     /// The record cannot be read.
     Unreadable,
-    /// The lease has a namespace or another container for workloads, but no record.
+    /// The lease has no record, but a namespace or another container for its workload.
     Unrecorded,
 }
 
@@ -132,7 +132,7 @@ impl UnusableRecord {
 }
 
 impl From<Vec<WorkloadSpec>> for Listing {
-    /// Creates the listing of a backend in which all records are readable.
+    /// Creates a listing without unusable records.
     fn from(deployments: Vec<WorkloadSpec>) -> Self {
         Self {
             deployments,
@@ -161,8 +161,9 @@ pub enum ClusterChange {
     },
     /// The watch of the backend failed. The health of every workload is unknown until the next snapshot.
     Lost,
-    /// Objects of running leases, such as hostnames, were deleted, or the API server again serves a resource kind
-    /// that was unavailable. The provider soon compares the cluster with the leases, and repeats failed deploys.
+    /// Objects of running leases, such as hostnames, were deleted, or the API server again serves a resource
+    /// kind that was unavailable. The provider then compares the cluster with the leases, and repeats failed
+    /// deploys.
     RecordsLost,
 }
 
@@ -300,7 +301,7 @@ pub struct DeclaredHostname {
     pub lease: LeaseId,
 }
 
-/// Returns the proxy settings of the ingress expose that a hostname routes to.
+/// Returns the proxy settings of a hostname, from its expose in the manifest.
 #[must_use]
 pub fn http_options<'a>(group: &'a Group, name: &HostnameDeclaration) -> Option<&'a HttpOptions> {
     let service = group.services.iter().find(|s| s.name == name.service)?;

@@ -17,9 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
-/// Maximum number of stream items read in one search, because a stream can always have a next item.
+/// Maximum number of items that a search reads, because a stream may be endless.
 const ITEMS_MAX: u32 = 100_000;
-/// The process exits when a call blocks its thread for longer than twice its time limit plus this time.
+/// Addition to the time limit of a blocking call. The process exits when a call blocks its thread for twice
+/// its limit plus this time.
 const BLOCKED: Duration = Duration::from_secs(5);
 /// Interval between checks for calls that block their thread.
 const LOOK: Duration = Duration::from_millis(100);
@@ -53,7 +54,7 @@ impl Rule {
         panic!("{self}: {message}")
     }
 
-    /// Panics with the name of the rule and the message unless the condition holds.
+    /// Panics with the name of the rule and the message if `is_so` is false.
     pub(crate) fn holds(&self, is_so: bool, message: impl fmt::Display) {
         if !is_so {
             self.broken(message);
@@ -72,7 +73,7 @@ impl Rule {
         }
     }
 
-    /// Runs a synchronous call. If the call does not return in time, the process exits.
+    /// Runs a synchronous call. If the call blocks for too long, the process exits.
     pub(crate) fn at_once<T>(&self, call: &str, answer: impl FnOnce() -> T) -> T {
         let _watch = Watch::begin(self, call);
         answer()
@@ -116,8 +117,8 @@ impl Rule {
         ));
     }
 
-    /// Reads a stream until `wanted` returns a value for an item. Time and number of items are limited, also
-    /// on a stream that never pauses.
+    /// Reads a stream until `wanted` returns a value for an item. The time and the number of items are
+    /// limited, even if the stream never pauses.
     pub(crate) async fn find<T, R>(
         &self,
         call: &str,
@@ -180,7 +181,7 @@ static UNDER_WAY: Mutex<BTreeMap<u64, (Instant, String)>> = Mutex::new(BTreeMap:
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static GUARD: Once = Once::new();
 
-/// Entry of a call in progress in `UNDER_WAY`. The number is the key. Dropping this value removes the entry.
+/// Key of a call in [`UNDER_WAY`]. Dropping the key removes the call.
 struct Watch(u64);
 
 impl Watch {

@@ -69,7 +69,7 @@ pub struct ElectionConfig {
     /// Initial state for the next leader. This instance stores the state when it becomes the leader, if the
     /// election record contains no state.
     pub state: String,
-    /// Highest term that is known from before the start. A new leader uses a higher term than this value.
+    /// Highest term that was known before the start. A new leader uses a higher term.
     pub known_term: u64,
     /// Timeout of one call to the store.
     pub call_timeout: Duration,
@@ -113,8 +113,7 @@ pub struct ElectionStatus {
     /// Names of the settings that differ between this instance and the current or previous leader.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_settings: Vec<String>,
-    /// Term in the election record, if it is implausible. The implausible term is not used, and the record is
-    /// replaced.
+    /// Implausible term in the election record. This instance ignores the term and replaces the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
     /// Whether this instance leads without an election, because the store denies all requests.
@@ -139,11 +138,12 @@ pub struct Election {
 #[derive(Debug, Default)]
 struct Shared {
     status: Mutex<ElectionStatus>,
-    /// State for the next leader: stored by this instance while it leads, or last read from the election record.
+    /// State for the next leader. While this instance leads, the state that it stored, otherwise the state in
+    /// the election record.
     state: Mutex<String>,
     /// New state for the next leader, which is not written to the record yet.
     new_state: Mutex<Option<String>>,
-    /// New settings of this instance, used from the next call to the store on.
+    /// New settings of this instance, which the next call to the store uses.
     settings: Mutex<Option<BTreeMap<String, String>>>,
     wake: Notify,
 }
@@ -294,8 +294,8 @@ impl ElectionTask {
         self.release().await;
     }
 
-    /// Releases the election record. Retries once, because a write that was canceled at shutdown can make the
-    /// known version outdated.
+    /// Releases the election record. Retries once, because the version of the record is unknown after a write
+    /// that was canceled at shutdown.
     async fn release(&mut self) {
         if !self.contest.holds() {
             return;
@@ -404,9 +404,8 @@ impl ElectionTask {
         ))
     }
 
-    /// Returns whether the store has denied every request since the start, for at least one duration of the
-    /// election lease. A shorter time is not sufficient: a new permission takes a moment to become effective,
-    /// and another instance may already have the permission.
+    /// Returns whether the store has denied every request since the start, for at least one election lease.
+    /// Before this time, a new permission may not be effective yet, and another instance may already have it.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {
         let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
         if self.has_seen_it || !is_denied || !self.config.may_be_alone {

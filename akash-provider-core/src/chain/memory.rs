@@ -105,11 +105,12 @@ struct State {
     touched: bool,
     /// Whether a snapshot that is requested during an incomplete block waits for the end of the block.
     waits_for_block_end: bool,
-    /// Requests for a snapshot at the end of the block.
+    /// Pending requests for a snapshot, answered at the end of the block.
     snapshots: Vec<(Address, oneshot::Sender<Snapshot>)>,
 }
 
-/// Returns the error of a call that waited for a block when the chain was dropped.
+/// Returns the error of a call that cannot complete, because the chain was dropped while the call waited for
+/// a block.
 fn chain_dropped(operation: &'static str, error: oneshot::error::RecvError) -> Error {
     Error::new(ErrorKind::Stopped, operation, "the chain was dropped").with_source(error)
 }
@@ -119,8 +120,9 @@ fn chain_dropped(operation: &'static str, error: oneshot::error::RecvError) -> E
 pub trait BlockMaker: Send + 'static {
     /// Executes pending transactions in a block with the given time and returns the facts.
     fn execute(&mut self, market: &mut Market, time: BlockTime) -> Vec<ChainEvent>;
-    /// Receives a completed block. `direct` are the facts of messages that the block maker did not execute.
-    /// If `touched` is false, only the block maker can have changed the market since the previous block.
+    /// Receives a completed block. `direct` contains the events of messages that the block maker did not
+    /// execute. If `touched` is false, only the block maker can have changed the market since the previous
+    /// block.
     fn completed(&mut self, market: &Market, direct: &[ChainEvent], touched: bool);
 }
 
@@ -157,7 +159,7 @@ struct Pending {
 struct Subscriber {
     provider: Address,
     feed: Feed<Result<ChainEvent, Error>>,
-    /// Number of facts of the block under construction that the subscriber's `Resync` already contains.
+    /// Number of events of the incomplete block that the `Resync` of this subscriber already includes.
     sent_facts: usize,
 }
 
@@ -218,9 +220,9 @@ impl MemoryChain {
         lock(&self.state).maker = Maker(Some(Box::new(maker)));
     }
 
-    /// Sets a function that stores the market. The chain calls the function after a message of a tenant and
-    /// after a block, before subscribers receive the events. Changes made by [`MemoryChain::market`] are
-    /// stored with the next call.
+    /// Sets a function that stores the market. The chain calls it after each message of a tenant and after
+    /// each block, before subscribers receive the events. A change by [`MemoryChain::market`] is stored at
+    /// the next call.
     pub fn on_change(&self, store: impl FnMut(&Market) + Send + 'static) {
         lock(&self.state).keep = Keep(Some(Box::new(store)));
     }
@@ -270,8 +272,8 @@ impl MemoryChain {
         lock(&self.state).queue_limit = limit.max(1);
     }
 
-    /// Sets the result of the next broadcast for which no result was set yet. By default, a transaction is
-    /// included.
+    /// Adds the result of one broadcast. Several calls set the results of consecutive broadcasts. All further
+    /// transactions are included.
     pub fn set_next_broadcast(&self, result: BroadcastResult) {
         lock(&self.state).results.push_back(result);
     }
@@ -298,7 +300,8 @@ impl MemoryChain {
         lock(&self.state).stale = None;
     }
 
-    /// Sets the [`Agreement`] that queries of a bid or a lease return, in place of a comparison with a second endpoint.
+    /// Sets the [`Agreement`] that queries of a bid or a lease return. The chain in memory has no second
+    /// endpoint to compare with.
     pub fn set_agreement(&self, agreement: Agreement) {
         lock(&self.state).agreement = agreement;
     }
@@ -308,7 +311,7 @@ impl MemoryChain {
         lock(&self.state).catching_up = catching_up;
     }
 
-    /// Interrupts event streams. Subscribers receive an error, and no events until
+    /// Interrupts event streams. Subscribers receive an error, then no events until
     /// [`MemoryChain::restore_events`].
     pub fn interrupt_events(&self) {
         let mut state = lock(&self.state);

@@ -100,8 +100,8 @@ const PAGE_MAX: usize = 1000;
 
 impl<T> Page<T> {
     /// Returns one page of records that are sorted by id. A page has at most `limit` records: 100 if the
-    /// request has no limit, and never more than 1000. The page key is the id of the last record. Records
-    /// that are added or removed between two queries do not hide or repeat other records.
+    /// request has no limit, and never more than 1000. The page key is the id of the last record, so records
+    /// that are added or removed between two queries do not shift the next page.
     ///
     /// # Errors
     /// Returns `Invalid` when the key was not returned by a previous page.
@@ -221,7 +221,7 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
     async fn block_time(&self, height: Height) -> Result<Option<BlockTime>, Error>;
     /// Returns the sync status of the node that the client currently uses.
     async fn sync_info(&self) -> Result<SyncInfo, Error>;
-    /// Returns the current state of all records of `provider`. All records are from one height.
+    /// Returns the current state of all records of `provider`, all from one height.
     async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error>;
 }
 
@@ -248,8 +248,8 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
     /// Returns an error only if the transaction was certainly not sent.
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error>;
 
-    /// Returns the hash and the fee of the transaction that the last call of [`ChainTx::broadcast_msgs`] with this
-    /// message sent. Returns `None` if the call sent no transaction, or if the client has no receipt of the transaction.
+    /// Returns the hash and the fee of the transaction in which the last call of [`ChainTx::broadcast_msgs`]
+    /// sent this message. Returns `None` if the call sent no transaction, or if the client has no receipt.
     fn receipt_of(&self, _message: &Msg) -> Option<TxReceipt> {
         None
     }

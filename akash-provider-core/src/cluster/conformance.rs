@@ -71,7 +71,7 @@ pub struct Setup {
     pub broken_image: String,
     /// A command that exits with code 0 in the image.
     pub command: Vec<String>,
-    /// Time limit for each of these: one call, becoming healthy, a teardown, and the next item of a stream.
+    /// Time limit of one call, of a teardown, and of waiting for a healthy workload or the next stream item.
     pub timeout: Duration,
     /// Time during which the suite checks that no unexpected event occurs, such as a restart. The time must
     /// exceed the reaction time of the backend.

@@ -107,7 +107,7 @@ struct State {
     banner: Option<String>,
 }
 
-/// Followers of a stream with the services that they follow. An empty list of services means all services.
+/// Followers of a stream, each with its services. An empty list means all services.
 type Readers<T> = Vec<Reader<T>>;
 type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
 
@@ -129,7 +129,7 @@ struct Workload {
     health: Health,
     /// Number of ticks until the workload is healthy.
     starting: u32,
-    /// Number of remaining `InProgress` responses; `None` before a teardown.
+    /// Number of `InProgress` responses that remain; `None` before a teardown.
     ending: Option<u32>,
     /// External ports by service, container port and protocol.
     ports: BTreeMap<(String, u16, Proto), u16>,
@@ -424,8 +424,8 @@ impl Workload {
         remember(&mut self.events, event);
     }
 
-    /// Assigns a port to each expose that needs one. Existing ports are reused. New ports are the next free
-    /// ports.
+    /// Assigns an external port to each expose that needs one. An expose keeps its port. A new expose gets
+    /// the lowest free port.
     fn assign_ports(&mut self, mut taken: BTreeSet<u16>) {
         let mut ports = BTreeMap::new();
         for service in self.running.iter().flat_map(|d| &d.group.services) {

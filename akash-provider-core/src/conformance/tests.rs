@@ -35,7 +35,7 @@ async fn a_missing_refusal_names_the_reason() {
         .await;
 }
 
-/// Environment variable of the child process that the test starts. If it is set, the test blocks.
+/// Environment variable that the test sets for its child process. A process with this variable blocks.
 const BLOCKS: &str = "CONFORMANCE_BLOCKS";
 
 #[test]

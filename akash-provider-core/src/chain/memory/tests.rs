@@ -91,8 +91,8 @@ async fn an_outcome_is_known_only_after_its_block() {
     assert_eq!(outcome.await.unwrap(), TxOutcome::Committed { height });
 }
 
-/// A snapshot that is read during an incomplete block lacks the later orders of this block. A client must not treat
-/// these orders as closed.
+/// A snapshot during an incomplete block must have the height of the previous block, because it lacks later
+/// orders of the incomplete block.
 #[tokio::test]
 async fn snapshot_within_a_block_has_the_height_of_the_complete_block() {
     let chain = chain();
@@ -267,7 +267,7 @@ async fn a_wrong_page_key_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
-/// Returns the newest state of the market of the chain, encoded as bytes and updated after each change.
+/// Returns a buffer with the encoded market. The chain updates the buffer after each change.
 fn stored_market(chain: &MemoryChain) -> Arc<Mutex<Vec<u8>>> {
     let newest: Arc<Mutex<Vec<u8>>> = Arc::default();
     let target = Arc::clone(&newest);

@@ -38,8 +38,8 @@ fn is_ours(rule: &Rule, setup: &Setup, lease: &LeaseId, call: &str) {
     );
 }
 
-/// Returns the lease as `deployments` lists it. All listed leases must belong to the provider. Unusable
-/// records can belong to another provider.
+/// Returns the entry of a lease in the result of `deployments`. Fails if a listed lease belongs to another
+/// provider. An unusable record can belong to another provider.
 pub(super) async fn listed(
     cluster: &dyn Cluster,
     setup: &Setup,
@@ -88,7 +88,7 @@ pub(super) async fn assert_listed(
     ));
 }
 
-/// Formats the fields in which two specifications usually differ, for a failure message.
+/// Formats the main fields of a specification for a failure message.
 fn brief(deployment: Option<&WorkloadSpec>) -> String {
     let Some(deployment) = deployment else {
         return "nothing".to_owned();
@@ -102,8 +102,8 @@ fn brief(deployment: Option<&WorkloadSpec>) -> String {
     )
 }
 
-/// Returns the health of a lease in a change: `None` if the change does not contain the lease, `Some(None)`
-/// if the lease is not running.
+/// Returns the health that a change reports for a lease. `None` means that the change does not report the
+/// lease. `Some(None)` means that the lease is not running.
 pub(super) fn health_in(
     rule: &Rule,
     setup: &Setup,
@@ -157,7 +157,7 @@ pub(super) async fn wait_for(
     ));
 }
 
-/// Reads changes during the quiet time and returns the first unexpected state of the lease.
+/// Reads changes during the quiet time. Returns the first health of the lease for which `is_wrong` is true.
 pub(super) async fn unexpected_health(
     changes: &mut Changes,
     setup: &Setup,

@@ -157,8 +157,8 @@ async fn wants_replicas(cluster: &dyn Cluster, lease: &LeaseId, count: u32, rule
     );
 }
 
-/// Checks that a former leader cannot overwrite the records of a later leader: `record` and `deploy` with the
-/// older epoch fail with a conflict. `record` and `deploy` with a later epoch succeed.
+/// Checks that a former leader cannot overwrite the records of its successor: `record` and `deploy` fail with
+/// a conflict for an older epoch, and succeed for a later epoch.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

@@ -91,8 +91,8 @@ impl Operation {
 pub struct Calls {
     /// Started calls by operation, including failed calls.
     pub begun: BTreeMap<Operation, u64>,
-    /// Number of changing calls that started while another changing call for the same lease was in progress.
-    /// The value is 0 if the caller follows the contract.
+    /// Number of changing calls that started during another changing call for the same lease. The value is 0
+    /// if the caller follows the contract.
     pub overlaps: u64,
     under_way: u32,
 }
@@ -150,8 +150,7 @@ impl Script {
         }
     }
 
-    /// Removes the counters of the lease with the oldest first call. A lease with a call in progress is not
-    /// removed.
+    /// Removes the counters of one lease without a call in progress: the lease with the oldest first call.
     fn make_room(&mut self) {
         while self.counted.len() >= COUNTED_MAX {
             let is_over = |lease: &LeaseId| self.calls.get(lease).is_none_or(|calls| calls.under_way == 0);
@@ -208,7 +207,7 @@ impl Drop for Call<'_> {
 }
 
 impl Call<'_> {
-    /// Returns the result of the call, or a timeout if a test requested that the response is lost.
+    /// Returns the result of the call, or a timeout if a test injected a lost response.
     pub(super) fn answer<T>(self, value: T) -> Result<T, Error> {
         if lock(&self.cluster.state).script.loses_response(self.operation) {
             return Err(Error::new(
@@ -222,7 +221,7 @@ impl Call<'_> {
 }
 
 impl MemoryCluster {
-    /// Counts a call, and yields to other tasks. Then fails or hangs if a test injected a fault.
+    /// Counts a call, and yields to other tasks. Hangs or fails if a test injected such a fault.
     pub(super) async fn begin<'a>(
         &'a self,
         operation: Operation,

@@ -191,8 +191,8 @@ impl LeasedIps for MemoryCluster {
 }
 
 impl MemoryCluster {
-    /// Returns the function that runs commands (`None` for the default behavior) and the banner. Fails if the service
-    /// or the replica does not run.
+    /// Returns the banner, and the function that runs commands (`None` for the default behavior). Fails if
+    /// the service or the replica does not run.
     fn find_exec(
         &self,
         lease: &LeaseId,

@@ -189,7 +189,7 @@ impl FaultyCluster {
         }
     }
 
-    /// Refuses a lease of another provider, unless the mistake is to accept such a lease.
+    /// Returns an error for a lease of another provider, unless `mistake` is to accept such leases.
     fn check(&self, lease: &LeaseId, mistake: Mistake) -> Result<(), Error> {
         if lease.provider == self.provider || self.is(mistake) {
             return Ok(());
@@ -207,8 +207,8 @@ impl FaultyCluster {
         lease
     }
 
-    /// Performs a write that was refused with a conflict, after a teardown of the lease. Returns any other
-    /// result unchanged.
+    /// If a write was refused with a conflict, tears down the lease and deploys it. Otherwise returns
+    /// `refused`.
     async fn forced(&self, refused: Result<(), Error>, deployment: &WorkloadSpec) -> Result<(), Error> {
         if refused.as_ref().is_err_and(|e| e.kind() == ErrorKind::Conflict) {
             self.truth.teardown_lease(&deployment.lease).await?;
