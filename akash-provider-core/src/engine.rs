@@ -357,7 +357,7 @@ impl Engine {
     }
 }
 
-/// Pairs each deadline of one table with the key of its state machine.
+/// Converts the id next to each deadline to a [`Key`].
 fn keyed<'a, T: Copy + 'a, Id: Clone + 'a>(
     due: impl Iterator<Item = &'a (T, Id)>,
     key: fn(Id) -> Key,

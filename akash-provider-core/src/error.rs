@@ -107,7 +107,7 @@ impl Error {
         self.transient
     }
 
-    /// Returns the error as data, with the text of all its sources.
+    /// Returns the error in serializable form, with the text of all its sources.
     #[must_use]
     pub fn to_failure(&self) -> Failure {
         Failure {

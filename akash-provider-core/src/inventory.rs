@@ -49,8 +49,8 @@ pub struct Allocation {
     pub units: Vec<ResourceUnit>,
     /// Scheduling parameters by resource id; `None` for a unit that needs none.
     pub params: SchedulerParamsById,
-    /// Nodes of the replicas. Replicas without a node are missing in the list, for example those of a lease
-    /// that was adopted without free capacity.
+    /// Nodes of the replicas. The list omits replicas without a node, for example of a lease that was adopted
+    /// without free capacity.
     pub places: Vec<ReplicaGroup>,
 }
 
@@ -71,7 +71,7 @@ pub struct InsufficientCapacity {
     pub message: String,
 }
 
-/// Explanation for every node why a group fits or not.
+/// Explanation why a group fits or does not fit on each node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Explanation {
     /// Whether the whole group fits.

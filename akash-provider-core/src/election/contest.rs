@@ -24,7 +24,7 @@ pub struct Candidate {
     pub brings_settings: bool,
 }
 
-/// Whether, and how soon, a candidate may lead after a leader with other settings.
+/// Delay after which a candidate may replace a leader that has other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TakeoverDelay {
     AtOnce,
@@ -56,7 +56,7 @@ pub(super) enum Plan {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CachedRecord {
-    /// The state of the election record is unknown or outdated.
+    /// No current copy of the election record is cached. The record must be read.
     Unknown,
     Absent,
     There(Stored),
@@ -74,33 +74,32 @@ struct OwnTerm {
 #[derive(Debug, Clone)]
 pub(super) struct Contest {
     me: Candidate,
-    /// Values of settings before their last local change, with the time of the change.
+    /// Previous value of each setting that changed on this instance, with the time of the change.
     changed: BTreeMap<String, (String, Duration)>,
     timing: Timing,
     /// Timeout of the next call to the election store.
     call_limit: Duration,
-    /// Number of calls without a response since the last response, and the duration of the last of these
-    /// calls.
+    /// Number of consecutive calls without a response, and the duration of the last of these calls.
     failures: (u32, Duration),
     cached_record: CachedRecord,
-    /// Content of the election record without its version, and the time at which this instance first observed
-    /// this content.
+    /// Last observed content of the election record, and the time at which this instance first observed it.
     unchanged: Option<(Record, Duration)>,
     own_term: Option<OwnTerm>,
-    /// Time until which the leader of a deleted election record may still lead.
+    /// Earliest time at which this instance may lead after the election record was deleted. Until then, the
+    /// previous leader may still lead.
     not_before: Duration,
-    /// Whether a `create` call with unknown result may still take effect.
+    /// Whether a `create` call without a response may still create the record.
     may_create: bool,
     highest_term: u64,
     /// Last term read from the record, if it is implausible.
     implausible: Option<u64>,
-    /// State for the next leader. While this instance leads, its own state, otherwise the state that was last
+    /// State for the next leader. A leader stores its own state here. A standby stores the state that it last
     /// read.
     state: String,
 }
 
 impl Contest {
-    /// Creates a candidate. `state` is used if the election record does not exist or contains no state.
+    /// Creates a candidate. `state` applies only if the election record does not exist or contains no state.
     pub(super) fn new(me: Candidate, state: String, timing: Timing) -> Self {
         let timing = timing.sane();
         Self {
@@ -161,10 +160,10 @@ impl Contest {
             .map_or_else(Vec::new, |record| self.differing(&record.payload))
     }
 
-    /// Returns the names of settings with different values on this instance and in the record. Two cases do
-    /// not count as different. In the first case, only one side has the setting. In the second case, the
-    /// record has the previous value of this instance, and was written before the local change of the setting
-    /// or shortly after. The holder may have changed the setting too, and stopped before its next heartbeat.
+    /// Returns the names of settings that have different values on this instance and in the record. A setting
+    /// that is missing on one side is not returned. A setting that changed on this instance is not returned
+    /// if the record has the previous value and was written before the change or shortly after. The holder
+    /// may have made the same change, and stopped before its next heartbeat.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged
@@ -303,8 +302,8 @@ impl Contest {
         self.cache(stored, now);
     }
 
-    /// Applies the result of a read at shutdown. Returns whether this instance still holds the election
-    /// record and can release it.
+    /// Processes the election record read at shutdown. Returns whether this instance is still the holder and
+    /// can release the leadership.
     pub(super) fn still_holds(&mut self, stored: Option<Stored>) -> bool {
         let ours = stored.filter(|stored| stored.record.holder.as_ref() == Some(&self.me.identity));
         self.own_term = ours.as_ref().map(|stored| OwnTerm {
@@ -321,7 +320,7 @@ impl Contest {
         self.own_term.is_some()
     }
 
-    /// Applies a successful write of this instance; `begun` is the time at which the call started.
+    /// Records a successful write of this instance. `begun` is the time at which the call started.
     pub(super) fn wrote(&mut self, plan: &Plan, stored: Stored, begun: Duration, now: Duration) {
         if matches!(plan, Plan::Create(_)) {
             // No other instance has led in the meantime if the record was held continuously.
@@ -391,8 +390,8 @@ impl Contest {
         self.free_from(record).is_some_and(|free| free <= now)
     }
 
-    /// Returns the time from which the election record allows a new leader. Returns `None` if this candidate
-    /// can never lead.
+    /// Returns the earliest time at which this candidate may replace the holder of the election record.
+    /// Returns `None` if the candidate may never lead.
     fn free_from(&self, record: &Record) -> Option<Duration> {
         let since = self.unchanged.as_ref().map(|(_, since)| *since)?;
         // At least one second, because a record can contain zero.
@@ -408,8 +407,8 @@ impl Contest {
         }
     }
 
-    /// Returns whether a leadership can have this term. If a forged, very high term were accepted, no higher
-    /// term might remain.
+    /// Returns whether `term` is a plausible election term. A forged, very high term is rejected, because it
+    /// would leave no higher terms.
     const fn is_plausible(&self, term: u64) -> bool {
         let leap = self.highest_term.saturating_add(TERM_LEAP);
         // The next term of this instance is always plausible.

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Term {
     term: u64,
-    /// Time at which the leadership ends unless it is renewed. `None` if only [`LeadershipGate::set`] ends
-    /// it.
+    /// Time at which the leadership ends without a renewal. `None` for a leadership that only
+    /// [`LeadershipGate::set`] ends.
     until: Option<Instant>,
 }
 
@@ -156,7 +156,8 @@ mod tests {
         assert!(begins.is_err(), "an expired leadership must not open the gate");
     }
 
-    /// Simulates a process that continues after a suspension: the timer has not fired yet, and the work is ready.
+    /// Simulates a process that resumes after a suspension. The work is ready before the timer of the
+    /// deadline fires.
     #[tokio::test(start_paused = true)]
     async fn a_suspended_leader_makes_no_step_after_its_deadline() {
         let gate = LeadershipGate::new(false);

@@ -15,7 +15,7 @@ pub const PAYLOAD_MAX: usize = 32 * 1024;
 /// Maximum lease duration of an election. Longer durations in settings and records are reduced to this value.
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(600);
 
-/// Minimum timeout of a call, for a store under load.
+/// Minimum timeout of a call, so that a store under load can still respond.
 const FIRST_LIMIT_MIN: Duration = Duration::from_secs(1);
 
 /// Maximum term of a record. With one new term per second, this number is reached after 34,000 years. Lua and
@@ -48,8 +48,9 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Creates the timing for a duration of the election lease. A leader sends eight heartbeats per `lease`.
-    /// A leader stops leading two thirds of `lease` after its last successful heartbeat.
+    /// Creates the timing for an election lease of this duration. A leader sends eight heartbeats per
+    /// `lease`. A leader stops leading when its last successful heartbeat is older than two thirds of
+    /// `lease`.
     #[must_use]
     pub fn for_lease(lease: Duration) -> Self {
         Self {
@@ -59,8 +60,7 @@ impl Timing {
         }
     }
 
-    /// Returns a timing with corrected values. With the corrected values, two instances never lead at the
-    /// same time, and a leader is always possible.
+    /// Limits each value, so that two instances never lead at the same time and one instance can lead.
     pub(super) fn sane(self) -> Self {
         let lease = self.lease.clamp(Duration::from_secs(1), LEASE_DURATION_MAX);
         let renew = self.renew.min(lease * 2 / 3);
@@ -68,7 +68,7 @@ impl Timing {
         Self { lease, renew, retry }
     }
 
-    /// Returns the timeout of a call while the store responds.
+    /// Returns the timeout of a call if the previous call got a response.
     pub(super) fn first_limit(self) -> Duration {
         (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
     }
@@ -118,7 +118,7 @@ impl RecordPayload {
 pub struct Record {
     /// Identity of the leader; `None` after a release.
     pub holder: Option<String>,
-    /// Time that standbys wait for the next heartbeat.
+    /// Time without a heartbeat after which a standby takes over.
     pub lease: Duration,
     /// Number of the leadership. A term above [`TERM_MAX`], or more than [`TERM_LEAP`] above the highest
     /// known term, is reported and not used. The next leadership then uses the highest known term plus 1.
@@ -144,11 +144,11 @@ pub struct Stored {
 pub struct Claim {
     /// Identity of the leader; `None` releases the leadership.
     pub holder: Option<String>,
-    /// Current or new term. A store with its own memory of terms may write a higher term than this one.
+    /// Current or new term. A store that counts terms itself may write a higher term.
     pub term: u64,
     /// Whether the write starts a new leadership instead of renewing the current one.
     pub is_new_term: bool,
-    /// Time that standbys wait for the next heartbeat.
+    /// Time without a heartbeat after which a standby takes over.
     pub lease: Duration,
     /// Additional content of the election record.
     pub payload: RecordPayload,
@@ -208,7 +208,7 @@ impl MemoryElection {
         crate::feed::lock(&self.inner.stored).1 = None;
     }
 
-    /// Calls a function with the number of writes and the record. Returns an error while the store is
+    /// Calls `work` with the number of writes and the record. Returns an error while the store is
     /// unreachable.
     fn with<T>(
         &self,

@@ -101,7 +101,7 @@ async fn the_record_in_memory_conforms() {
     conformance::suite(&store, &store.clone(), &conformance::Setup::default()).await;
 }
 
-/// Election stores with one mistake each.
+/// Election stores that each violate one rule of `ElectionStore`.
 #[cfg(feature = "conformance")]
 mod faulty_stores {
     use super::*;

@@ -84,7 +84,7 @@ pub struct EngineCounts {
 }
 
 impl EngineCounts {
-    /// Counts a gap: the height of the received block is more than one above `last`.
+    /// Counts the missing blocks between `last` and the received block.
     pub(super) const fn gap(&mut self, last: Height, received: Height) {
         self.gaps += 1;
         self.missed_blocks += received.saturating_sub(last).saturating_sub(1);

@@ -35,7 +35,7 @@ pub struct Cx<'a> {
     pub cluster_known: bool,
     /// True during shutdown: no new work may start.
     pub stopping: bool,
-    /// True while the operator or a check of the runtime holds all bids
+    /// True while the operator or a check of the runtime pauses bidding
     /// ([`Input::HoldBids`](super::Input::HoldBids)).
     pub bids_held: bool,
     /// Reason why the reservation of the order is no longer sufficient for a bid. `None` if the reservation is

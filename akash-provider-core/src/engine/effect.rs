@@ -36,8 +36,8 @@ pub enum Call {
     FetchProvider,
     /// Chain: fetch the account balances in these denominations.
     FetchBalances(Vec<Denom>),
-    /// Chain: fetch the attributes of this provider signed by an auditor. The argument is the auditor as named in an
-    /// order.
+    /// Chain: fetch the attributes of this provider that an auditor signed. The argument names the auditor as
+    /// in the order.
     FetchAudit(String),
     /// Chain: fetch one bid, and whether all endpoints return the same record.
     FetchBid(BidId),

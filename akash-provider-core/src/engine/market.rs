@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wallet::Wallet;
 
-/// Orders, bids, this provider's data on the chain, and its account balance.
+/// Orders and bids, and this provider's data and account balance on the chain.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Market {
     orders: Orders,
-    /// Newest order in progress of each group.
+    /// Newest order in progress, by group.
     of_group: FxHashMap<GroupId, OrderId>,
     provider_data: ProviderData,
     wallet: Wallet,

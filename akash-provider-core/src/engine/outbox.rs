@@ -24,7 +24,7 @@ pub(super) enum Target {
     Scan,
 }
 
-/// Effects of the current step, and the calls in flight of all steps.
+/// Effects of the current step, and all calls in flight.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Outbox {
     /// Effects of the current step. Empty between two steps.

@@ -102,7 +102,7 @@ impl fmt::Display for OrderPhase {
 pub enum LeasePhase {
     /// The tenant has not submitted a manifest.
     WaitingForManifest,
-    /// The newest version of the workload was not deployed by this instance yet.
+    /// This instance has not deployed the newest version of the workload yet.
     Pending,
     /// A deploy is in flight.
     Deploying,

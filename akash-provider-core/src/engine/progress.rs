@@ -16,8 +16,8 @@ pub(super) enum BlockPosition {
     AfterGap,
 }
 
-/// Newest processed block and snapshot, whether the state of chain and cluster is known, and the time on the
-/// monotonic clock and in block time.
+/// Newest processed block and snapshot, whether the state of chain and cluster is known, and the current time
+/// on the monotonic clock and in block time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     now: Now,
@@ -53,12 +53,12 @@ impl Progress {
         self.now.block_time
     }
 
-    /// Height of the newest block that was processed completely.
+    /// Returns the height of the newest block that was processed completely.
     pub(super) const fn height(&self) -> Height {
         self.height
     }
 
-    /// Highest height of any processed block or snapshot.
+    /// Returns the highest height of any processed block or snapshot.
     pub(super) fn known_height(&self) -> Height {
         self.height.max(self.snapshot_height)
     }
@@ -86,8 +86,7 @@ impl Progress {
         self.cluster_known = known;
     }
 
-    /// Advances the monotonic clock and the block time. A time that is earlier than the current time of its
-    /// clock is ignored.
+    /// Advances the monotonic clock and the block time. Neither clock is set back.
     pub(super) fn advance(&mut self, now: Now) {
         self.now.mono = self.now.mono.max(now.mono);
         self.pass_block_time(now.block_time);

@@ -44,7 +44,7 @@ pub struct Reservations {
     /// Orders of leases with unknown resources, because the winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders with leased IPs that are included in the last reported usage of the pool. An order leaves the set when
+    /// Orders whose leased IPs are included in the last reported usage of the pool. An order is removed when
     /// it releases its IPs.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
@@ -58,7 +58,7 @@ struct InventoryState {
     /// Free capacity: `base` minus all reservations.
     #[serde(with = "crate::inventory::written")]
     left: Box<dyn Inventory>,
-    /// Total capacity of `base`, and the part that workloads other than the provider's leases use.
+    /// Total capacity of `base`, and the capacity used by workloads that are not leases of this provider.
     in_use: Utilization,
     /// Nodes of the running pods, by order. Only nodes in `base` are included.
     #[serde(default)]
@@ -86,8 +86,8 @@ struct Reservation {
     places: Box<[ReplicaGroup]>,
     claim: Claim,
     active: bool,
-    /// True if the winning bid may offer other resources than this reservation contains. Usually the resources are
-    /// equal, and only the result of the bid transaction arrived late.
+    /// True if the winning bid may offer other resources than this reservation contains. Usually the
+    /// resources are equal: only the result of the bid transaction arrived late.
     needs_recheck: bool,
 }
 
@@ -250,9 +250,9 @@ impl Reservations {
         }
     }
 
-    /// Returns the reason why a reservation can no longer back a bid. Either its replicas no longer fit on any node, or
-    /// an existing lease or bid was found after the reservation was made. That lease or bid needs the same GPUs, ports
-    /// or addresses, or has unknown resources.
+    /// Returns the reason why a reservation is no longer sufficient for a bid. Either a replica no longer
+    /// fits on any node, or an existing lease or bid was found later. That lease or bid needs the same GPUs,
+    /// ports or addresses, or has unknown resources.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
         let reservation = self.reservations.get(order)?;
@@ -359,15 +359,15 @@ impl Reservations {
         }
     }
 
-    /// Marks a reservation: its units must be compared with the offer of the bid on the chain.
+    /// Marks a reservation whose units must be compared with the bid on the chain.
     pub fn recheck_offer(&mut self, order: &OrderId) {
         if let Some(reservation) = self.reservations.get_mut(order) {
             reservation.needs_recheck = true;
         }
     }
 
-    /// Removes the mark of [`recheck_offer`](Self::recheck_offer), because the bid with the offer of this reservation
-    /// was included in a block.
+    /// Clears the mark of [`recheck_offer`](Self::recheck_offer), because the bid with these units was
+    /// included in a block.
     pub fn confirm_offer(&mut self, order: &OrderId) {
         if let Some(reservation) = self.reservations.get_mut(order) {
             reservation.needs_recheck = false;

@@ -256,7 +256,7 @@ pub struct BreakerStatus {
     /// Location of the workload records in the cluster, if leases exist but this location has no record of any of
     /// them. Otherwise `None`.
     pub records_missing: Option<String>,
-    /// Reason why the breaker holds the closes of all owners. `None` if the breaker holds no closes, or only
-    /// those of some owners. `held` has the reason for each lease.
+    /// Reason why the breaker holds the closes of all owners. `None` if the closes of some owners can
+    /// proceed. `held` has the reason for each lease.
     pub shut_because: Option<String>,
 }

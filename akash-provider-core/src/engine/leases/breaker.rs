@@ -48,8 +48,8 @@ pub(crate) struct Breaker {
     /// record of any workload.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
-    /// Leases with a held request that must be repeated when the warm-up period has ended and workload records are not
-    /// missing.
+    /// Leases with requests held for the warm-up period or for missing workload records. These requests are
+    /// repeated afterwards.
     deferred: BTreeSet<LeaseId>,
     /// Leases with a request that is held until the breaker is released.
     waiting: BTreeSet<LeaseId>,
@@ -73,13 +73,14 @@ pub(crate) struct CloseRequest<'a> {
 pub(crate) enum Decision {
     /// The request may proceed. If the request destroys something, it now counts toward the limit.
     Granted,
-    /// The request waits, because of the warm-up period, missing workload records, or a breaker that tripped before.
+    /// The request waits for the end of the warm-up period, for workload records, or for a release of the
+    /// breaker.
     Held,
-    /// The request waits, and the breaker tripped for all owners. Contains the number of granted requests of all owners
-    /// within the window, plus this request.
+    /// The request trips the breaker for all owners, and waits. Contains the number of granted requests of
+    /// all owners within the window, plus this request.
     Tripped(u32),
-    /// The request waits, and the breaker tripped for the owner alone. Contains the number of granted requests of the
-    /// owner within the window, plus this request.
+    /// The request trips the breaker for its owner alone, and waits. Contains the number of granted requests
+    /// of the owner within the window, plus this request.
     TrippedFor(u32),
 }
 
@@ -187,7 +188,7 @@ impl Breaker {
         self.warmup_ends.is_none_or(|at| now < at)
     }
 
-    /// Returns true if the warm-up period ends after the time `before`, and not later than `now`.
+    /// Returns true if the warm-up period ends after `before` and at or before `now`.
     #[must_use]
     pub(crate) fn warmup_ends_within(&self, before: Mono, now: Mono) -> bool {
         self.warmup_ends.is_some_and(|at| before < at && at <= now)
@@ -217,7 +218,7 @@ impl Breaker {
         self.records_missing.as_deref()
     }
 
-    /// Removes and returns the leases with requests that must be repeated, because their hold has ended.
+    /// Removes and returns the leases whose held requests must be repeated now.
     pub(crate) fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
         if self.records_missing.is_some() || self.is_warming_up(now) {
             return Vec::new();
@@ -263,8 +264,8 @@ impl Breaker {
             .flatten()
     }
 
-    /// Returns the reason of a hold that ends without a release by the operator. Returns `None` if no such
-    /// hold exists.
+    /// Returns the reason why requests wait for missing workload records or for the end of the warm-up
+    /// period. Returns `None` if they do not wait.
     fn deferral_reason(&self, now: Mono) -> Option<String> {
         if let Some(place) = &self.records_missing {
             return Some(format!(

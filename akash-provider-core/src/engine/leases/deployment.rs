@@ -43,17 +43,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of failed queries or checks after which a submission is refused as unavailable, because the tenant
-/// waits for the reply.
+/// Maximum number of failed queries or checks for one submission. The submission is then refused as
+/// unavailable, because the tenant waits for the reply.
 const READ_ATTEMPTS: u32 = 3;
-/// Time since the first query for a submission after which a failed query or check is not retried. The submission is
-/// then refused.
+/// Maximum time for the queries and checks of one submission. After this time, a failed query or check is not
+/// retried, and the submission is refused.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
-/// Time for which the state of a deployment without leases is retained. If a group is restarted in this time,
-/// its manifest is used again.
+/// Time for which the state of a deployment without leases is retained. A group that restarts within this
+/// time uses its manifest again.
 const RETENTION: Duration = Duration::from_secs(300);
 
-/// Phase of the first submission in the queue.
+/// Phase of a deployment: the progress of the first submission in its queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// The queue is empty.
@@ -122,7 +122,7 @@ pub enum Input {
 pub enum Action {
     /// Make a call. Its completion comes back as the matching input.
     Call(Call),
-    /// Check this submission against this record, and reply with `Checked` immediately.
+    /// Check the submission against the deployment record, and send the input `Checked` immediately.
     Check(Submission, Box<DeploymentRecord>),
     /// Undo the hostname claims of the check, because the manifest was not stored.
     Undo(AcceptedManifest),
@@ -239,7 +239,7 @@ impl Deployment {
 
     /// Returns true if a close of this lease destroys nothing. This requires three conditions: the lease was
     /// won in the current leadership epoch, no manifest was accepted or possibly stored since then, and the
-    /// cluster contains nothing of the lease.
+    /// lease has no record or workload in the cluster.
     #[must_use]
     pub fn is_bare(&self, cx: &Cx<'_>, lease: &LeaseId) -> bool {
         let entry = self.leases.iter().find(|e| e.lease == *lease);
@@ -459,8 +459,8 @@ impl Deployment {
         self.reply(cx, Ok(()), out)
     }
 
-    /// Updates the leases after a manifest could not be stored. The cluster may contain the records of the first
-    /// `tried` groups. The tenant gets time to submit the manifest again.
+    /// Updates the leases of a manifest that could not be stored. The cluster may contain the records of the
+    /// first `tried` groups. Extends the manifest deadlines, so that the tenant can submit again.
     fn manifest_not_stored(&mut self, cx: &Cx<'_>, accepted: &AcceptedManifest, tried: usize) {
         let again = cx.now.block_time.plus(RECORDING_GRACE);
         for (at, deployment) in accepted.deployments.iter().enumerate() {

@@ -27,7 +27,7 @@ const RETRY_CHECK: Duration = Duration::from_secs(60);
 /// Delay before the next balance check of an empty escrow account, in block time. Each check of an empty
 /// account causes payouts, which make the chain close the leases.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
-/// Leases are paid out early when the funds of the escrow account last for this number of blocks. A payout needs one
+/// Number of blocks before the escrow account is empty at which leases are paid out early. A payout needs one
 /// or two blocks, and payments that become due after the account is empty are lost.
 const LAST_BLOCKS: u64 = 3;
 /// Delay before a failed payout is repeated, in block time.
@@ -45,7 +45,7 @@ pub enum Phase {
     /// The last payout succeeded or failed, at this block time or earlier. The next payout waits for a later block,
     /// because the chain rejects two withdrawals in one block.
     Cooling(BlockTime),
-    /// The outcome of a payout is unknown. The transaction expires at this block time.
+    /// The result of a payout is unknown. The transaction expires at this block time.
     Unsure(BlockTime),
     /// This provider has no more leases of the deployment.
     Done,
@@ -256,9 +256,8 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules payouts for the leases that `record` lists as active or reclaiming and that have no
-    /// scheduled payout. A lease loses its schedule when the chain rejects a payout because the lease is
-    /// closed.
+    /// Schedules payouts for leases without a scheduled payout that `record` lists as active or reclaiming. A
+    /// lease loses its scheduled payout when the chain rejects a payout because the lease is closed.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

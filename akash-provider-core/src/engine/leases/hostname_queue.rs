@@ -64,9 +64,9 @@ impl HostnameQueue {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the hostnames with waiting leases that overlap with `names`. The `names` themselves come
-    /// first. The wildcards that cover a name, and the hostnames that a wildcard in `names` covers, follow.
-    /// Each hostname occurs once.
+    /// Returns the hostnames with waiting leases that overlap with `names`, each once. The first hostnames
+    /// are those in `names`. Wildcards that cover a name follow, then hostnames that a wildcard in `names`
+    /// covers.
     pub(in crate::engine) fn overlapping(&self, names: &[String]) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let covers = names.iter().filter_map(|name| covering(name));

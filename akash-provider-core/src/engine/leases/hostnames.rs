@@ -57,18 +57,19 @@ pub struct HostnameChanges {
 /// Ledger of the hostnames held by leases.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostnameLedger {
-    /// Blocked hostnames. `blocked_domains` has the blocked domains without their leading dot.
+    /// Hostnames that are blocked without their subdomains. `blocked_domains` contains the domains that are
+    /// blocked with their subdomains, without the leading dot.
     blocked: BTreeSet<String>,
     blocked_domains: BTreeSet<String>,
     /// Hostname of this provider, from the provider record on the chain.
     own: Option<String>,
-    /// Domain of automatic hostnames. The engine refuses hostnames of manifests below this domain, except the
-    /// automatic hostnames of the lease.
+    /// Domain of automatic hostnames. A manifest may not request hostnames below this domain, except the
+    /// automatic hostnames of its own lease.
     #[serde(default)]
     automatic: Option<String>,
     by_name: BTreeMap<Arc<str>, LeaseId>,
     by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
-    /// Held hostnames, by the wildcard that covers them. The wildcard itself need not be held.
+    /// Held hostnames, by the wildcard that covers them. The wildcard itself may be free.
     by_cover: HashMap<String, BTreeSet<Arc<str>>, FxBuildHasher>,
 }
 

@@ -154,7 +154,7 @@ impl Engine {
         names.iter().filter(below).find(|name| !own.contains(*name))
     }
 
-    /// Returns true if the reservation of an order certainly equals the resources that the winning bid offers. If not,
+    /// Returns true if the reserved resources of an order are certainly those in the winning bid. False if
     /// another instance may have sent a bid with other resources.
     fn is_offer_known(&self, order: &OrderId) -> bool {
         let is_bid_known = self.market.order(order).is_none_or(Order::is_bid_known);

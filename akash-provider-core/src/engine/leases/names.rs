@@ -107,8 +107,8 @@ impl Engine {
         self.hostnames_freed(&freed);
     }
 
-    /// Replaces the hostnames of a lease. For hostnames that are blocked, or that another tenant holds, the
-    /// lease waits. Returns the released hostnames.
+    /// Replaces the hostnames of a lease. The lease waits for hostnames that are blocked or held by another
+    /// tenant. Returns the hostnames that the lease released.
     fn claim_possible(&mut self, lease: &LeaseId, names: Vec<String>) -> Vec<String> {
         let free = |n: &String| {
             let one = std::slice::from_ref(n);
@@ -150,8 +150,8 @@ impl Engine {
     }
 
     /// Claims the recorded hostnames of a manifest that was found in the cluster. The lease waits for
-    /// hostnames that were not recorded or that another lease holds. A closed lease of the same group passes
-    /// its hostnames on.
+    /// hostnames that were not recorded or that another lease holds. The hostnames of a closed lease of the
+    /// same group move to this lease.
     pub(in crate::engine) fn adopt_hostnames(&mut self, deployment: &WorkloadSpec) {
         let lease = &deployment.lease;
         let recorded = deployment.names();

@@ -59,7 +59,7 @@ pub enum ClusterLane {
     Gone,
 }
 
-/// Close of the lease that this provider has planned or requested.
+/// Close of a lease that this provider intends or has requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ending {
     /// Reason that this provider states to the chain.
@@ -84,7 +84,7 @@ pub enum Input {
     Adopt(Arc<WorkloadSpec>),
     /// A workload found in the cluster that another leader may have deployed. Replaces the manifest of this machine.
     Readopt(Arc<WorkloadSpec>),
-    /// Result of `Deploy`, for the generation in the lane.
+    /// Result of the `Deploy` call in flight.
     Deployed(Result<(), Failure>),
     /// Result of `Teardown`. The call is repeated while the teardown is in progress.
     TornDown(Result<Teardown, Failure>),
@@ -257,8 +257,9 @@ impl Workload {
         self.ending.as_ref()
     }
 
-    /// Replaces the height of the close report by `to` if the height is above `to`. Such a height is from an
-    /// invalid chain. Only a lease record from a later height than the report proves the close.
+    /// Lowers the height of the close report to at most `to`, because a higher height is from an invalid
+    /// chain. A lease record proves the close only if the height of the record is above the height of the
+    /// report.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         if let Some(report) = &mut self.close_report {
             report.height = to.min(report.height);
@@ -529,7 +530,7 @@ impl Workload {
         }
     }
 
-    /// Returns the limit of unhealthy time, or `None` if the limit does not apply now.
+    /// Returns the maximum unhealthy time, or `None` while the limit does not apply.
     fn health_limit(&self, cx: &Cx<'_>) -> Option<Duration> {
         // A manifest that was not accepted or permanently rejected yet cannot be unhealthy.
         let deployed = self.applied > 0 || self.refused;

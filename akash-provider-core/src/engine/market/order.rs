@@ -33,13 +33,15 @@ use crate::engine::effect::Call;
 use crate::engine::table::Machine;
 use crate::engine::timers::Deadlines;
 
-/// Number of failed attempts to fetch the order or to send the bid after which the order is declined with the reason
-/// `Unknown`. Such an order is retried later.
+/// Maximum number of failed attempts to fetch the order or to send the bid. The order is then declined with
+/// the reason `Unknown`, and retried later.
 const READ_ATTEMPTS: u32 = 5;
-/// Number of failed bid counts after which the provider bids without a count. If the order has too many bids,
-/// the chain rejects the bid. Further retries would delay the bid too long.
+/// Maximum number of failed attempts to count the bids on an order. The provider then bids without a count,
+/// because more retries would delay the bid too long. If the order has too many bids, the chain rejects the
+/// bid.
 const COUNT_ATTEMPTS: u32 = 2;
-/// Number of bid transactions with unknown outcome after which the order waits until they have expired.
+/// Maximum number of bid transactions with unknown result. The order then waits until these transactions have
+/// expired.
 const BID_ATTEMPTS: u32 = 3;
 
 /// Phase of an order.
@@ -75,14 +77,14 @@ pub enum Phase {
         /// Outcome of the order, if the order ended while the bid was being sent.
         ending: Option<Outcome>,
     },
-    /// The outcome of the bid transaction is unknown.
+    /// The result of the bid transaction is unknown.
     Unsure {
         /// Block time at which the transaction expires.
         expires: BlockTime,
         /// Outcome of the order, if the order ended while the bid was being sent.
         ending: Option<Outcome>,
-        /// Block time of the next step. If this time is before `expires`, the provider sends the bid again.
-        /// If not, the provider reads the bid from the chain.
+        /// Block time of the next action. Before `expires`, the provider sends the bid again. From `expires`
+        /// on, the provider reads the bid from the chain.
         again_after: BlockTime,
     },
     /// `FetchBid` is in flight or waits for a retry.
@@ -91,14 +93,14 @@ pub enum Phase {
         retry_at: Option<Mono>,
         /// Outcome of the order, if the order ended. An open bid must then be closed.
         ending: Option<Outcome>,
-        /// Block time until which a bid transaction may be included. Until then, a missing bid proves
-        /// nothing.
+        /// Block time until which a bid transaction may still be included in a block. Until then, a missing
+        /// bid proves nothing.
         expires: BlockTime,
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time at which the bid is closed, or at which the provider checks again whether the bid
-        /// timeout has started. `None` without a timeout, and for a bid that won.
+        /// Block time at which the bid is closed. If the bid timeout has not started, block time of the next
+        /// check. `None` if no timeout is configured or the bid has won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.
@@ -236,10 +238,10 @@ pub struct Order {
     min_read_height: Option<Height>,
     /// True if a transaction of this process created the bid.
     committed: bool,
-    /// Expiry of an earlier bid transaction with unknown outcome.
+    /// Block time at which an earlier bid transaction with unknown result expires.
     pending_expiry: Option<BlockTime>,
-    /// Height of the bid's block, or a later height. The bid timeout starts when the block at this height is
-    /// processed.
+    /// Height of the block with the bid, or a later height. The bid timeout starts when the block at this
+    /// height is processed.
     timeout_from: Option<Height>,
     /// Value of `Cx::provider_version` when the engine decided about the order.
     provider_version: u32,
@@ -279,9 +281,9 @@ impl Order {
         }
     }
 
-    /// Creates an order after a bid of this provider was observed in the block at `height`, although this
-    /// process did not send the bid. The bid is then read. If the bid does not exist at `height` or later,
-    /// the reservation is released, and the provider sends no other bid on the order.
+    /// Creates an order for a bid of this provider that this process did not send. The bid was observed in
+    /// the block at `height`, and is read next. If a read at `height` or later does not find the bid, the
+    /// reservation is released, and the provider sends no other bid on the order.
     pub fn from_bid_event(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {

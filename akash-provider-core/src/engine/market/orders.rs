@@ -21,7 +21,7 @@ const RECENT_DECLINES: usize = 256;
 enum OrderResult {
     /// This provider has used its only bid on the order.
     BidUsed,
-    /// The order was declined for a reason that remains until the provider record changes.
+    /// The order was declined until the provider record or the market parameters change.
     Declined,
     /// The order was declined for a temporary reason.
     Retryable,
@@ -39,7 +39,7 @@ pub(in crate::engine) struct Orders {
     /// Order for which the chain just rejected the bid because of parameters that the engine does not know
     /// yet.
     awaits_parameters: Option<OrderId>,
-    /// Value of `Retries::sequence` when the capacity for each order in progress was reserved.
+    /// Value of `Retries::sequence` at the time of each order's reservation.
     reserved: FxHashMap<OrderId, Sequence>,
     pub(in crate::engine) bids: bids::BidCounts,
     pub(in crate::engine) decline_counts: BTreeMap<DeclineCode, u64>,
@@ -419,8 +419,8 @@ impl Engine {
         self.drive_order(id, Input::Reserved(reserved));
     }
 
-    /// Counts the bids of an order from events, or with a query. If a rejected bid costs no fee, the query is
-    /// skipped.
+    /// Counts the bids of an order from the received events. If the events are incomplete, queries the chain.
+    /// The query is skipped if a rejected bid costs no fee.
     fn count_bids(&mut self, id: &OrderId) {
         let is_counted = self
             .market

@@ -18,7 +18,7 @@ const FAILED_TTL: Duration = Duration::from_secs(15);
 const AUDITORS_MAX: usize = 1024;
 /// Maximum number of cached attributes per auditor, because any account can sign any number of attributes.
 const SIGNED_MAX: usize = 1024;
-/// Number of temporary failures of the query for an audit after which the orders that wait for this audit are
+/// Maximum number of temporary failures of an audit query. The orders that wait for the audit are then
 /// declined.
 const ATTEMPTS: u32 = 3;
 
@@ -48,7 +48,8 @@ pub(in crate::engine) struct ProviderData {
     /// Orders that wait for an audit. The key is the auditor.
     waiting: BTreeMap<String, BTreeSet<OrderId>>,
     version: u32,
-    /// True after a snapshot with a different provider record or different parameters.
+    /// True if a snapshot changed the provider record or the parameters since the last call of
+    /// `take_changed`.
     changed: bool,
 }
 
@@ -190,8 +191,8 @@ impl ProviderData {
         AuditRequirement::Query(ask)
     }
 
-    /// Stores an audit. Returns true if the query must be repeated. If false, the waiting orders can be
-    /// decided.
+    /// Stores an audit. Returns true if the audit must be queried again. Returns false if the orders that
+    /// wait for the audit can be decided.
     pub(in crate::engine) fn audit_read(
         &mut self,
         now: Mono,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Maximum number of orders stored for each cause of a retry: capacity, price, or a failure.
+/// Maximum number of orders that wait for a retry, for each cause: capacity, price or failure.
 const MAX: usize = 4096;
 /// Maximum number of orders per batch.
 const BATCH: usize = 16;
@@ -17,8 +17,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Exponent of the first back-off: the first retry is after 2^3 = 8 seconds. The longest back-off is one
 /// minute.
 const FIRST_STEP: u32 = 3;
-/// Number of failed price calculations after which only full scans and price changes retry the order. A
-/// failure that lasts longer is probably permanent, and each calculation may run an external program.
+/// Maximum number of failed price calculations for an order. After that, only full scans and price changes
+/// retry the order. The failure is probably permanent, and each calculation may run an external program.
 const PRICES_TRIED: u32 = 6;
 
 /// Sequence number of a decline, which shows whether an order was declined before or after a reservation.
@@ -71,14 +71,14 @@ impl Retries {
         }
     }
 
-    /// Returns the current sequence number. A reservation that is made now can only be the reason of declines
-    /// with a higher number.
+    /// Returns the current sequence number. A reservation made now can only cause declines with a higher
+    /// number.
     pub(in crate::engine) const fn sequence(&self) -> Sequence {
         self.sequence
     }
 
-    /// Stores an order for which the price calculation failed, for a retry after a back-off. After [`PRICES_TRIED`]
-    /// failures, removes the order instead.
+    /// Schedules a retry after a back-off for an order whose price calculation failed. After [`PRICES_TRIED`]
+    /// failures, schedules no retry.
     pub(in crate::engine) fn price_failed(&mut self, now: Mono, id: &OrderId) {
         let tried = self.failures.get(id).map_or(0, |(failures, _)| *failures);
         if tried + 1 < PRICES_TRIED {
@@ -88,8 +88,7 @@ impl Retries {
         }
     }
 
-    /// Stores an order for which the decision or the price calculation failed with an error, for a retry after a
-    /// back-off.
+    /// Schedules a retry after a back-off for an order whose decision or price calculation failed.
     pub(in crate::engine) fn decision_failed(&mut self, now: Mono, id: &OrderId) {
         self.start_retry(id);
         // Above the limit, only full scans retry the order.
@@ -102,8 +101,8 @@ impl Retries {
         self.undecided.insert((at, id.clone()));
     }
 
-    /// Removes an order from the waiting orders, because the order is being retried. The number of its
-    /// failures is retained.
+    /// Removes an order from the waiting orders when its retry starts. The number of its failures is
+    /// retained.
     pub(in crate::engine) fn start_retry(&mut self, id: &OrderId) {
         self.prices.remove(id);
         if let Some(sequence) = self.declined.remove(id) {
@@ -134,8 +133,8 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity while a reservation existed that is now
-    /// released. `sequence` is the sequence number at the time of the reservation.
+    /// Queues the orders that were declined for lack of capacity while a now released reservation existed.
+    /// `sequence` is the sequence number at the time of that reservation.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));

@@ -45,13 +45,14 @@ pub(in crate::engine) struct Wallet {
     read: BTreeMap<Denom, u128>,
     /// True while a read of the balance is in flight.
     is_reading: bool,
-    /// Deposits of bids that were in flight when the current read of the balance was requested, or that were sent
-    /// since. The balance that is being read may still include these deposits.
+    /// Deposits of bids that the balance being read may still include. These bids were in flight when the
+    /// read was requested, or were sent since.
     unconfirmed: BTreeMap<OrderId, Coin>,
     /// Processed height when the last read was requested, and whether events of the next block had already
     /// been received.
     requested_at: Option<(Height, bool)>,
-    /// True if the chain rejected a deposit while a read was in flight. The read may be older than the rejection.
+    /// True if the chain rejected a deposit while a read was in flight. The balance from this read may be
+    /// older than the rejection.
     is_outdated: bool,
     /// True if the last read of the balance failed.
     has_failed: bool,
@@ -97,8 +98,8 @@ impl Rejection {
         }
     }
 
-    /// Returns true if the first read after the rejection showed an insufficient balance, and the balance in
-    /// `balances` is sufficient.
+    /// Returns true if `balances` is sufficient, although the first read after the rejection showed an
+    /// insufficient balance.
     fn is_resolved(&self, balances: &BTreeMap<Denom, u128>) -> bool {
         let has_enough = amount(balances, &self.missing.denom) >= self.missing.amount;
         self.is_read && !self.is_unexplained && has_enough
@@ -179,7 +180,7 @@ impl Wallet {
         self.next = Some(now);
     }
 
-    /// Called after the market parameters were read. Clears the rejections that had another cause than the balance.
+    /// Clears the rejections that the balance does not explain, after the market parameters were read.
     pub(in crate::engine) fn parameters_read(&mut self) {
         // A rejection for insufficient balance is cleared only by a higher balance.
         let stands = |rejection: &Rejection| !rejection.is_unexplained;
@@ -211,8 +212,8 @@ impl Wallet {
         }
     }
 
-    /// Processes the result of a bid, or the end of its order. Returns true if the bid was the single bid
-    /// that may be sent while the balance is uncertain.
+    /// Processes the result of a bid, or the end of its order. Returns true if this bid was the only bid
+    /// allowed while the balance is uncertain.
     pub(in crate::engine) fn sent(&mut self, order: &OrderId, has_landed: bool) -> bool {
         let was_single = self
             .single_bid
@@ -325,8 +326,7 @@ impl Engine {
         waits
     }
 
-    /// Reads the account balance if a read is due. While this instance may not write, postpones the read
-    /// instead.
+    /// Reads the account balance if a read is due. Postpones the read while this instance may not write.
     pub(in crate::engine) fn drive_wallet(&mut self) {
         let now = self.progress.mono();
         if self.market.wallet.next.is_none_or(|at| at > now) {

@@ -84,8 +84,8 @@ pub(super) struct Lanes {
     by_lease: FxHashMap<LeaseId, Lane>,
     lease_of: FxHashMap<EffectId, LeaseId>,
     deploys: FxHashMap<EffectId, Arc<WorkloadSpec>>,
-    /// Hashes of the hostnames that incomplete deploys declare. If two hostnames have the same hash, a deploy
-    /// only waits longer.
+    /// Hashes of the hostnames that incomplete deploys declare. A hash collision only makes a deploy wait
+    /// longer.
     declaring: BTreeSet<(u64, EffectId)>,
     followers: FxHashMap<EffectId, BTreeSet<LeaseId>>,
     /// Leases with a manifest that is being recorded, or is recorded but not yet accepted.
@@ -103,7 +103,7 @@ impl Lanes {
             .for_each(|spec| hide_in_spec(spec, cover));
     }
 
-    /// Queues a call, and returns the call of this lease that can be sent now.
+    /// Queues a call. Returns the next call of this lease if it can be sent now.
     fn enter(&mut self, id: EffectId, lease: LeaseId, call: Call) -> Option<(EffectId, Call)> {
         // Records and teardowns declare no hostnames.
         let after = if let Call::Deploy { deployment, .. } = &call {

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Number of measured blocks. Enough blocks that a single outlier has little effect, and few enough to adapt
+/// Number of measured blocks. With this number, a single outlier has little effect, and the average adapts
 /// within minutes.
 const MEASURED: usize = 64;
 /// Minimum number of measured blocks. With fewer blocks, the configured average interval between blocks is used.
 const ENOUGH: usize = 16;
-/// Maximum accepted ratio between one block interval and the median interval. Intervals outside this ratio are clamped,
-/// because a chain that halted for an hour is not slower afterwards.
+/// Maximum ratio between a block interval and the median interval. Longer and shorter intervals are clamped,
+/// because one long halt of the chain does not make its later blocks slower.
 const OUTLIER: u64 = 4;
 
 /// Estimate of the average interval between blocks.
@@ -24,8 +24,8 @@ pub(super) struct BlockTimeEstimate {
 }
 
 impl BlockTimeEstimate {
-    /// Records a block. If the blocks before it are missing, the average interval since the last recorded block
-    /// counts as one measurement.
+    /// Records a block. After missing blocks, the average interval since the last recorded block counts as
+    /// one measurement.
     pub(super) fn record(&mut self, height: Height, time: BlockTime) {
         let Some((before, then)) = self.last.replace((height, time)) else {
             return;

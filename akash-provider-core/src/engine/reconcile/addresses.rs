@@ -27,7 +27,7 @@ impl<'a> Addresses<'a> {
         }
     }
 
-    /// Returns a difference between the IP addresses that a lease was deployed with and its declared
+    /// Returns a difference between the IP addresses with which a lease was deployed and its declared
     /// addresses. An address that another lease holds is not a difference, because it moves only on the
     /// tenant's request.
     pub(in crate::engine) fn difference(&self, deployment: &WorkloadSpec) -> Option<String> {

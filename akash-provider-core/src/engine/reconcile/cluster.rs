@@ -136,7 +136,7 @@ impl Engine {
         machine.is_some_and(|m| m.needs_listing(lease))
     }
 
-    /// Passes the listing to all deployments. Leases without a manifest need it as evidence.
+    /// Passes the listing to all deployments, as evidence about leases without a manifest.
     fn notify_deployments(&mut self, unusable: &BTreeMap<LeaseId, (RecordDefect, Arc<str>)>) {
         let is_complete = self.scan.is_listing_complete();
         let conclusive = self.leases.breaker().records_missing().is_none();
@@ -162,9 +162,9 @@ impl Engine {
         }
     }
 
-    /// Assigns declared hostnames to their leases. Leaves out hostnames that the manifest of the lease no
-    /// longer lists. Leases with a manifest in the engine already have their claims, which may be newer than
-    /// the listing.
+    /// Assigns declared hostnames to their leases. Skips hostnames that the manifest of the lease no longer
+    /// lists. Also skips leases with a manifest in the engine, because their claims may be newer than the
+    /// listing.
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<WorkloadSpec>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()
@@ -181,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// Deploys the workloads of the engine that are missing in the first listing after a takeover.
+    /// Deploys the workloads that the engine has but the first listing after a takeover does not contain.
     fn redeploy_unlisted(&mut self, there: &BTreeSet<&LeaseId>) {
         for id in self.leases.workload_ids() {
             if !there.contains(&id) {

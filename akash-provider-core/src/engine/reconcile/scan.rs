@@ -30,8 +30,8 @@ struct ScanInProgress {
     requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
-    /// Leases that were added to the engine, or for which a cluster write completed, after the start of the scan. The
-    /// snapshot and the listing may be older than this change.
+    /// Leases that were added to the engine after the start of the scan, or for which a cluster write
+    /// completed since. The snapshot and the listing may be older than these changes.
     #[serde(default)]
     changed: BTreeSet<LeaseId>,
 }
@@ -51,12 +51,12 @@ pub(in crate::engine) struct Scan {
     running: Option<ScanInProgress>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
-    /// True if a listing was requested because the state of a workload is unknown, and no listing was started since
-    /// then.
+    /// True if a listing was requested because the state of a workload is unknown, and has not started yet.
     needs_listing: bool,
     /// True if the last scan failed because the cluster could not be listed.
     has_listing_failed: bool,
-    /// Leases that changed during the last scan. For these leases, its snapshot and its listing prove nothing.
+    /// Leases that changed during the last scan. The snapshot and the listing of this scan prove nothing
+    /// about them.
     #[serde(default)]
     outdated: BTreeSet<LeaseId>,
     findings: Vec<String>,
@@ -116,8 +116,8 @@ impl Scan {
         }
     }
 
-    /// Returns true if no listing was requested after the start of the current listing. Otherwise the current listing
-    /// may be outdated.
+    /// Returns true if the current listing started after the last request for a listing. Otherwise the
+    /// listing may be outdated.
     pub(in crate::engine) const fn is_listing_complete(&self) -> bool {
         !self.needs_listing
     }
@@ -315,8 +315,8 @@ impl Engine {
         self.report_findings(findings);
     }
 
-    /// Compares the ledger of reservations with a recount. Returns the finding if they differ. Unless this is a dry run,
-    /// the ledger is replaced by the recount.
+    /// Compares the reservations with a recount, and returns a finding if they differ. Replaces the
+    /// reservations by the recount unless `dry_run` is true.
     fn recount(&mut self, dry_run: bool) -> Vec<String> {
         let is_equal = self.reservations.recount_matches();
         self.counts.recount(is_equal, self.progress.block_time());

@@ -15,8 +15,8 @@ pub(super) fn incomplete(units: &[ResourceUnit], places: &[ReplicaGroup]) -> boo
     units.iter().any(|u| placed(places, u.resources.id) < u.count)
 }
 
-/// Returns the nodes of replicas, updated from the running pods. A replica without a pod keeps its node.
-/// During a rollout, more pods than replicas exist, and only the reserved number of replicas counts.
+/// Returns the nodes of replicas, updated from the running pods. A replica without a pod keeps its node. If a
+/// rollout runs more pods than replicas, the surplus pods are ignored.
 pub(super) fn moved(
     units: &[ResourceUnit],
     old: &[ReplicaGroup],

@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Claim {
     pub(super) ports: u32,
     pub(super) ips: u32,
-    /// True if the addresses are assigned. The number of used addresses that the pool reports then includes
-    /// them.
+    /// True if the addresses are assigned, so that the used addresses reported by the pool include them.
     pub(super) confirmed: bool,
 }
 
@@ -23,9 +22,9 @@ pub(super) struct Pools {
     ports_taken: u64,
     has_ips: bool,
     usage: Option<(u32, u32)>,
-    /// Number of reserved addresses that are not included in the used addresses in `usage`.
+    /// Number of reserved addresses that `usage` does not count as used yet.
     ips_unconfirmed: u64,
-    /// Number of released addresses that the used addresses in `usage` still include.
+    /// Number of released addresses that `usage` still counts as used.
     ips_returned: u64,
 }
 
@@ -81,7 +80,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Returns the decline for a reserved claim if its pool is overcommitted.
+    /// Returns a decline if the pool of a reserved claim is overcommitted.
     pub(super) fn check_overcommit(&self, claim: Claim) -> Option<Decline> {
         if claim.ports > 0 && self.ports_taken > self.ports {
             return Some(Decline::ExternalPortsExhausted {
@@ -129,7 +128,7 @@ impl Pools {
         })
     }
 
-    /// Returns the number of reserved ports and of unconfirmed addresses, for the comparison with a count from scratch.
+    /// Returns the numbers of reserved ports and unconfirmed addresses, for the comparison with a recount.
     pub(super) fn taken(&self) -> (u64, u64) {
         (self.ports_taken, self.ips_unconfirmed)
     }

@@ -18,7 +18,7 @@ impl Store {
         Some(Stored { record, version })
     }
 
-    /// Simulates a third party: overwrites the election term in the record, and the holder if `forgery` names one.
+    /// Overwrites the term of the record as a third party could, and also the holder if `forgery` names one.
     fn forge(&mut self, forgery: &Forgery) {
         if let Some(record) = &mut self.record {
             record.term = forgery.term;
@@ -104,11 +104,11 @@ struct Node {
 struct Luck {
     way_there: u64,
     way_back: u64,
-    /// 0 if the response is lost, 1 if the request is lost. With any other value, nothing is lost.
+    /// Message that is lost: 0 for the response, 1 for the request, any other value for none.
     lost: u8,
     /// Additional delay before a request without a response arrives at the store.
     late: u64,
-    /// Duration of a suspension before the next step.
+    /// Time for which the node is suspended before its next step.
     stands_still: u64,
 }
 

@@ -72,8 +72,8 @@ fn heartbeat(at: u64, price: &str) -> Stored {
     )
 }
 
-/// Returns the time at which the standby takes over, in milliseconds, after edits of the standby's price
-/// setting. `last` is the time of the last observed heartbeat.
+/// Edits the price setting of a standby, and returns the time at which the standby takes over, in
+/// milliseconds. `last` is the time of the last observed heartbeat.
 fn takes_over(edits: &[(u64, &str)], last: u64, price: &str) -> u64 {
     let mut contest = candidate(false);
     let mut at = 0;

@@ -5,7 +5,7 @@ use super::{ms, there};
 use crate::election::contest::*;
 
 const LEASE: Duration = Duration::from_secs(12);
-/// Documented maximum of a fail-over with the default election lease.
+/// Documented maximum duration of a fail-over with the default lease duration.
 const PROMISE: Duration = Duration::from_secs(15);
 
 /// A call without a response.
@@ -15,7 +15,7 @@ enum Lost {
     Response,
 }
 
-/// One run: the leader writes its last heartbeat at `last`, and the standby starts at zero.
+/// Simulated fail-over: the leader writes its last heartbeat at `last`, and the standby starts at time zero.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     last: Duration,

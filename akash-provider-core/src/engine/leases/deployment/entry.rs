@@ -18,12 +18,12 @@ pub enum Origin {
     Recorded,
 }
 
-/// Knowledge about the manifest of a lease for which this engine accepted no manifest.
+/// Evidence whether a lease has a manifest, while this engine has accepted none for the lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Evidence {
     /// No manifest exists, so the manifest deadline applies.
     Missing,
-    /// The cluster may have a manifest, until a later listing of the cluster shows that it has none.
+    /// The cluster may have a manifest. Only a later listing of the cluster can show that it has none.
     Unlisted,
     /// The deadline has passed, and the cluster is being listed again.
     Due,
@@ -37,10 +37,11 @@ pub(super) struct LeaseEntry {
     pub(super) deadline: Option<BlockTime>,
     pub(super) has_manifest: bool,
     pub(super) evidence: Evidence,
-    /// Leadership epoch in which the lease was won. `None` if a manifest was found or possibly stored since
-    /// then.
+    /// Leadership epoch in which the lease was won. `None` if a manifest was found or may have been stored
+    /// since.
     pub(super) bare_since: Option<u64>,
-    /// True if the engine received all events of the block that created the lease. The manifest deadline starts then.
+    /// True if the manifest deadline has started, because all events of the block that created the lease were
+    /// received.
     pub(super) has_started: bool,
 }
 
@@ -77,8 +78,8 @@ impl LeaseEntry {
         }));
     }
 
-    /// Handles a listing that does not contain the lease: starts the deadline, or closes the lease if the
-    /// deadline has passed.
+    /// Handles a listing of the cluster that does not contain the lease. Starts the manifest deadline. If the
+    /// deadline has passed and `may_end` is true, closes the lease.
     pub(super) fn mark_absent(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
         match self.evidence {
             Evidence::Missing => {}

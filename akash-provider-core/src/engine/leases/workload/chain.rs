@@ -12,8 +12,8 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Time to wait for the event after a close or reclaim message was committed. Without the event, the record
-/// of the lease is read.
+/// Time to wait for the event after a close or reclaim message was committed. After this time, the lease
+/// record is read.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between checks whether a planned close may be sent now.
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ pub enum ChainLane {
     Sending,
     /// Sending the message failed. The next attempt is due at this time.
     SendRetry(Mono),
-    /// The outcome of the message is unknown. The transaction expires at this block time.
+    /// The result of the message is unknown. The transaction expires at this block time.
     Unsure(BlockTime),
     /// The message was committed. If no event arrives, the record is read at this time.
     AwaitEvent(Mono),
@@ -43,7 +43,7 @@ pub enum ChainLane {
         /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
-    /// Evidence shows that the lease is closed. With `granted`, its workload may be torn down.
+    /// Evidence shows that the lease is closed. If `granted` is true, its workload may be torn down.
     Confirmed {
         /// True if a chain event or confirmed evidence shows the close, or the circuit breaker granted the teardown.
         granted: bool,
@@ -117,9 +117,9 @@ impl Workload {
         }
     }
 
-    /// Sets the reclamation terms from the lease record. These terms override the terms in the current bid
-    /// configuration. If the record contains no terms, terms with a deadline stay, because the event with the
-    /// deadline is newer than the record.
+    /// Sets the reclamation terms from the lease record. Recorded terms override the terms of the bid
+    /// configuration. If the record contains no terms, terms with a deadline stay, because they are from a
+    /// newer event.
     fn set_terms(&mut self, recorded: Option<Reclamation>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if recorded.is_some() || !announced {
@@ -139,9 +139,9 @@ impl Workload {
         }
     }
 
-    /// Resumes a close if its reclamation was started before a restart. Only this provider can have started the
-    /// reclamation, and the chain does not close the lease at the deadline. The close reason is taken from the
-    /// record.
+    /// Resumes the close of a lease with a running reclamation. Only this provider can have started the
+    /// reclamation, and the chain does not close the lease at the deadline. The close reason is taken from
+    /// the record.
     fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if announced && self.price.is_some() && self.close_report.is_none() && self.ending.is_none() {
@@ -273,8 +273,8 @@ impl Workload {
         };
     }
 
-    /// Returns true if the event of the reclaim message arrived before the result of sending the message. The
-    /// deadline is then known and not reached yet.
+    /// Returns true if the reclamation is running and its deadline is not reached. The event with the
+    /// deadline can arrive before the response to the reclaim message.
     fn reclaim_running(&self, cx: &Cx<'_>) -> bool {
         self.reclamation
             .as_ref()

@@ -5,7 +5,7 @@ use crate::types::Mono;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Observed health of a workload, and the unhealthy time that was counted before this health was observed.
+/// Last observed health of a workload, and the unhealthy time counted before that observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct HealthClock {
     health: Health,

@@ -15,7 +15,7 @@ use crate::types::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval between attempts to send the close of a bid while this instance may not send it.
+/// Interval between checks whether this instance may send the close of a bid.
 const CLOSE_RECHECK: Duration = Duration::from_secs(5);
 
 impl Order {
@@ -347,8 +347,8 @@ impl Order {
         self.decline(decline, out)
     }
 
-    /// Reports a deposit that the account cannot pay, so that no other order sends a bid with this deposit. An unpaid
-    /// fee is not reported here: the engine handles it, because it affects all transactions.
+    /// Reports that the account cannot pay a deposit, so that no other order sends a bid with this deposit.
+    /// An unpaid fee is not reported here: the engine handles it, because it affects all transactions.
     fn report_insufficient_funds(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
         if let Ok(TxOutcome::Rejected { error, code, log }) = result
             && *error == TxError::InsufficientFunds
@@ -681,8 +681,8 @@ impl Order {
         self.goto(Phase::Open { deadline })
     }
 
-    /// Returns the deadline of an open bid, or the time of the next check if the block of the bid was not processed
-    /// yet.
+    /// Returns the block time at which an open bid is closed, or of the next check if the block of the bid
+    /// was not processed yet. Returns `None` without a bid timeout.
     fn bid_deadline(&mut self, cx: &Cx<'_>) -> Option<BlockTime> {
         let now = cx.now.block_time;
         let timeout = cx.config.bid_timeout?;

@@ -120,8 +120,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..24)
 }
 
-/// Returns true if one label in place of the `*` yields `name`. The implementation intentionally differs from
-/// that of the ledger.
+/// Returns true if one label in place of the `*` yields `name`. This function shares no code with the ledger,
+/// on purpose.
 fn covers(wildcard: &str, name: &str) -> bool {
     let label = wildcard
         .strip_prefix('*')
