@@ -97,8 +97,8 @@ pub struct NodeVerdict {
     pub unit: u32,
     /// Number of replicas of the unit that the node alone can take.
     pub replicas: u32,
-    /// Resources that are missing for one more replica. Empty only if the node can take all replicas of the
-    /// unit.
+    /// Resources that the node lacks for one more replica. Empty only if the node can take all replicas of
+    /// the unit.
     pub missing: Vec<String>,
 }
 
@@ -161,7 +161,8 @@ pub struct Metrics {
     pub nodes: Vec<NodeMetrics>,
     /// Persistent storage of the cluster in bytes, by storage class.
     pub storage: BTreeMap<String, Pair>,
-    /// Number of reserved replicas for which no capacity is left, after the capacity of the cluster shrank.
+    /// Number of reserved replicas for which the cluster has not enough capacity, for example after a node
+    /// was removed.
     pub overcommitted_replicas: u32,
     /// Resources that exist but are not offered, such as an unlabeled storage class or an invalid node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -206,7 +207,7 @@ pub trait Inventory: fmt::Debug + Send + Sync {
     /// Releases the capacity of an allocation.
     fn release(&mut self, allocation: &Allocation);
 
-    /// Returns for every node the reasons why each unit fits or not, and the result of a dry run of
+    /// Returns the reasons why each unit fits or does not fit on each node, and the result of a dry run of
     /// [`Inventory::adjust`] for the whole group.
     fn explain(&self, units: &[ResourceUnit]) -> Explanation;
 

@@ -52,7 +52,7 @@ pub const MIN_DEPLOYMENT_DEPOSIT: u128 = 500_000;
 pub struct MarketConfig {
     /// Chain id.
     pub chain_id: String,
-    /// Time of block 1, which is complete from the start.
+    /// Time of block 1. A new market starts with this block completed.
     pub genesis_time: BlockTime,
     /// Initial parameters; [`Market::set_params`] changes them.
     pub params: MarketParams,
@@ -166,11 +166,11 @@ pub enum TenantMsg {
     },
 }
 
-/// Refusal of a transaction, which changed nothing.
+/// Rejection of a transaction. A rejected transaction changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{code}: {log}")]
 pub struct Rejection {
-    /// Category of the refusal, which determines the reaction of a provider.
+    /// Category of the rejection, which determines the reaction of a provider.
     pub error: TxError,
     /// Codespace and code. If the code is unknown, only the codespace.
     pub code: String,
@@ -224,7 +224,7 @@ pub struct Market {
     ledger: Ledger,
     index: Index,
     providers: BTreeMap<Address, ProviderRecord>,
-    /// Attributes of providers that auditors signed. The key is the provider and the auditor.
+    /// Provider attributes signed by auditors, by provider and auditor.
     audits: BTreeMap<(Address, String), Vec<Attribute>>,
     certificates: BTreeMap<Address, Vec<Certificate>>,
 }
@@ -332,8 +332,8 @@ impl Market {
         }
     }
 
-    /// Sets the time of the block under construction, for its transactions. [`Market::end_block`] still sets
-    /// the final time.
+    /// Sets a provisional time of the block under construction, for its transactions. [`Market::end_block`]
+    /// sets the final time.
     pub fn begin_block(&mut self, time: BlockTime) {
         self.building_at = Some(time);
     }
@@ -383,7 +383,7 @@ impl Market {
         self.height() + 1
     }
 
-    /// Returns a deployment, and the context in which the rules of a transaction read and change other state.
+    /// Returns a deployment, and the state outside the deployment that a transaction reads and changes.
     fn open(&mut self, id: &DeploymentId) -> Option<(&mut DeploymentBook, TxContext<'_>)> {
         let (height, time) = (self.building(), self.building_at.unwrap_or_else(|| self.time()));
         let book = self.deployments.get_mut(id)?;

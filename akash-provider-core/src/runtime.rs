@@ -55,12 +55,12 @@ use streams::Feeds;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of items taken from one source per wake. A step takes microseconds, so a signal waits less
-/// than a millisecond.
+/// Maximum number of items that the loop takes from one source before it checks the other sources. A step
+/// takes microseconds, so a signal waits less than a millisecond.
 const BATCH: usize = 64;
 /// Maximum time to publish the last events at shutdown.
 const BUS_FLUSH: Duration = Duration::from_secs(2);
-/// Maximum number of calls named in the report at the end.
+/// Maximum number of unfinished calls that the shutdown report names.
 const REPORTED_CALLS: usize = 20;
 
 /// Arguments of the loop of a provider.
@@ -77,7 +77,7 @@ pub(crate) struct Parts<B> {
     pub(crate) audit: Option<Arc<dyn AuditLog>>,
     pub(crate) desk: RequestQueue,
     pub(crate) stage: ProgressSender,
-    /// Cell for the last status, read by handles.
+    /// Last status, which handles return after the provider has stopped.
     pub(crate) last_status: Arc<OnceLock<Arc<Status>>>,
     pub(crate) meter: Meter,
 }
@@ -95,8 +95,8 @@ pub(crate) async fn run<B: StateMachine>(
 enum Wake {
     Abort,
     Shutdown,
-    /// A write of the state for the next start has ended. The effects that were held during the write can now be
-    /// executed.
+    /// A write of the state for the next start has ended. Contains the effects that waited for this write and
+    /// can now be executed.
     Kept(Vec<Effect>),
     Input(Input),
     HandleRequest(HandleRequest),
@@ -120,15 +120,14 @@ struct Driver<B> {
     meter: Meter,
     started: Instant,
     block_time: BlockTime,
-    /// Whether the newest snapshot was of the configured chain. The time of blocks of another chain is
-    /// ignored.
+    /// Whether the newest snapshot is from the configured chain. If not, block times are ignored.
     chain_is_ours: bool,
     cluster_seen: bool,
     capacity_seen: bool,
     ignored: IgnoredResources,
-    /// Time at which pending work is dropped; `None` before the first signal.
+    /// Time at which the shutdown stops waiting for pending work; `None` before the first signal.
     drain_until: Option<Mono>,
-    /// Time at which deadlines were last processed, which prevents an endless loop if a deadline remains in
+    /// Time at which deadlines were last processed. This time prevents an endless loop if a deadline stays in
     /// the past.
     timed_out_at: Option<Mono>,
 }
@@ -226,7 +225,7 @@ impl<B: StateMachine> Driver<B> {
         }
     }
 
-    /// Takes further ready items, a bounded number from each source.
+    /// Takes the items that are ready, at most [`BATCH`] from each source.
     fn take_ready(&mut self) {
         for _ in 0..BATCH {
             let Some((id, completion)) = self.executor.try_next(self.block_time) else {
@@ -481,7 +480,7 @@ impl<B: StateMachine> Driver<B> {
         self.status_cache.status(&self.brain, now, lifecycle)
     }
 
-    /// Returns the time at which the loop wakes if nothing else wakes it before.
+    /// Returns the time at which the loop wakes if no input arrives.
     fn alarm(&self) -> Instant {
         // Without a deadline the loop wakes once a day, which avoids a second kind of wait.
         const IDLE: Duration = Duration::from_secs(24 * 3600);

@@ -75,7 +75,7 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
     }
 }
 
-/// Returns the number of replicas that fit on a node, and the GPU with which this number is highest.
+/// Returns the largest number of replicas that fit on a node, and the GPU choice for this number.
 fn best<'a>(
     inventory: &NodeInventory,
     need: &Need,

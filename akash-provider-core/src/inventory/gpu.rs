@@ -101,7 +101,7 @@ impl GpuRequest {
             && self.interface.as_deref().is_none_or(|i| *i == *kind.interface)
     }
 
-    /// Returns the same request with the model of an accepted device.
+    /// Returns the request, restricted to the model of an accepted device.
     pub(crate) fn narrowed(&self, kind: &Kind) -> Self {
         Self {
             model: Some(kind.model.to_string()),

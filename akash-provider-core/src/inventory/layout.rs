@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(super) const UNLIMITED: i64 = 1 << 61;
 /// Maximum number of GPU kinds per node, because every subset of kinds is evaluated.
 const KINDS_PER_NODE: usize = 8;
-/// Maximum number of storage classes in a cluster, because a class is one bit of a `u64`.
+/// Maximum number of storage classes in a cluster, because each class is represented by one bit of a `u64`.
 const CLASSES: usize = 64;
 
 /// Free quantities of a node; negative if more is reserved than exists.
@@ -28,7 +28,7 @@ pub(super) struct Free {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layout {
-    /// Nodes. Shared between copies, so that a copy in which one node changes is cheap.
+    /// Nodes, shared between copies of the layout. A copy with one changed node is therefore cheap.
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) slots: Vec<Slot>,
     pub(super) kinds: Vec<Kind>,
@@ -150,9 +150,9 @@ impl Layout {
         layout
     }
 
-    /// Returns the layout after a change of storage amounts, ignored resources and the nodes in `nodes`. The result
-    /// equals [`Self::new`] for the whole cluster. Returns `None` after other changes: a new node, other kinds of GPU,
-    /// other storage classes or an invalid entry. The caller then builds a new layout.
+    /// Returns the layout with new storage amounts, new ignored resources and the changed nodes in `nodes`.
+    /// The result equals [`Self::new`] for the whole cluster. Returns `None` after other changes: a new node,
+    /// other kinds of GPU, other storage classes or an invalid entry. The caller then builds a new layout.
     pub(super) fn revised(
         &self,
         nodes: &[NodeSpec],

@@ -15,7 +15,7 @@ pub(super) struct Need {
     pub(super) cpu: i64,
     /// Memory, including volumes in memory.
     pub(super) memory: i64,
-    /// Ephemeral storage. If the replica has no ephemeral volume, the default size.
+    /// Size of the ephemeral storage, or the default size if the replica has no ephemeral volume.
     pub(super) ephemeral: i64,
     pub(super) gpu: i64,
     pub(super) wants: Vec<GpuRequest>,
@@ -95,7 +95,7 @@ impl Need {
         }
     }
 
-    /// Returns whether one replica can fit. A fast check that excludes most nodes.
+    /// Returns false if one replica certainly does not fit. This fast check excludes most nodes.
     pub(super) fn fits(&self, free: &Free) -> bool {
         // A node with an overcommitted resource still accepts a replica that does not need the resource.
         free.cpu.max(0) >= self.cpu

@@ -34,7 +34,7 @@ pub struct NodeInventory {
     pub(super) free: Vec<Free>,
     /// Free storage by class.
     pub(super) storage: Vec<i64>,
-    /// Devices held by the provider's reservations, by node and by the set of acceptable kinds.
+    /// Number of devices reserved by the provider, by node and by the set of acceptable kinds.
     gpu_claims: BTreeMap<(usize, u16), i64>,
     /// Number of the provider's replicas on each node.
     replicas: Vec<i64>,
@@ -52,10 +52,10 @@ impl NodeInventory {
         Self::from_layout(Layout::new(spec))
     }
 
-    /// Returns the free capacity of the same cluster after a change of storage amounts, ignored resources and the nodes
-    /// in `nodes`. The result equals [`Self::new`] of the whole cluster, but costs only a copy. The result contains no
-    /// reservations of `self`. Returns `None` after other changes: a new node, other kinds of GPU, other storage
-    /// classes or an invalid entry. The caller then uses [`Self::new`].
+    /// Returns the free capacity of the same cluster with new storage amounts, new ignored resources and the
+    /// changed nodes in `nodes`. The result equals [`Self::new`] for the whole cluster, at the cost of a
+    /// copy. The result contains no reservations of `self`. Returns `None` after other changes: a new node,
+    /// other kinds of GPU, other storage classes or an invalid entry. The caller then uses [`Self::new`].
     #[must_use]
     pub fn revised(
         &self,
@@ -80,7 +80,7 @@ impl NodeInventory {
     }
 
     /// Reserves `replicas` of a unit on a node. A negative number releases them. The arithmetic wraps, so
-    /// that a release undoes a reservation for any amount.
+    /// that a release exactly reverses a reservation of any amount.
     pub(super) fn take(&mut self, node: usize, need: &Need, mask: u16, replicas: i64) {
         let free = &mut self.free[node];
         free.cpu = free.cpu.wrapping_sub(need.cpu.wrapping_mul(replicas));
@@ -103,7 +103,7 @@ impl NodeInventory {
         }
     }
 
-    /// Returns the number of devices on a node that are still free for a claim on the kinds in `mask`.
+    /// Returns the number of free devices on a node that a reservation for the kinds in `mask` can use.
     pub(super) fn gpus_free(&self, node: usize, mask: u16) -> i64 {
         // Without an acceptable device no set limits the number.
         if mask == 0 {
@@ -147,9 +147,9 @@ impl NodeInventory {
         }
     }
 
-    /// Returns the number of reserved replicas for which capacity is missing. Replicas without a node count.
-    /// On an overcommitted node or storage pool, a share of the replicas counts: the share of the reserved
-    /// amount that is missing, rounded up.
+    /// Returns the number of reserved replicas for which capacity is missing. All replicas without a node
+    /// count. On an overcommitted node or storage pool, the counted share of the replicas is the missing
+    /// share of the reserved amount, rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {

@@ -26,12 +26,12 @@ struct Reservation {
     replicas: i64,
 }
 
-/// A unit with GPUs: the choices that were not tried yet, and the length of `Search::log` before the unit was placed.
+/// GPU choices of a unit that were not tried yet, and the length of `Search::log` before the unit was placed.
 #[derive(Debug)]
 struct Decision {
     unit: usize,
     log: usize,
-    /// Choices to try, the last first.
+    /// Choices that were not tried yet. The last choice is tried first.
     left: Vec<GpuRequest>,
 }
 
@@ -113,8 +113,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Undoes placements back to the latest unit for which a choice is left, and places this unit with the choice.
-    /// Returns the index of the unit.
+    /// Undoes placements back to the latest unit with an untried choice, and places this unit with that
+    /// choice. Returns the index of the unit, or `None` if no choice is left.
     fn choose_again(
         &mut self,
         decisions: &mut Vec<Decision>,
@@ -140,8 +140,8 @@ impl Search<'_> {
         None
     }
 
-    /// Returns the GPU choices for which a unit fits on at least one node. The choice with the earliest node
-    /// is the last.
+    /// Returns the GPU choices for which a unit fits on at least one node, in reverse order of the first such
+    /// node.
     fn order_choices(&self, unit: usize) -> Vec<GpuRequest> {
         let need = &self.needs[unit];
         let nodes = 0..self.inventory.free.len();

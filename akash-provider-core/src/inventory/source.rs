@@ -40,7 +40,7 @@ pub struct MemoryInventorySource {
     state: watch::Sender<State>,
 }
 
-/// Latest state. A slow watcher receives the last update and the last failure, but no older ones.
+/// Latest update and latest failure. A slow watcher does not receive older ones.
 #[derive(Debug, Clone, Default)]
 struct State {
     update: (u64, Option<InventoryUpdate>),

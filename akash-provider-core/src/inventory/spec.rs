@@ -46,7 +46,7 @@ pub struct NodeSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_allocatable: Option<u32>,
     /// Number of devices of unknown kind that workloads other than the provider's leases use. On a node with
-    /// several kinds, these devices count against every kind, so that no device is sold twice.
+    /// several kinds, these devices are subtracted from every kind, so that no device is sold twice.
     pub gpu_allocated: u32,
     /// Classes of persistent storage that the node can mount.
     pub storage_classes: Vec<String>,
@@ -108,7 +108,7 @@ pub struct GpuSpec {
 }
 
 impl Quantity {
-    /// Creates a quantity without a used part.
+    /// Creates a quantity of which nothing is used.
     #[must_use]
     pub const fn free(allocatable: i64) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Quantity {
         }
     }
 
-    /// Creates a quantity of which workloads other than the provider's leases use the part `allocated`.
+    /// Creates a quantity of which workloads other than the provider's leases use `allocated`.
     #[must_use]
     pub const fn used(allocatable: i64, allocated: i64) -> Self {
         Self {

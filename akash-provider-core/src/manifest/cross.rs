@@ -28,7 +28,7 @@ pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), 
     Ok(())
 }
 
-/// Part of a resource unit that no service has used yet.
+/// Replicas and endpoints of a resource unit that no service uses yet.
 struct RemainingUnit<'a> {
     unit: &'a ResourceUnit,
     replicas: u32,

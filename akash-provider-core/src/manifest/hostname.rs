@@ -106,7 +106,7 @@ pub fn looks_like(host: &str, domain: &str) -> bool {
     is_encoded && !is_within(host, domain) && is_within(&folded(&decoded), &folded(domain))
 }
 
-/// Replaces characters that look alike with one of them.
+/// Replaces each character by one representative of the characters that look like it.
 fn folded(name: &str) -> String {
     let folded: String = skeleton(&name.to_lowercase()).collect();
     folded.to_lowercase()

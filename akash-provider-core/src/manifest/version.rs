@@ -135,7 +135,7 @@ fn hashes(received: Value, manifest: &Manifest) -> Hashes {
     Hashes { received, typed }
 }
 
-/// Sets lists to null if the received manifest contains null for them.
+/// Sets each list in `typed` to null if the list is null in the received manifest.
 fn keep_nulls(received: &Value, typed: &mut Value) {
     match (received, typed) {
         (Value::Object(received), Value::Object(typed)) => {
@@ -191,7 +191,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Finds the deepest group, service or expose that is not valid.
+/// Returns the error for the deepest group, service or expose that is not valid.
 fn shape(tree: &Value, error: &serde_json::Error) -> ManifestError {
     let mut found = (String::from("manifest"), reason(error));
     for (g, group) in items(Some(tree)) {

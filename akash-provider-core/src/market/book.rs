@@ -56,7 +56,7 @@ pub(super) struct LeaseBook {
     pub(super) reclaim: Option<(Height, CloseReason)>,
 }
 
-/// State outside the deployment that the rules of one transaction read and change.
+/// State outside the deployment that one transaction reads and changes.
 #[derive(Debug)]
 pub(super) struct TxContext<'a> {
     /// Height of the block under construction.
@@ -68,7 +68,7 @@ pub(super) struct TxContext<'a> {
     pub(super) events: Vec<ChainEvent>,
 }
 
-/// Index of active records, to avoid a walk over all deployments.
+/// Index of active records, so that lookups do not iterate over all deployments.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Index {
     pub(super) open_orders: BTreeSet<OrderId>,
@@ -171,8 +171,8 @@ impl GroupBook {
         self.end_order(cx, ending);
     }
 
-    /// Closes the newest order with its bids and its lease. The events have the order that the chain uses when a
-    /// group is paused or closed.
+    /// Closes the newest order with its bids and its lease. The events are in the same order as on the chain
+    /// when a group is paused or closed.
     pub(super) fn end_order(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         let Some(order) = self.orders.last_mut() else {
             return;
@@ -254,8 +254,8 @@ impl OrderBook {
         cx.events.push(ChainEvent::LeaseClosed { id, reason });
     }
 
-    /// Closes the lease, its bid and the order. The events have the order that the chain uses when the tenant or the
-    /// provider closes a lease.
+    /// Closes the lease, its bid and the order. The events are in the same order as on the chain when the
+    /// tenant or the provider closes a lease.
     pub(super) fn end_by_lease(&mut self, cx: &mut TxContext<'_>, reason: CloseReason) {
         self.close_lease(cx, LeaseState::Closed, reason);
         self.close_bids(cx);

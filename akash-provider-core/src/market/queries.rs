@@ -170,7 +170,7 @@ impl Market {
         order.lease_of(&id.provider).map(lease_record)
     }
 
-    /// Returns the details of a lease beyond its record.
+    /// Returns the details of a lease that its record does not contain.
     #[must_use]
     pub fn lease_details(&self, id: &LeaseId) -> Option<LeaseDetails> {
         let book = self.order_book(&id.order)?.lease_of(&id.provider)?;

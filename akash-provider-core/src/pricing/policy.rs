@@ -237,9 +237,9 @@ impl Policy {
         Ok((base, factors, minimum.get(denom).copied().unwrap_or(Dec::ZERO)))
     }
 
-    /// Returns the description and the factor of the surcharge. The utilization of the scarcest requested
-    /// resource selects the surcharge: the highest step below this utilization. Returns `None` without such a
-    /// step, or if the utilization is unknown.
+    /// Returns the description and the factor of the surcharge for the scarcest requested resource: the
+    /// highest step below the utilization of this resource. Returns `None` without such a step, or if the
+    /// utilization is unknown.
     fn scarcity(&self, request: &PriceRequest) -> Option<(String, Dec)> {
         let (resource, share) = request.utilization.as_ref()?.scarcest(request.units())?;
         let step = self.scarcity.iter().rev().find(|step| share > step.above)?;

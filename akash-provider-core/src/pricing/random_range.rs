@@ -11,9 +11,8 @@ const GIB_BITS: u32 = 30;
 /// Binary logarithm of the number of bytes that cost one base unit at the maximum price. The maximum price of
 /// a GiB is thus 2^20 base units.
 const BYTES_PER_UNIT_BITS: u32 = 10;
-/// Number of random steps for each base unit of the difference between the minimum price and the maximum
-/// price. A step is 10^-6 base units, so the random part of a price is at most a hundredth of this
-/// difference.
+/// Number of random steps per base unit between the minimum and the maximum price. A step is 10^-6 base
+/// units, so the random part of a price is at most a hundredth of the difference between these prices.
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 
@@ -70,8 +69,8 @@ impl RandomRange {
         price_of(&maximum.denom, low.checked_add(step).ok_or(PriceError::TooLarge)?)
     }
 
-    /// Returns a number from 0 to `limit - 1`. The number is a counter in steps of the golden ratio with
-    /// mixed bits, scaled to the range.
+    /// Returns a pseudo-random number from 0 to `limit - 1`, computed with SplitMix64 and scaled to the
+    /// range.
     fn below(&self, limit: u64) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         // Relaxed ordering is sufficient: each caller gets a different number, and no other data depends on
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
     use crate::pricing::fixtures::{dec, request, request_with};
 
-    /// Returns the minimum and the maximum of many prices.
+    /// Returns the minimum and the maximum of 2000 random prices.
     fn range(bytes: u64, maximum: &str) -> (Dec, Dec) {
         let random = RandomRange::new(7);
         let request = request_with(|u| {

@@ -25,7 +25,8 @@ impl ResourceUsage {
         self.share(self.before)
     }
 
-    /// Returns the used share including the order, in the form of [`share_before`](Self::share_before).
+    /// Returns the used share with the order. The range and `None` have the same meaning as in
+    /// [`share_before`](Self::share_before).
     #[must_use]
     pub fn share_after(self) -> Option<Dec> {
         self.share(self.after)
@@ -122,13 +123,13 @@ impl Utilization {
         shares.reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
 
-    /// Adds reserved units of other orders to both amounts, [`before`](ResourceUsage::before) and
+    /// Adds reserved units of other orders to [`before`](ResourceUsage::before) and to
     /// [`after`](ResourceUsage::after).
     pub(crate) fn hold(&mut self, units: &[ResourceUnit]) {
         self.take(units, false);
     }
 
-    /// Adds the units of the order to the amount [`after`](ResourceUsage::after).
+    /// Adds the units of the order to [`after`](ResourceUsage::after).
     pub(crate) fn add(&mut self, units: &[ResourceUnit]) {
         self.take(units, true);
     }

@@ -106,8 +106,8 @@ impl ProviderBuilder {
         self
     }
 
-    /// Sends no bids until [`ProviderHandle::hold_bids`] is called with `None`. For programs that must finish
-    /// a setup before they can serve tenants. `why` is shown in the status.
+    /// Sends no bids until [`ProviderHandle::hold_bids`] is called with `None`. Use this method in programs
+    /// that must finish a setup before they can serve tenants. `why` is shown in the status.
     #[must_use]
     pub fn hold_bids(mut self, why: &str) -> Self {
         self.bids_held = Some(why.into());

@@ -283,7 +283,7 @@ impl ProviderHandle {
     }
 
     /// Returns a stream of the current and all later lifecycle phases. The stream ends after
-    /// [`Lifecycle::Done`]. A slow reader may miss some phases, but not the last.
+    /// [`Lifecycle::Done`]. A slow reader may miss phases, except the last one.
     #[must_use]
     pub fn lifecycle_changes(&self) -> BoxStream<'static, Lifecycle> {
         let mut progress = self.progress.clone();

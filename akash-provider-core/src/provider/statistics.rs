@@ -64,7 +64,7 @@ pub struct ProviderStatistics {
     pub manifests: BTreeMap<&'static str, u64>,
     /// Health changes of workloads, by new health.
     pub health: BTreeMap<&'static str, u64>,
-    /// Closes of leases by this provider, by reason.
+    /// Number of leases that this provider closed, by close reason.
     pub lease_ends: BTreeMap<&'static str, u64>,
     /// Number of closed leases that no longer have a workload in the cluster.
     pub closed_leases: u64,
@@ -87,18 +87,18 @@ pub struct ProviderStatistics {
     pub findings: u64,
     /// Processed blocks.
     pub blocks: u64,
-    /// Snapshots of the chain after a start or a gap in the events.
+    /// Number of chain snapshots processed after a start or a gap in the events.
     pub resyncs: u64,
     /// Time since the newest block; `None` before the first block.
     pub block_age: Option<Duration>,
     /// Status requests of handles.
     pub status_requests: u64,
-    /// Facts that were dropped because the queue of the bus was full.
+    /// Number of events and other bus messages that were dropped because the queue of the bus was full.
     pub unpublished: u64,
     /// Total price of all active leases per block.
     pub price_per_block: BTreeMap<Denom, Dec>,
     /// Revenue since the start of this process: each processed block adds the prices of all leases.
     pub accrued: BTreeMap<Denom, Dec>,
-    /// Part of the accrued revenue that was withdrawn.
+    /// Part of `accrued` that was withdrawn.
     pub withdrawn: BTreeMap<Denom, Dec>,
 }

@@ -10,7 +10,7 @@ fn full() -> ProviderBuilder {
     without("nothing")
 }
 
-/// Returns a complete builder without the part that `method` sets.
+/// Returns a builder with all settings and ports except the one that the method `method` sets.
 fn without(method: &str) -> ProviderBuilder {
     let chain = FakeChain::default();
     let snapshot = fakes::snapshot(1_000);

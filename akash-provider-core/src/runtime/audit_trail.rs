@@ -19,7 +19,7 @@ pub(super) struct AuditTrail {
     log: Option<Arc<dyn AuditLog>>,
     /// Newest record of each closed lease.
     records: FxHashMap<LeaseId, RecordEvidence>,
-    /// Teardowns that are not done. The repeated calls of a teardown are one act.
+    /// Acts of teardowns in progress. All repeated calls of a teardown share one act.
     teardowns: FxHashMap<LeaseId, Arc<AuditedAct>>,
 }
 

@@ -41,8 +41,8 @@ const QUERIES: usize = 32;
 /// Maximum number of concurrent deploys, teardowns and listings. Each needs tens of requests to the API
 /// server of the backend.
 const CLUSTER_CALLS: usize = 16;
-/// Maximum number of concurrent calls that store a record. The records are small, and a tenant waits for
-/// each, so they do not wait for slow deploys.
+/// Maximum number of concurrent calls that store a record. This limit is separate from the limit of slow
+/// deploys, because a tenant waits for each record.
 const RECORDS: usize = 16;
 /// Maximum number of concurrent price calculations. A strategy limits its own processes. This value limits
 /// the calls that wait for a process, so that their wait is shorter than the timeout of a calculation.
@@ -52,8 +52,8 @@ const BIDS_COUNTED: u32 = 1000;
 /// Maximum timeout of a transaction, measured with the time stamps of blocks. The chain client has the same limit.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
 
-/// Maximum time for which a call waits until the audit log can store its intent. Afterwards the call fails, and the engine
-/// decides again whether the call is still necessary.
+/// Maximum time for which a call waits until the audit log can store its intent. After this time, the call
+/// fails, and the engine decides whether the call is still necessary.
 const AUDIT_WAIT: Duration = Duration::from_secs(60);
 /// Delay between two attempts to store an intent.
 const AUDIT_RETRY: Duration = Duration::from_millis(500);
@@ -141,7 +141,7 @@ impl Executor {
         self.calls.insert(handle.id(), running);
     }
 
-    /// Lets calls that wait for the audit log fail without further waiting.
+    /// Fails the calls that wait for the audit log.
     pub(crate) fn drain(&self) {
         self.room.draining.cancel();
     }
@@ -266,7 +266,8 @@ fn not_made(call: &Call, failure: Failure) -> Completion {
     }
 }
 
-/// Executes one call within the limits of its class. Returns `Err` if the call had no response.
+/// Executes one call within the concurrency limit and the timeout of its class. Returns `Err` if the call had
+/// no response.
 async fn limited(
     room: Arc<CallContext>,
     call: Arc<Call>,
@@ -404,8 +405,8 @@ async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Fai
     }
 }
 
-/// Counts the bids on an order against the limit of the chain. Lost bids do not count. After the page that
-/// reaches [`BIDS_COUNTED`] bids, no further page is read, regardless of the response of a node.
+/// Counts the bids on an order against the limit of the chain. Lost bids do not count. Stops after the page
+/// that reaches [`BIDS_COUNTED`] bids, even if the node offers more pages.
 async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Error> {
     let filter = BidFilter {
         order: Some(order.clone()),

@@ -63,7 +63,7 @@ pub(crate) enum Does {
     NotYet,
 }
 
-/// Behavior of the ports by the name of the call, and the log of calls.
+/// Scripted behavior of the fake ports, by call name, and a log of the received calls.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     does: Mutex<BTreeMap<&'static str, Does>>,
@@ -210,7 +210,7 @@ impl Inventory for Nothing {
     }
 }
 
-/// Returns the act of a call, without evidence. Every close is the close of a lease.
+/// Returns the act of a call, without evidence. Every bid close is treated as the close of a lease.
 pub(crate) fn audited(call: &Call) -> Option<Act> {
     match call {
         Call::Broadcast(msg @ Msg::CloseBid { .. }) => Some(Act {
@@ -225,7 +225,7 @@ pub(crate) fn audited(call: &Call) -> Option<Act> {
 
 pub(crate) type Reaction = Box<dyn FnMut(Now, &Input) -> Vec<Effect> + Send>;
 
-/// Received inputs of a scripted brain, and its reported state.
+/// Inputs received by a [`ScriptedMachine`], and the status that it reports.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) inputs: Vec<(Now, Input)>,

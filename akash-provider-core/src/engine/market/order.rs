@@ -83,8 +83,8 @@ pub enum Phase {
         expires: BlockTime,
         /// Outcome of the order, if the order ended while the bid was being sent.
         ending: Option<Outcome>,
-        /// Block time of the next action. Before `expires`, the provider sends the bid again. From `expires`
-        /// on, the provider reads the bid from the chain.
+        /// Block time of the next action. If this time is before `expires`, the provider sends the bid again.
+        /// Otherwise the provider reads the bid from the chain.
         again_after: BlockTime,
     },
     /// `FetchBid` is in flight or waits for a retry.

@@ -4,8 +4,8 @@ use crate::inventory::{Explanation, InsufficientCapacity, Metrics, NodeInventory
 use futures::stream::{self, StreamExt};
 use std::panic::AssertUnwindSafe;
 
-/// Difference between a test inventory and the correct inventory. The conformance suite must accept some of
-/// the differences and report the others.
+/// Way in which a test inventory deviates from the correct inventory. The conformance suite must accept some
+/// deviations and report the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deviation {
     /// Fills the last node first.
@@ -119,7 +119,7 @@ impl Inventory for DeviatingInventory {
 }
 
 impl DeviatingInventory {
-    /// Returns the allocation without the deviation, as the inner inventory returns it.
+    /// Removes the deviation from an allocation, so that the inner inventory can use the allocation.
     fn plain(&self, allocation: &Allocation) -> Allocation {
         let mut plain = allocation.clone();
         for attribute in plain

@@ -271,7 +271,7 @@ proptest! {
     }
 }
 
-/// Returns a node with a few kinds of GPU. Nodes of the same index differ only in amounts.
+/// Generates nodes with a few kinds of GPU. Nodes with the same index differ only in amounts.
 fn any_node(index: usize) -> impl Strategy<Value = NodeSpec> {
     let amounts = (0i64..9_000, -1i64..50, 0i64..50, 0u32..4, 0u32..3, any::<bool>());
     let shape = (0usize..3, proptest::option::of(0u32..5));

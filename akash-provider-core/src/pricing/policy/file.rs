@@ -81,8 +81,8 @@ pub struct Prices {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scarcity {
-    /// Used share, from 0 to 1, above which the surcharge applies. The used share is that of the scarcest
-    /// requested resource, including the order.
+    /// Share of used capacity, from 0 to 1, above which the surcharge applies. The share is that of the
+    /// scarcest requested resource, with the order included.
     pub above: Amount,
     /// Factor by which the price is multiplied.
     pub multiply: Amount,
@@ -121,9 +121,9 @@ pub struct When {
     pub tenants: Vec<String>,
     /// Attributes that the order requires of the provider. The order must require all of them.
     pub attributes: BTreeMap<String, String>,
-    /// GPU kinds, at least one of which the order requests: `*`, `vendor/*` or `vendor/model`.
+    /// GPU kinds: `*`, `vendor/*` or `vendor/model`. The order must request at least one of them.
     pub gpu: Vec<String>,
-    /// Storage classes, at least one of which the order requests.
+    /// Storage classes. The order must request at least one of them.
     pub storage: Vec<String>,
     /// Minimum number of cores of the whole order.
     pub cpu_at_least: Option<Amount>,
@@ -135,15 +135,15 @@ pub struct When {
     pub memory_at_most: Option<Amount>,
 }
 
-/// A decimal number, written as a number or as text. A number that the YAML parser reads as a float keeps its
-/// written digits, up to fifteen.
+/// A decimal number, written as a number or as text. Of a number that the YAML parser reads as a float, at
+/// most fifteen written digits are exact.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Amount(BigDecimal);
 
 /// Maximum length of a number, in bytes.
 const NUMBER_MAX: usize = 100;
-/// Maximum number of digits before the decimal point, and also after it. The calculation with a number like
-/// `1e999999999` would need a gigabyte.
+/// Maximum number of digits before the decimal point and after it. Without this limit, a calculation with a
+/// number like `1e999999999` would need a gigabyte.
 const DIGITS_MAX: i64 = 40;
 
 impl Amount {

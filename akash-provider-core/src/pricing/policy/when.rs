@@ -12,7 +12,7 @@ const ANY: &str = "*";
 const GIB: u32 = 1 << 30;
 const MILLI: u32 = 1000;
 
-/// [`When`] in a form for fast evaluation.
+/// Conditions of [`When`], prepared for fast evaluation.
 #[derive(Debug, Clone)]
 pub(super) struct Orders {
     tenants: BTreeSet<Address>,

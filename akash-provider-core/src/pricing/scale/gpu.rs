@@ -33,7 +33,7 @@ impl Entry {
         says(&self.ram, gpu.ram) && says(&self.interface, gpu.interface)
     }
 
-    /// Returns whether the GPU can match the entry: no known property of the GPU contradicts it.
+    /// Returns whether no known property of the GPU contradicts the entry.
     fn may_be(&self, gpu: &GpuModel<'_>) -> bool {
         let agrees = |wanted: &Option<String>, actual: Option<&str>| match (wanted.as_deref(), actual) {
             (Some(wanted), Some(actual)) => wanted == actual,
@@ -122,9 +122,8 @@ impl GpuPrices {
         dearest.ok_or_else(|| no_price(ANY, ANY))
     }
 
-    /// Returns the index of the price of a model: the most specific entry that covers the GPU, or else the
-    /// entry with the highest price that the GPU may match. Without a price for the model, returns the index
-    /// of the price of its vendor, or else that of `*`.
+    /// Returns the index of the first price that exists: of the most specific entry that covers the GPU, of
+    /// the most expensive entry that the GPU may match, of the vendor, or of `*`.
     fn price_of(&self, gpu: &GpuModel<'_>) -> Option<usize> {
         if gpu.model.contains(ANY) {
             let of_vendor = self.highest(|e| e.vendor == gpu.vendor && e.may_be(gpu));
@@ -174,7 +173,8 @@ fn attribute_key(name: &str) -> String {
     format!("vendor/{vendor}/model/{rest}")
 }
 
-/// Returns whether wildcards replace only a whole vendor or model, and only RAM and interface follow a model.
+/// Returns whether the name of a price is valid: wildcards replace a whole vendor or model, and only RAM and
+/// interface follow a model.
 fn is_known_form(name: &str, gpu: &GpuModel<'_>) -> bool {
     let any_vendor = gpu.vendor.contains(ANY);
     let any_model = gpu.model.contains(ANY);

@@ -104,7 +104,7 @@ impl Rate {
     }
 }
 
-/// Returns Σ price × quantity, or `None` if 128 bits overflow. Only the final sum is rounded: half up, to
+/// Returns the sum of price × quantity, or `None` if 128 bits overflow. Only this sum is rounded: half up, to
 /// 18 digits.
 pub(super) fn quick_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -> Option<Dec> {
     let mut sum = Fixed {
@@ -117,8 +117,8 @@ pub(super) fn quick_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -
     sum.round()
 }
 
-/// Same as [`quick_sum`], but computed with decimals of any length. Returns `None` if the sum is out of the
-/// range of [`Dec`].
+/// Returns the sum of price × quantity, computed with decimals of any length. Returns `None` if the sum is
+/// out of the range of [`Dec`].
 pub(super) fn exact_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -> Option<Dec> {
     let mut sum = BigDecimal::zero();
     for (rate, quantity) in terms {

@@ -59,8 +59,8 @@ const PASSED: [&str; 22] = [
 /// Prefixes of further environment variables that a script receives: variables for scripts, and the locale.
 const PASSED_PREFIXES: [&str; 2] = ["PRICE_", "LC_"];
 
-/// Returns the environment variables of the provider that a script receives. An allow list, because other variables
-/// contain keys and passphrases under unknown names.
+/// Returns the environment variables of the provider that a script receives. The names are an allow list,
+/// because other variables can contain keys and passphrases.
 fn inherited(
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (OsString, OsString)> {

@@ -58,8 +58,8 @@ pub fn supervise(program: &OsStr) -> io::Result<ExitCode> {
     }
 }
 
-/// Kills the children of this process until none is left. Children of a killed process become children of
-/// this process.
+/// Kills the children of this process until none is left. The children of a killed process become children of
+/// this process, and are also killed.
 fn kill_children() -> io::Result<()> {
     loop {
         for child in children()? {
