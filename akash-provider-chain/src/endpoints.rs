@@ -40,8 +40,8 @@ use tokio::time::Instant;
 
 /// Maximum number of blocks that an endpoint may be behind the endpoint with the highest block.
 pub const LAG_MAX: Height = 5;
-/// An endpoint counts as faster than another if twice its response time plus this value is less than the
-/// response time of the other endpoint.
+/// Margin for the comparison of response times. An endpoint is faster than another if twice its response time
+/// plus this margin is below the response time of the other.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
 /// Initial interval of health checks while no endpoint is healthy. The interval doubles with each failure of
 /// the endpoint.

@@ -193,8 +193,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Starts a node that responds to the first request of each connection, and closes the connection without a
-    /// response at the second request. Also returns the number of accepted connections.
+    /// Starts a node that responds only to the first request of each connection. At the second request, the
+    /// node closes the connection. Also returns the number of accepted connections.
     async fn node() -> (Url, Arc<AtomicUsize>) {
         const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -234,8 +234,8 @@ impl ActOutcome {
         }
     }
 
-    /// Returns the outcome of a transaction, or `not_sent` with the error text for a transaction that was not sent. The
-    /// outcome has no receipt.
+    /// Returns the outcome of a transaction, without a receipt. `Err` contains the error text of a
+    /// transaction that was not sent. Its result is `not_sent`.
     #[must_use]
     pub fn from_tx(result: Result<&TxOutcome, String>) -> Self {
         match result {

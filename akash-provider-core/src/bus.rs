@@ -29,9 +29,9 @@ pub enum Delivery {
         /// The event. All subscribers share it.
         event: Arc<Event>,
     },
-    /// The subscriber was too slow and lost this number of events of its topics. With `None`, the number is
-    /// unknown, for example after a remote bus was replaced by one with older state. After `None`, the last
-    /// event of each retained topic follows.
+    /// The subscriber was too slow and lost this number of events of its topics. `None` means that the number
+    /// is unknown, for example after the bus was replaced by one with an older state. The last event of each
+    /// retained topic then follows.
     Lagged(Option<u64>),
 }
 

@@ -96,9 +96,9 @@ pub struct Config {
     /// subdomains (`deployment-blocked-hostnames`). The host in the provider record on the chain is always
     /// blocked.
     pub blocked_hostnames: Vec<String>,
-    /// Maximum unhealthy time of a workload; `None` means no limit. When the limit is reached, the provider closes
-    /// the lease. All periods of bad health since the last good health, or since the last deploy of a new version,
-    /// are added up. Time with unknown health or during an outage does not count.
+    /// Maximum unhealthy time of a workload, after which the provider closes the lease; `None` means no
+    /// limit. The provider adds up all periods of bad health since the last good health, or since the last
+    /// deploy of a new version. Time with unknown health or during an outage does not count.
     #[serde(with = "duration::or_never")]
     pub unhealthy_limit: Option<Duration>,
     /// Interval between checks of a deployment's escrow balance, in block time

@@ -138,8 +138,8 @@ pub struct Election {
 #[derive(Debug, Default)]
 struct Shared {
     status: Mutex<ElectionStatus>,
-    /// State for the next leader. While this instance leads, the state that it stored, otherwise the state in
-    /// the election record.
+    /// State for the next leader: the stored state while this instance leads, otherwise the state in the
+    /// election record.
     state: Mutex<String>,
     /// New state for the next leader, which is not written to the record yet.
     new_state: Mutex<Option<String>>,
@@ -405,7 +405,8 @@ impl ElectionTask {
     }
 
     /// Returns whether the store has denied every request since the start, for at least one election lease.
-    /// Before this time, a new permission may not be effective yet, and another instance may already have it.
+    /// Earlier, a new permission may not be effective yet, and another instance may already have the
+    /// permission.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {
         let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
         if self.has_seen_it || !is_denied || !self.config.may_be_alone {

@@ -324,7 +324,7 @@ fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
     key
 }
 
-/// Returns the target of a symbolic link, or the path itself if it is not a link. The target need not exist.
+/// Returns the target of a symbolic link, which need not exist. Returns any other path unchanged.
 fn target(path: PathBuf) -> PathBuf {
     let Ok(leads_to) = fs::read_link(&path) else {
         return path;

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between queries of the block time while the outcome of a transaction is unknown.
 const UNKNOWN_POLL: Duration = Duration::from_secs(5);
-/// Maximum wait for the expiry of a transaction with an unknown outcome. The wait is limited because no
-/// transaction expires while the chain is halted.
+/// Maximum wait for a transaction with an unknown outcome to expire. The wait is limited because a
+/// transaction does not expire while the chain is halted.
 const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 
 /// Settings of a certificate rotation.

@@ -19,7 +19,8 @@ fn server() -> Usage {
     }
 }
 
-/// Returns the signed part of a certificate with the public key zeroed, because keys differ between certificates.
+/// Returns the signed part of a certificate. The public key is replaced with zeros, because keys differ
+/// between certificates.
 fn comparable(der: &[u8]) -> Vec<u8> {
     use x509_cert::der::{Decode, Encode};
     let certificate = x509_cert::Certificate::from_der(der).unwrap();

@@ -80,8 +80,8 @@ impl Health {
         self.fault = None;
     }
 
-    /// Records a failure and starts a back-off. `jitter` selects the random part of the back-off, so that
-    /// several endpoints are not checked at the same moment.
+    /// Records a failure and starts a back-off. `jitter` determines the random part of the back-off, which
+    /// spreads the checks of several endpoints over time.
     pub(crate) fn record_failure(&mut self, now: Instant, fault: Fault, jitter: u32) {
         self.is_check_requested = false;
         // Limits the shift. Six doublings exceed the maximum back-off.
@@ -106,8 +106,8 @@ impl Health {
         self.fault.is_none() && self.checked.is_some()
     }
 
-    /// Returns true if a health check is due because the last check is older than `age`, because a check was
-    /// requested, or because the back-off has ended.
+    /// Returns true if a health check is due: the last check is older than `age`, a check was requested, or
+    /// the back-off has ended.
     pub(crate) fn is_due(&self, now: Instant, age: Duration) -> bool {
         match (self.checked, self.retry_at) {
             (None, _) => true,

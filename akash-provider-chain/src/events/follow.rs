@@ -21,7 +21,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Maximum number of failed attempts to get a block from nodes that do respond. After this number, a `Resync` follows.
+/// Maximum number of failed attempts to get a block although nodes respond. After these attempts, a `Resync`
+/// follows.
 const REFUSALS_MAX: u32 = 10;
 
 /// Market parameters and provider record: the values of a snapshot that no event updates.
@@ -204,9 +205,9 @@ impl Follower {
         }
     }
 
-    /// Handles a failed request and records in the status that the connection is closed. Returns [`SessionEnd::Outage`]
-    /// if no node has responded for too long. Returns [`SessionEnd::Gap`] if nodes respond but repeatedly do not return
-    /// the next block.
+    /// Handles a failed request and records in the status that the connection is closed. Returns
+    /// [`SessionEnd::Outage`] if no node has responded for too long. Returns [`SessionEnd::Gap`] if
+    /// responding nodes do not return the next block, or contradict the processed block.
     fn handle_failure(&mut self, error: &NodeError) -> Result<(), SessionEnd> {
         self.fail(&error.to_string());
         self.cut_off();
@@ -233,8 +234,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Sends a snapshot of the whole chain state to the receiver. While no node responds, retries with a back-off, and
-    /// reports the outage once.
+    /// Sends a snapshot of the whole chain state to the receiver. Retries with a back-off while no node
+    /// responds. Reports an outage only once.
     async fn resync(&mut self, reason: &str) -> Result<(), SessionEnd> {
         let began = Instant::now();
         let mut is_reported = false;

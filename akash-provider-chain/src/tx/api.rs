@@ -108,8 +108,8 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error>;
     /// Simulates a signed transaction.
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error>;
-    /// Simulates a signed transaction. If the used gas exceeds `most`, the transaction is also simulated at a second
-    /// node, if one is available, and the lower of the two results is returned.
+    /// Simulates a signed transaction. If the used gas exceeds `most`, simulates the transaction at a second
+    /// node too, if available. Returns the result with the lower gas.
     async fn simulate_below(&self, tx: Vec<u8>, most: u64) -> Result<Simulation, Error> {
         let _ = most;
         self.simulate(tx).await

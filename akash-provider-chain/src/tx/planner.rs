@@ -187,8 +187,8 @@ pub(super) enum Input {
     Stop,
 }
 
-/// Output of the planner. Every action except `Reply` results in exactly one input with the corresponding
-/// result.
+/// Output of the planner. Every action except `Reply` leads to exactly one input, which contains the result
+/// of the action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// Query the newest block.
@@ -233,7 +233,7 @@ pub(super) struct Planner {
     queue: BTreeMap<(u8, Ticket), Request>,
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
-    /// Deployments with a withdrawal of unknown outcome, and the expiry of that withdrawal.
+    /// Deployments with a withdrawal whose outcome is unknown, and the expiry of this withdrawal.
     unresolved: Vec<(Expiry, DeploymentId)>,
     chain: ChainState,
     sequencer: Sequencer,
@@ -383,8 +383,8 @@ impl Planner {
         is_withdrawn
     }
 
-    /// Stops the planner and replies to all calls: with an unknown outcome if the transaction may have been sent,
-    /// otherwise with an error.
+    /// Stops the planner and replies to all calls. The reply is an unknown outcome if the transaction may
+    /// have been sent, otherwise an error.
     fn stop(&mut self, out: &mut Vec<Action>) {
         self.stopped = true;
         let stopped = || {

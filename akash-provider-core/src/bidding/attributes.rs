@@ -112,7 +112,8 @@ pub fn glob(pattern: &str, name: &str) -> bool {
     name.is_empty()
 }
 
-/// Splits a pattern into its leading stars, the part up to the next star outside a class, and the rest.
+/// Splits a pattern into three: whether it starts with a star, the part up to the next star outside a class,
+/// and the rest.
 fn next_part(pattern: &str) -> (bool, &str, &str) {
     let part = pattern.trim_start_matches('*');
     let star = part.len() < pattern.len();
@@ -153,7 +154,8 @@ fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a st
 
 struct Malformed;
 
-/// Matches a part without stars at the start of `name` and returns the rest of the name.
+/// Matches a part without stars at the start of `name`. Returns the rest of the name, or `None` without a
+/// match.
 fn fit<'a>(part: &str, name: &'a str) -> Result<Option<&'a str>, Malformed> {
     let (mut pattern, mut name) = (part.chars(), name.chars());
     let mut fits = true;

@@ -148,7 +148,7 @@ pub(super) async fn resync(events: &mut Events, what: &Rule) -> Snapshot {
     }
 }
 
-/// Collects the facts about a deployment until the event `last`, then waits for the end of the block.
+/// Collects the events of a deployment up to `last`, then waits for the end of the block.
 pub(super) async fn facts_until(
     events: &mut Events,
     deployment: &DeploymentId,

@@ -49,9 +49,9 @@ pub enum BroadcastResult {
     NotSent,
     /// The caller receives the outcome `Unknown`.
     Unknown {
-        /// Number of blocks before the block that includes the transaction: 0 means the next block. A
-        /// transaction that expires earlier has no effect. `None` means that no block includes the
-        /// transaction.
+        /// Number of blocks between the broadcast and the block that includes the transaction: 0 means the
+        /// next block. A transaction that expires before has no effect. `None` means that no block includes
+        /// the transaction.
         included_after: Option<u32>,
     },
 }
@@ -288,8 +288,8 @@ impl MemoryChain {
         lock(&self.state).outage = None;
     }
 
-    /// Makes queries return the state at the time of this call until [`MemoryChain::thaw_reads`], like a node that no
-    /// longer follows the chain.
+    /// Makes queries return the current state until [`MemoryChain::thaw_reads`], like a node that no longer
+    /// follows the chain.
     pub fn freeze_reads(&self) {
         let mut state = lock(&self.state);
         state.stale = Some(Box::new(state.market.clone()));

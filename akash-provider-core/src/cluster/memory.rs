@@ -308,9 +308,9 @@ impl MemoryCluster {
         lock(&self.state).exec = Some(exec);
     }
 
-    /// Sets the banner: a text that every replica logs at its first deploy and that commands print first.
-    /// With a banner and without [`set_exec`](Self::set_exec), a command with a terminal echoes its input
-    /// until Ctrl-C, Ctrl-D, `exit` or the end of the input.
+    /// Sets the banner: a text that every replica logs at its first deploy, and that commands print first.
+    /// Without [`set_exec`](Self::set_exec), a command with a terminal then echoes its input until Ctrl-C,
+    /// Ctrl-D, `exit` or the end of the input.
     pub fn set_banner(&self, text: &str) {
         lock(&self.state).banner = Some(text.to_owned());
     }

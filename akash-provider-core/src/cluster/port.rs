@@ -93,8 +93,8 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// - Repeated calls return `InProgress` until the teardown is done.
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
 
-    /// Returns the state that a provider needs after a restart: the last recorded or deployed workload of
-    /// each lease, and the objects of leases with an unreadable or missing record.
+    /// Returns the last recorded or deployed workload of each lease, and the objects of leases with an
+    /// unreadable or missing record. A provider reads this listing after a restart.
     ///
     /// # Behavior
     /// - If the result does not contain a lease, the lease has no record and no workload.

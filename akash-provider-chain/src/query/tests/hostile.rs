@@ -312,8 +312,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns the part of a request that selects the records of all providers, or no bytes if every request with
-/// `path` does so. Malformed records in the responses to such requests are skipped.
+/// Returns the bytes by which a test recognizes requests for records of all providers. Returns no bytes if
+/// all requests with `path` are such requests. Malformed records in their responses are skipped.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),

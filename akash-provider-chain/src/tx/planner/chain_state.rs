@@ -6,8 +6,8 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{BlockTime, DecCoin, Mono};
 
-/// Newest known block (the tip). A block with a lower height replaces the tip only if its block time is later, which
-/// proves that the tip is false.
+/// Newest known block (the tip). A lower block replaces the tip only if its time is later. In this case, the
+/// tip is false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tip {
     pub(super) height: u64,
@@ -187,8 +187,8 @@ impl ChainState {
         }
     }
 
-    /// Removes the tip if its last update is more than `oldest` ago, because its block time is then too old to compute
-    /// a timeout.
+    /// Removes a tip that was updated more than `oldest` ago. Its block time is too old to compute the
+    /// timeout of a transaction.
     pub(super) fn clear_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
         if now.since(self.tip_at) > oldest {
             self.tip.value = None;

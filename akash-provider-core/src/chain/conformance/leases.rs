@@ -14,8 +14,8 @@ pub(super) fn close_bid(id: &BidId) -> Msg {
     }
 }
 
-/// Checks a lost bid. When another provider wins, queries return the state `Lost` for the bid, no `BidClosed`
-/// event arrives, and closing the bid fails with `UnknownBid`.
+/// Checks the case that another provider wins an order. The state of the lost bid is then `Lost` in queries,
+/// no `BidClosed` event arrives, and closing the bid fails with `UnknownBid`.
 ///
 /// # Panics
 /// Panics when the client violates the rule.
