@@ -201,8 +201,8 @@ impl Cli {
     }
 }
 
-/// Returns whether `explain` names a real provider by `--from` or `--provider`. Only flags on the command line count,
-/// because the environment variables of these flags are set for other commands.
+/// Returns whether the command line names a real provider by `--from` or `--provider`. Environment variables
+/// do not count, because they are set for other commands.
 fn is_of_a_real_provider() -> bool {
     let mut words = std::env::args_os();
     words.any(|word| {
@@ -362,7 +362,7 @@ pub struct ExplainArgs {
 }
 
 impl ExplainArgs {
-    /// Returns whether chain and cluster are queried.
+    /// Returns whether the command queries the real chain and cluster.
     #[must_use]
     pub const fn is_of_a_real_provider(&self) -> bool {
         self.run.signer.from.is_some()

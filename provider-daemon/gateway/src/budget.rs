@@ -27,7 +27,7 @@ pub(super) fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// Number of requests per minute for each IP network, with a maximum.
+/// Counter of requests per minute for each IP network, with a maximum.
 #[derive(Debug)]
 pub(super) struct Budget {
     taken: Cache<IpAddr, Arc<AtomicU32>>,
@@ -45,13 +45,14 @@ impl Budget {
         }
     }
 
-    /// Returns true if the IP network of `peer` has used its whole budget of this minute.
+    /// Returns true if the IP network of `peer` has reached the maximum in the current minute.
     pub(super) fn is_spent(&self, peer: IpAddr) -> bool {
         let taken = self.taken.get(&network(peer));
         taken.is_some_and(|taken| taken.load(Ordering::Relaxed) >= self.most)
     }
 
-    /// Counts one request of the IP network of `peer`. Returns false if the network has already used its whole budget.
+    /// Counts one request of the IP network of `peer`. Returns false if the network has already reached the
+    /// maximum.
     pub(super) fn take(&self, peer: IpAddr) -> bool {
         let taken = self.taken.get_with(network(peer), Arc::default);
         // Never exceeds the maximum, so the counter cannot wrap.
@@ -61,14 +62,14 @@ impl Budget {
     }
 }
 
-/// Number of concurrent requests for each IP network, with a maximum.
+/// Counter of concurrent requests for each IP network, with a maximum.
 #[derive(Debug)]
 pub(super) struct Shares {
     taken: Mutex<HashMap<IpAddr, usize>>,
     most: usize,
 }
 
-/// One of the concurrent requests of an IP network. Dropping this value releases its place.
+/// One counted request of an IP network. Dropping this value decrements the counter.
 #[derive(Debug)]
 pub(super) struct Share {
     of: Arc<Shares>,

@@ -36,10 +36,11 @@ const LEASED_OF_ACCOUNT: usize = 512;
 /// Maximum number of connections of one account without a live lease: a browser opens six connections, a script one.
 /// Further connections count as anonymous.
 const UNLEASED_OF_ACCOUNT: usize = 32;
-/// IP network against which all clients on this machine count, for example a readiness probe.
+/// IP network under which all clients on this machine are counted, for example readiness probes.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Classes of connections. A connection of a lower class is closed before one of a higher class.
+/// Classes of connections, the lowest first. Connections of lower classes are closed before those of higher
+/// classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Anonymous,
@@ -77,8 +78,8 @@ struct Table {
 struct Places {
     authenticated: usize,
     authenticated_max: usize,
-    /// While at most this number of connections from this machine are open, the anonymous ones among them are not
-    /// closed in favor of other clients.
+    /// Number of connections from this machine that are protected. While at most this number of them are
+    /// open, anonymous connections from this machine are not closed in favor of other clients.
     local_reserved: usize,
 }
 
@@ -92,8 +93,8 @@ struct Entry {
     close: CancellationToken,
 }
 
-/// Place of one connection. The place is taken until the connection ends. If the connection has become a
-/// stream, the place is taken until the stream ends.
+/// Entry of a connection in the table of connections. A connection that became a stream counts until the
+/// stream ends.
 #[derive(Debug)]
 pub(crate) struct Connection {
     of: Arc<Connections>,

@@ -7,11 +7,11 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io;
 
-/// Number of files that the rest of the provider may open: some connections to each chain node and to the cluster, the
-/// state, price scripts with three pipes each, and the same number again as a margin.
+/// Number of file descriptors that are reserved for the rest of the provider: connections to the chain nodes
+/// and the cluster, state files, and price scripts with three pipes each. Half of the number is a margin.
 const RESERVE: u64 = 256;
-/// Number of open files of a REST connection: one for the connection, and one for the stream to the cluster if the
-/// connection becomes a stream.
+/// Number of file descriptors of a REST connection: one for the client, and one for the stream to the cluster
+/// if the connection becomes a stream.
 const FILES_OF_REST: u64 = 2;
 /// Minimum number of connections on a port, even if the limit of open files allows fewer.
 const CONNECTIONS_MIN: u64 = 8;
@@ -39,7 +39,8 @@ pub fn raise() -> io::Result<u64> {
 /// Number of connections per port that suffices for most providers. A lower number causes a warning.
 const ENOUGH: usize = 1024;
 
-/// Returns a warning with the remedy if the limit of open files leaves so few places that tenants may wait.
+/// Returns a warning with the remedy if the limit of open files permits so few connections that tenants may
+/// have to wait.
 pub(super) fn warning(places: Places, wanted: usize) -> Option<String> {
     let fewest = places.rest.min(places.grpc);
     (fewest < wanted.min(ENOUGH)).then(|| {
@@ -70,8 +71,8 @@ pub(super) fn places(wanted: usize) -> Places {
     }
 }
 
-/// Divides `files`, the limit of open files, between the ports. After the reserve is subtracted, REST gets
-/// three quarters and gRPC a quarter.
+/// Divides the limit of open files between the ports. After the reserve is subtracted, REST gets three
+/// quarters of the files and gRPC a quarter.
 fn split(files: u64, wanted: usize) -> Places {
     // With a very low limit the reserve takes half at most, so that some connections remain.
     let left = files.saturating_sub(RESERVE.min(files / 2));

@@ -92,12 +92,12 @@ impl ProviderRpc {
     }
 }
 
-/// Returns the client that sent a call. Returns `None` without a connection, as in tests.
+/// Returns the client that sent a call, or `None` in tests without a connection.
 fn peer_of<B>(call: &http::Request<B>) -> Option<Peer> {
     call.extensions().get::<Peer>().cloned()
 }
 
-/// Call of the method `StreamStatus`, with the client that sent the call. The response is a stream.
+/// gRPC method `StreamStatus` for one call, with the client that sent the call.
 struct StreamStatus(Arc<App>, Option<Peer>);
 
 impl tonic::server::ServerStreamingService<()> for StreamStatus {

@@ -62,8 +62,8 @@ fn node(node: &NodeMetrics) -> inventory::Node {
     }
 }
 
-/// Converts the processors of a node to one entry, like the Go provider does for equal processors. Returns `None` if
-/// the vendor is unknown. The model is empty, because no Kubernetes object contains it.
+/// Returns one entry for all processors of a node, as the Go provider does for equal processors. Returns
+/// `None` if the vendor is unknown. The model is empty, because no Kubernetes object contains it.
 fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
     let vendor = machine.cpu_vendor.clone()?;
     let cores = machine.cpu.unwrap_or(0) / 1000;
@@ -89,13 +89,14 @@ fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
     std::iter::repeat_n(info, usize::try_from(kind.count.min(DEVICES_MAX)).unwrap_or(0))
 }
 
-/// Converts an amount of a resource without a known total capacity: the allocatable amount is used as the capacity.
+/// Converts the amounts of a resource whose total capacity is unknown. The allocatable amount is used as the
+/// capacity.
 pub(crate) fn pair(amount: &Pair, notation: fn(u64) -> String) -> inventory::ResourcePair {
     pair_with_capacity(amount, None, notation)
 }
 
-/// Converts an amount of a node's resource. `capacity` includes the part that the system of the node reserves for
-/// itself.
+/// Converts the amounts of a node's resource. `capacity` includes the amount that the node reserves for its
+/// system.
 fn pair_with_capacity(
     amount: &Pair,
     capacity: Option<u64>,

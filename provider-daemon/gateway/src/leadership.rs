@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Response header with the address of the leader, set by a standby.
 const LEADER: HeaderName = HeaderName::from_static("akash-provider-leader");
-/// Value of `Retry-After`, in seconds. A fail-over takes less time.
+/// Value of the header `Retry-After`, in seconds. A fail-over takes less time.
 const AGAIN: HeaderValue = HeaderValue::from_static("3");
 
 /// State of the leader election.
@@ -26,7 +26,7 @@ pub struct Leadership {
     /// Address at which tenants reach the leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Term in the leader election record that is too high for any real leader. Such a term is forged and is ignored.
+    /// Term in the leader election record that is too high to be real. The term is forged and is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
 }

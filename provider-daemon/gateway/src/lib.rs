@@ -183,7 +183,8 @@ impl App {
         }
     }
 
-    /// Replaces "not found" by "unavailable" while the provider's state is incomplete.
+    /// Replaces a "not found" error by "unavailable" while the provider has not read the complete state of
+    /// chain and cluster.
     async fn settled(&self, operation: &'static str, error: Error) -> Error {
         // Only "not found" depends on the completeness of the state.
         if error.kind() != ErrorKind::NotFound {

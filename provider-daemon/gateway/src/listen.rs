@@ -49,10 +49,10 @@ const CALLS_MAX: u32 = 100;
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    /// Place of the connection, which counts against the maximum number of connections. A stream holds the place until
-    /// it ends.
+    /// Entry of the connection in the table of connections. A stream keeps a clone until the stream ends.
     pub(crate) connection: Arc<Connection>,
-    /// Permits, such as the permit of a screening, that are held until a response on this connection is written.
+    /// Permits that are held until a response on this connection is written, such as the permit of a
+    /// screening.
     pub(super) pending_writes: PendingWrites,
 }
 
@@ -266,9 +266,9 @@ impl Listener {
         }
     }
 
-    /// Serves a connection until it closes. After the gateway starts to shut down, only open requests are served. If
-    /// the connection becomes idle or its certificate becomes invalid, open requests have at most [`Limits::grace`] to
-    /// end.
+    /// Serves a connection until it closes. After the gateway starts to shut down, only open requests are
+    /// served. On an idle connection, or after its certificate becomes invalid, open requests have at most
+    /// [`Limits::grace`] to end.
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,

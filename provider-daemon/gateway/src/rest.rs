@@ -45,14 +45,14 @@ use std::sync::Arc;
 
 pub(super) type Rejection = Box<Reply>;
 
-/// Step that runs before the handler of a route.
+/// Check that runs before the handler of a route.
 #[derive(Debug, Clone, Copy)]
 enum Guard {
-    /// No step: for liveness checks, and for `/validate`, which has a separate budget.
+    /// No check: for liveness probes, and for `/validate`, which has its own budget.
     Open,
     /// The request counts against the request budget of the client's IP network.
     Counted,
-    /// The caller is identified. A request with a wrong method is refused before this step, like a request for an
+    /// The caller is identified. A request with a wrong method is refused before this check, as for an
     /// unknown path.
     Identified,
     /// The caller is identified for every method. The handler refuses wrong methods.

@@ -167,8 +167,8 @@ pub(super) async fn screen(
     Ok(screened)
 }
 
-/// Returns the reason of a decline, as text for any client. The text of a price error contains the path and the
-/// standard error of the price script, so the full text is only logged.
+/// Returns the reason of a decline as text for any client. The text of a price error is only logged, because
+/// it contains the path and the standard error of the price script.
 fn public_reason(decline: &Decline) -> String {
     let Decline::Price { message } = decline else {
         return decline.to_string();
@@ -233,7 +233,8 @@ async fn judge(
     judging.await.map_err(|e| unavailable(&failed(e)))
 }
 
-/// Returns the reason of a decline, as `explain` reports it, and then the other reasons that [`summarize`] returns.
+/// Returns the reason that `explain` reports for a decline, followed by the other reasons that [`summarize`]
+/// returns.
 fn with_nodes(decline: &Decline, explanation: &Explanation) -> Vec<String> {
     let first = decline.to_string();
     let mut reasons = summarize(explanation);
@@ -260,7 +261,8 @@ fn order(group: GroupSpec, screening: &Screening) -> Order {
     }
 }
 
-/// Returns one reason against a bid for each hostname in `names` that is blocked or that an existing lease uses.
+/// Returns one reason against a bid for each hostname in `names` that is blocked or already in use by a
+/// lease.
 async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec<String>, ScreeningError> {
     if names.is_empty() {
         return Ok(Vec::new());
@@ -296,7 +298,8 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     Ok(taken.map(|n| format!("hostname not allowed: {n:?}")).collect())
 }
 
-/// Calculates the price of the bid. Screenings wait for each other here, but never delay the provider's own bids.
+/// Calculates the price of the bid. Screenings wait for a permit. The provider's own bids need no permit, so
+/// they are never delayed.
 async fn price(
     app: &App,
     screening: &Screening,

@@ -135,11 +135,10 @@ pub struct Limits {
     pub requests_per_network: u32,
     /// Maximum number of groups that the clients of one IP network may screen per minute.
     pub screenings_per_network: u32,
-    /// Maximum number of groups that are screened at the same time, including groups with a response that is still
-    /// being written.
+    /// Maximum number of concurrent screenings. A screening ends when its response is written.
     pub screenings: usize,
-    /// Maximum number of chain queries per minute that the clients of one IP network may cause about accounts or
-    /// certificates that do not exist. A console connects many tenants from one address, and few of these tenants are
+    /// Maximum number of chain queries for unknown accounts or certificates that the clients of one IP
+    /// network may cause per minute. A console connects many tenants from one address, but few of them are
     /// unknown.
     pub unknown_per_network: u32,
     /// Maximum number of concurrent gRPC status streams of all clients. An indexer opens one stream.
@@ -161,8 +160,8 @@ pub struct Limits {
     pub cluster: Duration,
     /// Maximum age of the cached provider status.
     pub status_age: Duration,
-    /// Maximum time without progress while data waits to be written to a connection. After this time the connection is
-    /// closed.
+    /// Maximum time for which pending data makes no progress on a connection. After this time the connection
+    /// is closed.
     pub write: Duration,
     /// Maximum number of concurrent streams (logs, events, shells) of one tenant.
     pub streams_per_tenant: usize,
@@ -170,7 +169,7 @@ pub struct Limits {
     pub ping: Duration,
     /// Maximum time between a ping and the response of the client.
     pub pong: Duration,
-    /// Maximum time for which the client of a stream may read nothing.
+    /// Maximum time for which the client of a stream may stop reading.
     pub stalled: Duration,
     /// Maximum size of a websocket message from a client, in bytes: enough for text that a user pastes into a terminal.
     pub frame_bytes: usize,

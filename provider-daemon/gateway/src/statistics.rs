@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 /// Maximum number of counted combinations of route, method and status.
 const REQUESTS_MAX: usize = 512;
-/// Maximum number of keys in each of the other maps of counters. Each map has fewer possible keys.
+/// Maximum number of keys in each of the other counter maps. The maps have fewer possible keys than this
+/// maximum.
 const KEYS_MAX: usize = 64;
 /// Value of [`RequestKind::route`] for an unknown path.
 const NO_ROUTE: &str = "other";
@@ -32,7 +33,7 @@ pub struct RequestKind {
     pub method: &'static str,
     /// HTTP status of the response.
     pub status: u16,
-    /// gRPC status of a response without a message; 0 for all other responses.
+    /// gRPC status in the head of a response; 0 if the head contains no gRPC status.
     pub grpc_status: u8,
 }
 

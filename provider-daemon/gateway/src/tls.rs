@@ -147,7 +147,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Returns the TLS configuration for the server name in a client hello, on a port with this protocol.
+    /// Returns the TLS configuration of this protocol for the server name in a client hello.
     pub(super) fn config_for(&self, hello: &ClientHello<'_>, protocol: Protocol) -> Arc<ServerConfig> {
         let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
         let config = match (&configs.public, hello.server_name()) {

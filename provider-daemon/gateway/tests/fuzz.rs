@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 64 * 1024;
 const INPUTS_MAX: usize = 64;
 /// Maximum number of changes of one input at once.
 const CHANGES_MAX: u64 = 6;
-/// Byte sequences that have a meaning in one of the formats.
+/// Byte sequences with a special meaning in one of the parsed formats.
 const TELLING: [&[u8]; 24] = [
     b"",
     b"\0",
@@ -162,8 +162,8 @@ fn tried(name: &str) {
     );
 }
 
-/// The coverage-guided programs are not compiled here, because that takes minutes. Each program has one line,
-/// so the only likely mistake is that a program is missing.
+/// Checks that each target has a program and a corpus. The programs are not compiled here, because that takes
+/// minutes.
 #[test]
 fn every_target_has_a_program_and_a_corpus() {
     println!("skipped: compiling gateway/fuzz takes minutes: run `cargo xtask campaign fuzz`");

@@ -120,8 +120,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns the target for a lease of the caller. The owner in the id is not compared, because request paths contain
-    /// no owner.
+    /// Returns the target for a lease of the caller. The owner in `lease` is ignored, because request paths
+    /// contain no owner.
     #[must_use]
     pub fn lease(lease: &LeaseId) -> Self {
         Self::Lease(lease.deployment().dseq, lease.order.group.gseq, lease.order.oseq)

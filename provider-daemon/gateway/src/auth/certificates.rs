@@ -19,11 +19,11 @@ const CACHED_MAX: u64 = 10_000;
 /// Time for which the gateway caches that a certificate is not valid on the chain. After this time, the next use of the
 /// certificate queries the chain again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
-/// Maximum time that a request waits for a chain query about a certificate that was valid before. A later response of
-/// the chain still takes effect for the following requests.
+/// Maximum time that a request waits for a chain query about a certificate that was valid before. A response
+/// after this time still applies to later requests.
 const RECHECK_TIMEOUT: Duration = Duration::from_millis(300);
-/// Time for which the failure of a query is cached. Without this cache, the first request on a new connection would
-/// wait for the same failing query as the connection itself.
+/// Time for which a failed query is cached. Without this cache, a new connection and its first request would
+/// both wait for the same failing query.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
 /// Client certificate of a TLS connection; the TLS handshake proved possession of its key.
@@ -71,7 +71,7 @@ enum NotValid {
 }
 
 impl Certificates {
-    /// Creates empty caches. A valid certificate is compared with the chain again after `valid_for`.
+    /// Creates empty caches. After `valid_for`, the chain is queried again about a valid certificate.
     pub(super) fn new(
         chain: Arc<dyn ChainQuery>,
         memory: Arc<dyn Memory>,
@@ -97,8 +97,8 @@ impl Certificates {
         }
     }
 
-    /// Returns true if the certificate is on the chain with the same bytes and is not revoked. During an
-    /// outage of the chain, a certificate that was valid before counts as valid, and any other causes an
+    /// Returns true if the certificate is on the chain with the same bytes and is not revoked. If the chain
+    /// query fails, a certificate that was valid before counts as valid, and any other certificate causes an
     /// error.
     pub(super) async fn is_valid(
         &self,

@@ -54,7 +54,8 @@ impl Claims {
         read(claims, provider).ok_or(ClaimFault::Invalid)
     }
 
-    /// Checks that `now` is in the validity period. Only `iat` has leeway, because it comes from the tenant's clock.
+    /// Checks that `now` is in the validity period. Only the claim `iat` has leeway, because it comes from
+    /// the tenant's clock.
     ///
     /// # Errors
     /// [`ClaimFault::Expired`] after the validity period, [`ClaimFault::Invalid`] before it.
@@ -123,8 +124,8 @@ fn access(leases: &Map<String, Value>, provider: &Address) -> Option<Access> {
     }
 }
 
-/// Reads the permissions at the provider `provider`. Each permission must obey the rules, even if it is for another
-/// provider.
+/// Reads the permissions at the provider `provider`. Returns `None` if any permission in the list is invalid,
+/// even one for another provider.
 fn permissions(leases: &Map<String, Value>, provider: &Address) -> Option<Access> {
     let permissions = leases.get("permissions")?.as_array()?;
     if permissions.is_empty() {

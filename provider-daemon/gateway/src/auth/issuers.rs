@@ -15,16 +15,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of cached proven keys. An evicted key is read from the `Memory` again.
+/// Maximum number of cached keys that have verified a signature. An evicted key is read from the `Memory`
+/// again.
 const CACHED_MAX: u64 = 10_000;
-/// Maximum number of entries of each cache of accounts for which no client has sent a valid signature yet.
+/// Maximum number of entries of each cache for accounts that have not sent a valid signature yet.
 const NAMED_MAX: u64 = 10_000;
-/// Time for which the key of an account, or the absence of a key, is cached before the first valid signature of the
-/// account. Short, because the chain learns the key of an account from its first transaction.
+/// Time for which the gateway caches the key of an account, or the absence of a key, until the account sends
+/// a valid signature. The time is short, because the first transaction of an account publishes its key.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
-/// Public keys of accounts, in three caches: keys that have verified a signature, keys of accounts for which no client
-/// has sent a valid signature yet, and accounts without a key.
+/// Public keys of accounts, in three caches: keys that have verified a signature, keys that have not verified
+/// one yet, and accounts without a key.
 #[derive(Debug)]
 pub(super) struct Issuers {
     chain: Arc<dyn ChainQuery>,
@@ -66,8 +67,8 @@ impl Issuers {
         }
     }
 
-    /// Returns the key of an account, or `None` if the chain has no key of this account. Concurrent calls share one
-    /// chain query.
+    /// Returns the public key of an account, or `None` if the chain does not store a key for it. Concurrent
+    /// calls share one chain query.
     pub(super) async fn key(&self, account: &Address, peer: IpAddr) -> Result<Option<Key>, LookupFault> {
         if let Some(key) = self.cached(account) {
             return Ok(Some(Key { key, is_proven: true }));

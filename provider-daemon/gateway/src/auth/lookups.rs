@@ -17,7 +17,7 @@ use tokio::time::timeout;
 /// Maximum number of concurrent chain queries. A node responds in milliseconds, so hundreds of queries per second are
 /// possible.
 const CONCURRENT_MAX: usize = 16;
-/// Maximum time of a chain query, including the wait for its permit.
+/// Maximum time of a chain query, including the wait for a permit.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Limits of the chain queries on behalf of clients.
@@ -28,7 +28,8 @@ pub(super) struct Lookups {
 }
 
 impl Lookups {
-    /// Creates the limits. The clients of one IP network may name `unknown_per_network` unknown accounts per minute.
+    /// Creates the limits. The clients of one IP network may cause `unknown_per_network` queries for unknown
+    /// accounts per minute.
     pub(super) fn new(unknown_per_network: u32) -> Self {
         Self {
             permits: Semaphore::new(CONCURRENT_MAX),
@@ -36,14 +37,14 @@ impl Lookups {
         }
     }
 
-    /// Counts a chain query of the client at `peer` as a query for an unknown account, because the result did not
-    /// authenticate the client.
+    /// Counts a chain query that did not authenticate the client at `peer` against the limit of its IP
+    /// network.
     pub(super) fn count_unknown(&self, peer: IpAddr) {
         self.unknown.take(peer);
     }
 
-    /// Runs a chain query on behalf of the client at `peer`. `Ok(None)` means an unknown account, and counts against
-    /// the IP network of the client.
+    /// Runs a chain query on behalf of the client at `peer`. A query that returns `Ok(None)` (unknown
+    /// account) counts against the limit of the client's IP network.
     pub(super) async fn query<T>(
         &self,
         peer: IpAddr,

@@ -16,7 +16,7 @@ pub(crate) enum CloseReason {
     Expired,
     /// The certificate is no longer valid on the chain, for example because its owner revoked it.
     Revoked,
-    /// A limit of connections was reached, and the connection was closed in favor of another one.
+    /// The connection was closed in favor of another connection, because a limit of connections was reached.
     Displaced,
 }
 
@@ -39,8 +39,7 @@ pub(crate) struct CredentialValidity {
     peer: IpAddr,
     until: Duration,
     every: Duration,
-    /// Place of the connection, which counts against the maximum number of connections. Dropping the last clone
-    /// releases it.
+    /// Entry of the connection in the table of connections. Dropping the last clone removes the entry.
     connection: Option<Arc<Connection>>,
 }
 

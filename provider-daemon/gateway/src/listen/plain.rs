@@ -7,8 +7,8 @@ use tokio::net::TcpStream;
 
 /// First byte of a TLS connection: a handshake record.
 const TLS: u8 = 22;
-/// Maximum number of request bytes that are read before the connection is closed. Without this read, the response could
-/// be lost.
+/// Maximum number of request bytes that are read before the connection is closed. Closing with unread bytes
+/// could discard the response.
 const DRAINED: usize = 64 * 1024;
 
 /// Returns true if the connection starts with an HTTP method. Waits for the first byte of the connection.

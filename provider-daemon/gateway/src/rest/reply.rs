@@ -91,7 +91,8 @@ pub(crate) fn encode(value: &impl Serialize) -> String {
     escaped(serde_json::to_string(value).unwrap_or_default())
 }
 
-/// Escapes the characters of a JSON text that have a meaning in HTML, like the Go encoder: `<` becomes `\\u003c`.
+/// Escapes the characters `<`, `>`, `&`, U+2028 and U+2029 of a JSON text, like the Go encoder: `<` becomes
+/// `\u003c`.
 #[must_use]
 pub fn escaped(plain: String) -> String {
     if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {

@@ -42,8 +42,8 @@ struct InventoryBody<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pending: Vec<Amounts<'a>>,
     available: Available<'a>,
-    /// Empty object while the inventory is unknown. The Go provider has an error value in this field, which encodes as
-    /// an empty object.
+    /// Empty object while the inventory is unknown. In the Go provider, this field is an error, which is
+    /// encoded as an empty object.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Map<String, Value>>,
 }
@@ -157,7 +157,7 @@ fn inventory(status: &InventoryStatus, is_known: bool) -> InventoryBody<'_> {
     }
 }
 
-/// Parts of the provider status that the provider's handle does not report.
+/// Values of the provider status that are not in [`Status`].
 #[derive(Debug)]
 pub(crate) struct ProviderInfo {
     pub(crate) address: Address,

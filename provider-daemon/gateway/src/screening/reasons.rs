@@ -9,7 +9,7 @@ const REASONS_MAX: usize = 16;
 const EXAMPLES: usize = 3;
 const REASON_BYTES_MAX: usize = 400;
 
-/// Nodes that do not have enough of one kind of resource.
+/// Nodes that do not have enough of one resource.
 #[derive(Default)]
 struct Shortage<'a> {
     nodes: BTreeSet<&'a str>,

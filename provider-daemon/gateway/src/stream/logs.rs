@@ -46,8 +46,8 @@ async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<Lines, 
     app.bounded("logs", opening).await.map_err(|error| ending(&error))
 }
 
-/// Returns false if the lease exists but has none of these services. Returns true if the query fails, because the
-/// stream then reports the failure.
+/// Returns false if the lease has none of these services. Returns true if the query fails, because the stream
+/// then reports the failure.
 async fn has_any(app: &App, lease: &LeaseId, services: &[String]) -> bool {
     let call = app.cluster.lease_status(lease);
     match app.bounded("lease status", call).await {

@@ -133,7 +133,7 @@ fn until_over<'a>(
     })
 }
 
-/// Returns the output `from` of a command as frames of the type `code`, until the output ends.
+/// Returns the output `from` of a command as frames of the type `code`.
 fn output(code: u8, from: impl AsyncRead + Send + Unpin) -> impl Stream<Item = Message> + Send {
     stream::unfold((from, vec![0; CHUNK]), move |(mut from, mut buffer)| async move {
         let read = from.read(&mut buffer).await.ok()?;
@@ -209,7 +209,7 @@ async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protocol::WebSocketConfig) {
     use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
-    /// Socket that a client reads from `&[u8]`. Written bytes are discarded.
+    /// Socket that returns the bytes of a slice on reads and discards written bytes.
     struct Pipe<'a>(&'a [u8]);
     impl std::io::Read for Pipe<'_> {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {

@@ -75,7 +75,7 @@ pub(super) struct Socket {
 }
 
 enum WriteEnd {
-    /// The stream ended or failed, and the client gets a close frame.
+    /// The stream ended or failed. The client gets a close frame.
     Ended(Ending),
     /// The client disconnected, or does not read.
     Disconnected,

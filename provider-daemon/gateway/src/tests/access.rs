@@ -129,7 +129,8 @@ const INVALID: Verdict = Verdict::Denied(401, "JWT is invalid");
 const CLAIMS: Verdict = Verdict::Denied(400, "JWT has invalid claims");
 const HEADER: Verdict = Verdict::Denied(400, "invalid authorization header");
 
-/// Credentials of a client, and the expected responses: on public routes, and for each scope on the other routes.
+/// Credentials of a client, with the expected responses on public routes (`public`) and for each scope
+/// (`private`).
 struct Credential {
     name: String,
     client: Client,
@@ -144,7 +145,7 @@ struct Cases<'w> {
 }
 
 impl Cases<'_> {
-    /// Adds credentials that get the same refusal on every route.
+    /// Adds credentials that every route must refuse with `verdict`.
     fn refused(&mut self, name: &str, client: Client, verdict: Verdict) {
         self.push(name, client, verdict, move |_| verdict);
     }

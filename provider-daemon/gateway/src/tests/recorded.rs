@@ -27,7 +27,7 @@ const DEPLOYMENTS: [(u64, &str); 6] = [
 /// Deployments with a manifest that was sent during an outage of the chain or the cluster.
 const LATE: [(u64, &str); 2] = [(3_846_000, "tiny"), (4_020_000, "tiny")];
 
-/// World with the tenants and deployments of the recordings.
+/// Test provider with the tenants and deployments of the recordings.
 struct Stage {
     world: World,
     tenant: Address,

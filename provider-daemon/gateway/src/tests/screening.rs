@@ -62,7 +62,7 @@ fn thousand_nodes() -> InventoryUpdate {
     }
 }
 
-/// Gate at which callers wait until the test opens it.
+/// Gate that blocks its callers until the test opens it.
 #[derive(Debug, Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -91,7 +91,7 @@ impl Gate {
     }
 }
 
-/// Inventory in which `explain` waits at a gate.
+/// Inventory whose `explain` waits at a gate.
 #[derive(Debug)]
 struct GatedInventory {
     inner: Box<dyn Inventory>,
@@ -132,8 +132,7 @@ impl Inventory for GatedInventory {
     }
 }
 
-/// Screenings of the largest group on a thousand nodes hold all permits and do not end. Other requests to the
-/// provider still get a response. The response comes from the loop of the provider and not from a cache.
+/// Checks that status requests get a response from the provider's loop while screenings hold all permits.
 #[tokio::test]
 async fn status_does_not_wait_for_screenings() {
     const AT_ONCE: usize = 64;
@@ -310,7 +309,7 @@ async fn concurrent_screening_prices_are_limited() {
     world.stop().await;
 }
 
-/// Price strategy that prices a group by its GPU model. A group without a model has a different price.
+/// Price strategy with a price for groups with a certain GPU model and another price for all other groups.
 #[derive(Debug)]
 struct ByModel;
 

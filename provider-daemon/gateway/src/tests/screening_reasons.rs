@@ -165,7 +165,8 @@ async fn declined(world: &World, dseq: u64, group: &GroupSpec) -> Option<(Declin
     decline().await
 }
 
-/// Asserts that all interfaces have the same reason. Returns its code.
+/// Asserts that `explain`, both screening interfaces and the running provider return the same reason. Returns
+/// its code.
 async fn compare(world: &World, settings: &Settings, dseq: u64, group: &GroupSpec) -> DeclineCode {
     let (code, text) = explained(world, settings, group).await;
     let reasons = screened(world, group).await;
@@ -216,8 +217,8 @@ async fn screening_explain_and_bids_have_the_same_reasons() {
     );
 }
 
-/// Compares the reasons for a group with many GPU attributes. Matching them with the provider's attributes
-/// needs more comparisons than the provider permits for one order.
+/// Compares the reasons for a group with so many GPU attributes that the limit of comparisons for one order
+/// is exceeded.
 async fn comparisons_compared() -> DeclineCode {
     let attributes = (0..1001)
         .map(|n| Attribute::new(format!("key{n}"), "x"))
@@ -242,7 +243,7 @@ async fn comparisons_compared() -> DeclineCode {
     code
 }
 
-/// Compares the reasons for missing ports and addresses.
+/// Compares the reasons for missing external ports and missing leased IPs.
 async fn pools_compared() -> [DeclineCode; 2] {
     let without_addresses = InventoryUpdate {
         leased_ips: None,
@@ -282,8 +283,8 @@ async fn screening_and_explain_have_the_same_reason_for_an_unregistered_provider
     world.stop().await;
 }
 
-/// If the price script fails, the text of the public interface differs from that of `explain`, because it
-/// must not reveal details of the script.
+/// Checks that a failing price script has a different text in the public interface, which must not reveal the
+/// script.
 #[tokio::test]
 async fn reasons_about_prices_have_the_same_code_and_a_public_text() {
     let (world_1, settings) = world(hardware(), |_| {}).await;

@@ -150,8 +150,8 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
     });
 }
 
-/// Returns the settings after `configure`, and an in-memory cluster with the optional interfaces that these
-/// settings require: hostnames and leased IPs.
+/// Returns the settings after `configure`, and an in-memory cluster that supports hostnames and leased IPs as
+/// set there.
 fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Config, MemoryCluster) {
     let mut config = Config::new(provider.clone(), "local");
     config.static_hosts_domain = Some("ingress.localhost".to_owned());
@@ -209,8 +209,8 @@ impl World {
         Self::with_config(Some(attributes), capacity, |_| {}, change).await
     }
 
-    /// Starts a provider with the given capacity and changed settings. The settings also determine whether
-    /// the cluster offers hostnames and leased IPs. Without attributes, the provider is not registered.
+    /// Starts a provider with the given attributes, capacity and settings. Without attributes, the provider
+    /// is not registered. The cluster supports hostnames and leased IPs as `configure` sets them.
     pub(super) async fn with_config(
         attributes: Option<Vec<Attribute>>,
         capacity: InventoryUpdate,

@@ -72,8 +72,8 @@ fn a_high_s_is_refused() {
     assert!(!parsed.is_signed_by(key().address(), key().public()));
 }
 
-/// Uses signatures of another implementation. If this implementation signed the wrong text, its own
-/// signatures would still verify.
+/// Verifies tokens that another implementation signed. A wrong signed text would not show in tokens of this
+/// implementation.
 #[test]
 fn signatures_of_another_implementation_verify() {
     const PAYLOAD: &str = "eyJpc3MiOiJha2FzaDE1MHJ0cm1qMmY4dmw5dGVtOHFwZnczNnlsdzVqZzlqMjdjOHdxciIsImV4cCI6MTc2MDQwNjc0MCwi\

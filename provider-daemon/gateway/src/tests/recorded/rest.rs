@@ -9,7 +9,7 @@ use akash_provider_core::market::TenantMsg;
 use serde_json::Value;
 use testbed::recordings;
 
-/// Required equality between a response and the recorded response.
+/// Rule for the comparison of a response with the recorded response.
 enum Same {
     /// The response must equal the recorded response.
     Whole,
@@ -17,13 +17,13 @@ enum Same {
     Status,
     /// The text must start with the recorded text. The status must be equal.
     Begins,
-    /// The status must be this status, and the text must start with this prefix.
+    /// The response must have this status, and its text must start with this prefix.
     Other(u16, &'static str),
     /// The JSON keys must be equal. Amounts may differ, because they depend on the machine.
     Keys,
 }
 
-/// Returns how the response to a recorded request may differ.
+/// Returns the comparison rule for a recording.
 fn wanted(name: &str) -> Same {
     match name {
         // The Go provider distinguishes an expired token from an invalid one only by its text.
@@ -140,7 +140,7 @@ fn is_optional(key: &str) -> bool {
     key == "cluster.inventory.pending" || key.starts_with("kube.")
 }
 
-/// Stops the parts of the test world that were down when the recording was made.
+/// Simulates the outages that were present when the recording was made.
 async fn prepare(stage: &Stage, name: &str) {
     let cluster = &stage.world.cluster;
     let operations = [

@@ -86,7 +86,7 @@ fn recorded(frames: &[Value]) -> ReceivedMessages {
 /// Start of the reason of a failure. The rest of the reason is an error text of the cluster.
 const REASON: &str = "remote command execute error: …";
 
-/// Applies the intended differences from the Go provider to the recorded messages.
+/// Changes the recorded messages where this provider intentionally differs from the Go provider.
 fn with_our_differences(name: &str, mut recorded: ReceivedMessages) -> ReceivedMessages {
     if recorded.close.is_none() {
         // Every stream ends with a close frame.
@@ -134,7 +134,7 @@ fn prepare(stage: &Stage, name: &str, wanted: &ReceivedMessages) {
     }));
 }
 
-/// Returns the reason why a recording cannot be replayed with an in-memory cluster, or `None` if it can.
+/// Returns the reason why a recording cannot be replayed with an in-memory cluster.
 fn cannot_play(name: &str) -> Option<&'static str> {
     match name {
         "events-follow" | "logs-follow" | "shell-text-frame-ignored" => {
