@@ -38,7 +38,8 @@ fn limit(text: &str) -> Result<u64, String> {
 }
 
 impl AuditLogArgs {
-    /// Returns the settings of the log with the home directory `home`, or `None` if the log is disabled.
+    /// Returns the settings of the audit log, or `None` if the log is disabled. The default directory is
+    /// below `home`.
     #[must_use]
     pub fn settings(&self, home: &Path) -> Option<AuditSettings> {
         Some(AuditSettings {
@@ -49,7 +50,7 @@ impl AuditLogArgs {
     }
 }
 
-/// Returns the directory of the log, or `None` if the log is disabled.
+/// Returns the directory of the audit log, or `None` if the log is disabled.
 fn directory(flag: Option<&Path>, home: &Path) -> Option<PathBuf> {
     match flag {
         Some(dir) if dir == Path::new(NONE) => None,
@@ -76,7 +77,7 @@ pub struct AuditArgs {
 }
 
 impl AuditArgs {
-    /// Returns the directory of the log, or `None` if the flag disables the log.
+    /// Returns the directory of the audit log, or `None` if the flag disables the log.
     #[must_use]
     pub fn directory(&self, home: &Path) -> Option<PathBuf> {
         directory(self.audit_log.as_deref(), home)

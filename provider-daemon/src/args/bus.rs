@@ -100,7 +100,7 @@ pub(super) struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Returns `location` with the credentials that the files contain.
+    /// Reads the credential files and returns `location` with the credentials.
     pub(super) fn given_to(self, mut location: Location) -> anyhow::Result<Location> {
         let flag = |name: &str| format!("--{}-{name}", self.of);
         if let Some(file) = self.password {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Part of a setting that must be equal on all instances.
+/// Value that must be equal on all instances for a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ComparedPart {
     Value,
@@ -17,8 +17,8 @@ enum ComparedPart {
     ContentOrValue,
 }
 
-/// Flags that affect a decision: whether and at what price to bid, how a lease is deployed, served and paid out, and
-/// when it ends.
+/// Flags that affect a decision: whether and at what price to bid, how a lease is deployed and served, when
+/// its payments are withdrawn, and when it ends.
 const COMPARED: [(&str, ComparedPart); 74] = [
     ("bid-deposit", ComparedPart::Value),
     ("bid-price-cpu-scale", ComparedPart::Value),
@@ -96,7 +96,7 @@ const COMPARED: [(&str, ComparedPart); 74] = [
     ("gpu-list", ComparedPart::Content),
 ];
 
-/// Flags that may differ between instances, grouped by the reason.
+/// Flags that may differ between instances, grouped by the reason for this.
 #[cfg(test)]
 const OWN: [(&str, &[&str]); 8] = [
     (
@@ -291,7 +291,7 @@ fn text(matches: &ArgMatches, flag: &str) -> String {
     parsed.unwrap_or_else(raw).join(",")
 }
 
-/// Returns the values of a flag as text if they have the type `T`.
+/// Returns the values of a flag as text, or `None` if they do not have the type `T`.
 fn typed<T: Clone + Send + Sync + 'static>(
     matches: &ArgMatches,
     id: &str,

@@ -125,7 +125,7 @@ pub enum TenantCommand {
     },
 }
 
-/// Selection of the bids that a tenant accepts.
+/// Bids that a tenant selects for acceptance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BidSelection {
     /// Cheapest bid of every open order of the deployment with this number.

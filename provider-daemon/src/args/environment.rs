@@ -40,11 +40,12 @@ pub(crate) const COMMANDS: [&str; 23] = [
     "show-cluster-ns",
 ];
 
-/// Flags of `explain` that the environment does not set: tenant commands use the same variables for another purpose.
+/// Flags of `explain` that ignore the environment, because tenant commands use the same variables for another
+/// purpose.
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
-/// Returns the command `root`, with flags that also read environment variables. `look` returns the value of a variable.
-/// `is_real` states whether `explain` names a real provider.
+/// Adds environment variables to the flags of the command `root`. `look` returns the value of a variable.
+/// `is_real` is true if `explain` names a real provider.
 #[must_use]
 pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<String>) -> Command {
     let root = root.mut_args(|arg| settable(arg, &look));
@@ -91,8 +92,8 @@ fn names(flag: &str) -> [String; 2] {
     PREFIXES.map(|prefix| format!("{prefix}{suffix}"))
 }
 
-/// Returns the name of the environment variable that sets a flag. Empty variables are ignored: charts write such
-/// variables.
+/// Returns the name of the environment variable that sets a flag. Empty variables are ignored, because charts
+/// write them for unset values.
 #[must_use]
 pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<String> {
     names(flag)
@@ -100,8 +101,8 @@ pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<Str
         .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Names, without prefix, of variables that set no flag and still have an effect, because this program or the
-/// shell scripts of a chart read them directly.
+/// Names, without prefix, of variables that set no flag but still have an effect. This program or the shell
+/// scripts of a chart read them directly.
 const OTHERS: [&str; 6] = [
     "KEY_MNEMONIC",
     "KEYRING_PASSPHRASE",
@@ -111,8 +112,8 @@ const OTHERS: [&str; 6] = [
     "VERSION",
 ];
 
-/// Returns one line for each variable that has a known prefix and no effect. The line suggests the most
-/// similar name that has an effect.
+/// Returns one line for each variable that has a known prefix but no effect. The line suggests the most
+/// similar name of an effective variable.
 pub(super) fn unread(root: &Command, variables: impl Iterator<Item = String>) -> Vec<String> {
     fn longs(command: &Command, into: &mut BTreeSet<String>) {
         let args = command.get_arguments().filter_map(Arg::get_long);

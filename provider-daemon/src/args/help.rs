@@ -75,8 +75,8 @@ pub fn with_examples(root: Command) -> Command {
     })
 }
 
-/// Returns the template of the program's help. `clap` cannot group subcommands, so each group is rendered as the list of
-/// a separate command; `fit` can set the width of that command.
+/// Returns the help template of the program. `clap` cannot group subcommands, so each group is rendered as
+/// the list of a separate command. `fit` can set the width of that command.
 fn grouped(root: &Command, fit: impl Fn(Command) -> Command) -> StyledStr {
     let header = clap::builder::Styles::styled().get_header().to_owned();
     let mut text = StyledStr::new();
@@ -100,7 +100,7 @@ fn grouped(root: &Command, fit: impl Fn(Command) -> Command) -> StyledStr {
     text
 }
 
-/// Returns a copy of a command with only the parts that the list of commands shows.
+/// Returns a copy of a command with only its name, aliases and description, for the list of commands.
 fn entry(command: &Command) -> Command {
     let aliases: Vec<String> = command.get_visible_aliases().map(str::to_owned).collect();
     let entry = Command::new(command.get_name().to_owned()).visible_aliases(aliases);
@@ -110,9 +110,7 @@ fn entry(command: &Command) -> Command {
     }
 }
 
-/// Command with a list of exit codes in its help.
 const RUN: &str = "run";
-/// Command with a list of exit codes in its help.
 const DOCTOR: &str = "doctor";
 
 const DOCTOR_CODES: &str = "\n   0  no failure; there may be warnings\n   1  the checks could not run\n   2  invalid command \

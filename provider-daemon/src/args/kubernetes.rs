@@ -10,7 +10,8 @@ use akash_provider_k8s::settings::{
 use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
 
-/// Returns the cluster domain of a `resolv.conf` with the search list `NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`.
+/// Returns the cluster domain from the search list of a pod's `resolv.conf`: `NAMESPACE.svc.DOMAIN svc.DOMAIN
+/// DOMAIN`.
 fn searched_domain(resolv_conf: &str) -> Option<String> {
     let lists = resolv_conf
         .lines()
@@ -29,7 +30,7 @@ pub struct ClusterDomainArgs {
 }
 
 impl ClusterDomainArgs {
-    /// Returns the domain of the flag, or else the domain in the search list of this pod.
+    /// Returns the domain that the flag sets, or else the domain in the DNS search list of this pod.
     #[must_use]
     pub fn get(&self) -> Option<String> {
         let searched = || searched_domain(&std::fs::read_to_string("/etc/resolv.conf").ok()?);
@@ -37,8 +38,8 @@ impl ClusterDomainArgs {
     }
 }
 
-/// Returns block list entries that cover each name and all names below it. For a name without a dot, such as
-/// `localhost`, only the name itself is covered.
+/// Returns block list entries for each name and its subdomains. A name without a dot, such as `localhost`, is
+/// blocked without its subdomains.
 pub fn blocked_with_names_below<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let names = names.into_iter().map(|name| name.trim().trim_matches('.'));
     let entry = |name: &str| {

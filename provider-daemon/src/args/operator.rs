@@ -76,7 +76,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    /// Returns the reason as the chain records it.
+    /// Returns the reason that the chain stores for the closed lease.
     #[must_use]
     pub const fn on_chain(self) -> CloseReason {
         match self {

@@ -254,7 +254,7 @@ impl RunArgs {
         self.is_real().then(|| self.kubernetes.domain.get())?
     }
 
-    /// Returns one line for each setting with a surprising consequence.
+    /// Returns one warning for each setting that may have an unexpected effect.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let real = self.is_real();
@@ -280,7 +280,7 @@ const PRICES: [&str; 5] = [
     "bid-price-ip-scale",
 ];
 
-/// Flags that affect bids, although other flags under the same help heading do not.
+/// Flags that affect bids, in help sections whose other flags do not.
 const CHANGE_BIDS: [&str; 9] = [
     "bid-deposit",
     "reclamation-window",
@@ -293,8 +293,8 @@ const CHANGE_BIDS: [&str; 9] = [
     "kube-call-timeout",
 ];
 
-/// Replaces the trial defaults of `run` and `explain`: on a real chain the operator must set prices and the public host
-/// name. Also hides the flags of `explain` that do not affect bids.
+/// Removes the trial defaults of `run` and `explain`, because the operator of a real provider must set prices
+/// and the public host name. Also hides the flags of `explain` that do not affect bids.
 #[must_use]
 pub fn for_a_real_chain(root: Command) -> Command {
     let root = root.mut_subcommand("run", with_its_defaults);

@@ -89,7 +89,8 @@ impl FileSettings {
         }
     }
 
-    /// Returns the text of `error` with the file and key that caused the error, or `None` if no file caused the error.
+    /// Returns the text of `error` with the file and key that caused it, or `None` if the error is not caused
+    /// by a file.
     fn placed(&self, error: &clap::Error) -> Option<String> {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text);
@@ -161,7 +162,7 @@ fn run_args(command: &mut Chosen) -> Option<&mut RunArgs> {
     }
 }
 
-/// Returns the chosen command if it takes the settings of `run`.
+/// Returns the subcommand of the command line, if it has the same settings as `run`.
 fn run_command<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Command, &'a ArgMatches)> {
     let (name, matches) = matches.subcommand()?;
     let command = root.find_subcommand(name)?;

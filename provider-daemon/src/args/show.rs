@@ -17,7 +17,7 @@ const HIDDEN: &str = "(hidden)";
 pub struct Setting {
     /// Name of the flag, without dashes.
     pub name: String,
-    /// Value; several for a repeatable flag.
+    /// Values; more than one only for a repeatable flag.
     pub value: Vec<String>,
     /// Source of the value: flag, variable, file or default.
     pub source: &'static str,

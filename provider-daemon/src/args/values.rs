@@ -79,8 +79,8 @@ pub fn go_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Converts a log level of the Go provider to a filter. A list such as `state:debug,*:error` becomes its general level,
-/// here `error`. `fatal` and `panic` become `error`.
+/// Converts a log level of the Go provider to a filter. `fatal` and `panic` become `error`. A list such as
+/// `state:debug,*:error` is replaced by its `*` level, here `error`, or by `info`.
 #[must_use]
 pub fn log_levels(text: &str) -> String {
     let is_go = |part: &str| part.contains(':') && !part.contains("::");
@@ -96,7 +96,8 @@ pub fn log_levels(text: &str) -> String {
     }
 }
 
-/// Checks a log filter. A term that is not a level would name a module and disable the logs of all other modules.
+/// Checks that each term of a log filter is a level. Any other term would be taken as a module, and all other
+/// modules would log nothing.
 ///
 /// # Errors
 /// Returns an error with the invalid term.

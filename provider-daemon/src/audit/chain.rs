@@ -7,7 +7,7 @@ use akash_provider_core::types::{Msg, TxOutcome, TxReceipt};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Sender of transactions of a part of the provider, such as the certificate rotation.
+/// Sender that records the transactions of one component, such as the certificate rotation, in the audit log.
 #[derive(Debug)]
 pub(crate) struct AuditedSender<C> {
     chain: C,

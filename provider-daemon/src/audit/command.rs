@@ -10,12 +10,12 @@ use akash_provider_core::error::Error;
 use async_trait::async_trait;
 use std::sync::{Arc, Once};
 
-/// Log of a command, which writes each entry immediately.
+/// Audit log of a command, which writes each entry immediately.
 #[derive(Debug)]
 pub(super) struct FileLog {
     settings: AuditSettings,
     format: LineFormat,
-    /// Warning about an entry that is not written, printed once.
+    /// Prints the warning about failed writes only once.
     warning: Once,
 }
 
@@ -34,7 +34,7 @@ impl FileLog {
     }
 }
 
-/// Records the intent of an act of a command. Returns `None` if the log is disabled.
+/// Records the intent of a command's act in the audit log. Returns `None` if the log is disabled.
 ///
 /// # Errors
 /// Returns an error if the act must not start, because its intent may not be durable.
@@ -71,7 +71,7 @@ impl AuditLog for FileLog {
     }
 }
 
-/// Records the intent and the outcome of an act without a transaction, such as a new key.
+/// Performs an act that sends no transaction, such as creating a key, and records its intent and outcome.
 ///
 /// # Errors
 /// Returns the error of the act, or an error if the act must not start.

@@ -13,8 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(super) const EXTENSION: &str = "jsonl";
-/// Smallest size limit of one file, in bytes. One write has at most about half of this size, so that it fits
-/// into a file.
+/// Minimum size limit of one file, in bytes. A write is at most about half as large, so that it fits into a
+/// file.
 pub(super) const FILE_MIN: u64 = 64 << 10;
 /// File in the directory that is locked during a write.
 const LOCK: &str = "lock";
@@ -83,7 +83,7 @@ impl AuditSettings {
     }
 }
 
-/// Appends lines to a file with `bytes` bytes. After a failure, the file has its previous size.
+/// Appends lines to a file that has `bytes` bytes. After a failure, the file is truncated to this size.
 fn write(mut file: File, bytes: u64, lines: &[u8]) -> anyhow::Result<()> {
     let written = end_last_line(&mut file, bytes)
         .and_then(|()| file.write_all(lines))

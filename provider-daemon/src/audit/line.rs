@@ -9,10 +9,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Maximum length of a text in a line, in characters. Messages of nodes and clusters are longer.
 const TEXT_MAX: usize = 1024;
-/// Number in the ID of a line about a failure of the log. Acts have the numbers 1 and above.
+/// Number in the ID of a line that reports a failure of the log itself. IDs of acts have the numbers 1 and
+/// above.
 const FAILURE: u64 = 0;
 
-/// Start time of this process, which is the prefix of the IDs of its acts.
+/// Format of the IDs in the log: the start time of this process is their prefix.
 #[derive(Debug, Clone)]
 pub(super) struct LineFormat {
     /// Start of the process in milliseconds since the Unix epoch.
@@ -69,7 +70,7 @@ pub(super) struct EvidenceLine {
     /// Height of the newest block that the provider had processed.
     #[serde(skip_serializing_if = "Option::is_none")]
     height: Option<u64>,
-    /// Report that the lease is closed.
+    /// Evidence that the lease is closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<ReportLine>,
     /// Record of the closed lease.
@@ -83,20 +84,21 @@ pub(super) struct EvidenceLine {
     request: Option<String>,
 }
 
-/// Report that a lease is closed.
+/// Source and block height of the evidence that a lease is closed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ReportLine {
-    /// `chain` for an event or a rejected message, `scan` for a comparison of chain and cluster.
+    /// `chain` for a chain event or a message that the chain rejected, `scan` for a comparison of chain and
+    /// cluster.
     source: String,
     height: u64,
 }
 
-/// Record of a closed lease on the chain.
+/// State of a closed lease on the chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RecordLine {
     height: u64,
     state: String,
-    /// Agreement of the endpoints about the record.
+    /// Whether the queried endpoints agree about the state.
     agreement: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,

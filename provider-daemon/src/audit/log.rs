@@ -15,13 +15,13 @@ use tokio::sync::oneshot;
 
 /// Capacity of the queue, in lines. The provider at full load creates this number within several seconds.
 const QUEUE: usize = 8192;
-/// Maximum time to write the last lines.
+/// Maximum time to write the last lines at the end of the process.
 const LAST: Duration = Duration::from_secs(5);
-/// Remedy while the log cannot be written.
+/// Help text while the log cannot be written.
 pub(crate) const HELP: &str =
     "check the free space and the permissions of the directory, or restart with --audit-log none";
 
-/// Result of a write that the sender of a line waits for.
+/// Result of a write, for a sender that waits until its line is durable.
 pub(super) type Written = Result<(), String>;
 
 /// Message to the writer.
@@ -29,7 +29,7 @@ pub(super) type Written = Result<(), String>;
 pub(super) enum Message {
     /// Line for the next write.
     Line(String),
-    /// Line to write now, with the receiver of the result.
+    /// Line that is written immediately, with the channel for the result of the write.
     Durable(String, oneshot::Sender<Written>),
     /// Request to write all earlier lines and end.
     End,
@@ -41,7 +41,7 @@ pub(super) struct Shared {
     lines: AtomicU64,
     dropped: AtomicU64,
     delayed: AtomicU64,
-    /// Failure of the last write, while the log cannot be written.
+    /// Error of the last write; `None` if it succeeded.
     problem: Mutex<Option<String>>,
 }
 
@@ -50,7 +50,7 @@ impl Shared {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the failure of the last write, or clears it with `None`.
+    /// Sets the error of the last write; `None` after a success.
     pub(super) fn set_problem(&self, problem: Option<String>) {
         *self.problem() = problem;
     }
@@ -76,11 +76,11 @@ pub(crate) struct AuditHealth {
     pub(crate) dropped: u64,
     /// Number of times that an act was delayed because the log could not be written.
     pub(crate) delayed: u64,
-    /// Failure of the last write, while the log cannot be written.
+    /// Error of the last write; `None` if it succeeded.
     pub(crate) problem: Option<String>,
 }
 
-/// Handle of the log of a running provider. Clones share the log.
+/// Handle of the audit log of a running provider. Clones share the log.
 #[derive(Debug, Clone)]
 pub(crate) struct Audit {
     queue: SyncSender<Message>,
@@ -118,7 +118,7 @@ impl Audit {
         }
     }
 
-    /// Creates an act of a process that is connected to the provider.
+    /// Creates an act that a process requests over its connection to the provider.
     pub(crate) fn act(&self, act: Act) -> AuditedAct {
         AuditedAct::new(Arc::new(self.clone()), act)
     }

@@ -14,9 +14,9 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Lines of the log that match the conditions.
+/// Reader of the log lines that match the conditions.
 pub(super) struct AuditReader {
-    /// Start of the listed time, in milliseconds since the Unix epoch.
+    /// Start of the listed period, in milliseconds since the Unix epoch.
     pub(super) start: u64,
     /// Subject of the listed acts; `None` for all.
     pub(super) subject: Option<String>,

@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Time in which lines are collected for one write, if no sender waits. A crash loses the lines of this time.
+/// Time for which lines are collected before a write, unless a sender waits for the write. A crash loses the
+/// collected lines.
 const COLLECT: Duration = Duration::from_millis(50);
 /// Maximum number of messages that are taken from the queue before a write.
 const BATCH_MAX: usize = 1024;
@@ -29,7 +30,7 @@ struct Pending {
     done: Option<oneshot::Sender<Written>>,
 }
 
-/// Failure to write, until a write succeeds.
+/// Error that has prevented writes since `since`.
 struct Failure {
     /// Start of the failure, in milliseconds since the Unix epoch.
     since: u64,
@@ -110,9 +111,9 @@ impl Writer {
         self.pending.push_back(pending);
     }
 
-    /// Writes the pending lines. The first write after a failure starts with a line about the failure. Within
-    /// [`RETRY`] after a failed attempt, writes nothing and only reports the failure to the waiting senders,
-    /// except when the log ends.
+    /// Writes the pending lines. After a failure, the first successful write starts with a line about the
+    /// failure. Within [`RETRY`] after a failed attempt, nothing is written unless the log ends: the waiting
+    /// senders only get the error.
     fn write(&mut self) {
         let is_recent = |failure: &Failure| failure.last.elapsed() < RETRY && !self.ends;
         if self.failure.as_ref().is_some_and(is_recent) {
@@ -183,7 +184,8 @@ impl Writer {
         self.retain();
     }
 
-    /// Replies to the waiting senders with the failure, and retains the other lines up to the limit.
+    /// Sends the error to the waiting senders, and retains the lines without a waiting sender up to the
+    /// limit.
     fn retain(&mut self) {
         let Some(failure) = &mut self.failure else {
             return;

@@ -15,7 +15,7 @@ const REMEDY: &str = "select another node with --node";
 /// Remedy for a node with a block time in the future.
 const CLOCK_REMEDY: &str = "if the clock is wrong, set it with `timedatectl set-ntp true`; otherwise select another node with --node";
 
-/// Runs `work`, the queries of a command, to its end.
+/// Runs the future `work` of a command until it completes.
 ///
 /// # Errors
 /// Returns the error of `work`.
@@ -154,8 +154,8 @@ pub fn failure(error: &NodeError) -> anyhow::Error {
     }
 }
 
-/// Returns the remedy for a chain query that failed because of the node. Returns `None` for a block time in the future:
-/// the text of this error already contains a remedy.
+/// Returns the remedy if a chain query failed because of the node. Returns `None` for a block time in the
+/// future, because this error already contains its remedy.
 pub(crate) fn help(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let fault = error.downcast_ref::<Fault>()?;
     let is_clock = matches!(fault, Fault::Ahead { .. });

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Argument of `names::tenant` for the account that deploys the SDL files. Generated tenants have other numbers.
+/// Number of the tenant account that deploys the SDL files, for `names::tenant`. Generated tenants have other
+/// numbers.
 const GIVEN: u32 = 0;
 /// Maximum time to wait until closed leases are removed from the cluster.
 const SETTLE: Duration = Duration::from_secs(20);
@@ -119,7 +120,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     Ok(code)
 }
 
-/// Prints `notice`, a text that states how workloads run. In JSON, the event also contains the keyword `are`,
+/// Prints `notice`, which explains how workloads run. In JSON mode, the event also has the keyword `are`,
 /// such as `simulated`.
 fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     if printer.is_text() {
@@ -229,7 +230,8 @@ async fn finish(
     })
 }
 
-/// Returns whether the result belongs to a generated tenant. Only the totals include such results.
+/// Returns whether the tenant of this result is generated. Results of generated tenants are only shown in the
+/// totals.
 fn is_generated(outcome: &Outcome) -> bool {
     outcome.name.starts_with(load::PREFIX)
 }

@@ -50,12 +50,12 @@ use url::Url;
 
 /// Maximum duration of the checks of one area.
 const AREA_LIMIT: Duration = Duration::from_millis(4800);
-/// Maximum duration of one check. The rest of the area's time suffices to judge the responses.
+/// Maximum duration of one check. The difference from [`AREA_LIMIT`] is the time to judge the responses.
 const CHECK_LIMIT: Duration = Duration::from_millis(4500);
 /// Maximum wait for a response of the running provider.
 const SOCKET_LIMIT: Duration = Duration::from_secs(2);
 
-/// Settings, and facts that several areas use.
+/// Settings and values that the checks of several areas use.
 struct Context<'a> {
     args: &'a RunArgs,
     home: Option<&'a Path>,
@@ -101,7 +101,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns `limit`, or the remaining time for checks if that is shorter. A check after a slow connection has less time.
+    /// Returns the time limit of a check: `limit`, or the time that remains for all checks if that is
+    /// shorter.
     fn remaining(&self, limit: Duration) -> Duration {
         limit.min(CHECK_LIMIT.saturating_sub(self.began.elapsed()))
     }
@@ -128,7 +129,7 @@ impl<'a> Context<'a> {
         host.trim_matches(['[', ']', '.']).to_owned()
     }
 
-    /// Returns the port of the gateway for tenants in the provider.yaml.
+    /// Returns the gateway port that `provider.yaml` announces to tenants.
     fn public_port(&self) -> Option<u16> {
         self.public_url()?.port()
     }
@@ -221,7 +222,7 @@ async fn limited(area: Area, checks: BoxFuture<'_, Vec<Check>>) -> Vec<Check> {
     }
 }
 
-/// Returns the client of the first node that is usable.
+/// Returns the client of the node that first proves to be usable.
 async fn first_reader(probes: Vec<Shared<BoxFuture<'_, Probe>>>) -> Option<Reader> {
     let mut probes: FuturesUnordered<_> = probes.into_iter().collect();
     while let Some(probe) = probes.next().await {

@@ -168,8 +168,8 @@ mod tests {
 
     const BASE: [&str; 3] = ["--bid-price-cpu-scale=1", "--chain-id=c", "--from=key"];
     const WRONG: &str = "%%wrong%%";
-    /// Flags for which `faults` accepts every value: names of objects in the cluster, keyring or node, the log level, and
-    /// files. `run` reads these files later, or only if another setting requires them.
+    /// Flags that accept every value at the start: names of objects in the cluster, keyring or node, the log
+    /// level, and files. `run` reads these files later, or only if another setting requires them.
     const FREE: [&str; 21] = [
         "audit-log",
         "bid-price-policy",
@@ -194,7 +194,7 @@ mod tests {
         "record",
     ];
 
-    /// Returns the error of a command line, or the faults of its settings.
+    /// Returns the parse error of a command line, or the faults of its settings.
     fn verdict(root: &mut clap::Command, arguments: &[&str], is_checked: bool) -> Vec<String> {
         let command = if is_checked {
             &["config", "check"][..]

@@ -52,8 +52,8 @@ pub fn run(args: &KeysArgs, home: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Changes or exports the key `key`, and records this act in the audit log. The pair contains the name of the
-/// act, and whether the act destroys the key.
+/// Changes or exports `key`, and records this act in the audit log. `name` is the name of the act, and
+/// `destroys` is true if the key is lost afterwards.
 fn changed<T>(
     args: &KeysArgs,
     home: &Path,

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-/// Time to wait for the cluster at a start: practically unlimited. Until then there are no bids, and the status reports
-/// the cause.
+/// Time to wait for the cluster at the start: practically unlimited. Meanwhile the provider does not bid, and
+/// its status reports the cause.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Adds a message to an error in the price settings, and a remedy if the error has none.
@@ -90,8 +90,8 @@ fn seed() -> u64 {
     u64::from(nanos) + 1
 }
 
-/// Creates the configuration from flags and the file of `--provider-config`. A duration flag with the value zero
-/// disables its limit.
+/// Creates the configuration from flags and the `--provider-config` file. A limit with the duration zero is
+/// disabled.
 pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<Config> {
     let set = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let mut config = Config::new(provider, chain_id);

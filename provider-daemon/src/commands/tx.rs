@@ -109,7 +109,7 @@ fn node(args: &TxArgs) -> anyhow::Result<Option<Reader>> {
     }
 }
 
-/// Returns whether a successful command means that the transaction is in a block.
+/// Returns whether the command succeeds only after the transaction is in a block.
 fn waits_for_block(args: &TxArgs) -> bool {
     !args.how.generate_only && !args.how.dry_run && args.how.broadcast_mode == BroadcastMode::Block
 }

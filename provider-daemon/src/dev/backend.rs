@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Notice in the logs and shells of simulated workloads.
 const BANNER: &str = "this workload is simulated: nothing of it runs";
 
-/// Cluster of the embedded market, with its inventory.
+/// Cluster and inventory of the embedded market.
 #[derive(Debug)]
 pub enum Backend {
     /// In-memory cluster: workloads are scheduled and reported as running, but nothing runs.
@@ -51,7 +51,7 @@ impl Backend {
         Self::Memory(memory)
     }
 
-    /// Sets the public host for forwarded ports of an in-memory cluster. Other clusters have their own setting.
+    /// Sets the public host for forwarded ports of an in-memory cluster. Has no effect on other clusters.
     #[must_use]
     pub fn at_public_host(self, host: &str) -> Self {
         match &self {

@@ -11,10 +11,11 @@ const FOR_CAPACITY: [DeclineCode; 3] = [
     DeclineCode::LeasedIpsExhausted,
     DeclineCode::ExternalPortsExhausted,
 ];
-/// Number of tenants that retry after one tenant has released its resources, which may be enough for several tenants.
+/// Number of waiting tenants that may retry when one tenant releases its resources. They may be enough for
+/// several tenants.
 const RELEASED: usize = 4;
-/// Number of unused permits at which no more permits are added. Each permit allows one retry, which is an order that
-/// the provider must evaluate.
+/// Number of unused permits at which no more permits are added. Each permit allows one retry, and each retry
+/// is an order that the provider must evaluate.
 const RELEASED_MAX: usize = 32;
 /// Interval at which a waiting tenant checks whether any resources are still in use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -34,7 +35,7 @@ impl Default for CapacityQueue {
 }
 
 impl CapacityQueue {
-    /// Returns whether a new order may succeed later, after a decline for this reason.
+    /// Returns whether a new order may succeed later if an order was declined for this reason.
     #[must_use]
     pub fn is_for_capacity(reason: DeclineCode) -> bool {
         FOR_CAPACITY.contains(&reason)

@@ -24,16 +24,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Default port of the Go provider. If this default port is in use, another port is used. A requested port must be
-/// free.
+/// Port of the gateway if none is requested, as in the Go provider. If this port is in use, another port is
+/// tried. A requested port must be free.
 const PORT: u16 = 8443;
 /// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Argument of `names::tenant` for the account that deploys the SDL files of the command line.
+/// Number of the tenant account that deploys the SDL files of the command line, for `names::tenant`.
 const GIVEN: u32 = 0;
-/// Balance of the tenant account of the given SDLs at each start, per token, in millionths: 1,000 AKT and 1,000 ACT.
+/// Balance of the tenant account that deploys the given SDLs, in millionths of each token: 1,000 AKT and
+/// 1,000 ACT.
 const MONEY: u128 = 1_000_000_000;
-/// Name of this account's key in the keyring.
+/// Name of the tenant's key in the keyring.
 const TENANT: &str = "tenant";
 
 /// Running gateway of the embedded market.

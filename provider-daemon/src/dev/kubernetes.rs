@@ -109,8 +109,8 @@ impl Kubernetes {
         Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
     }
 
-    /// Starts the Kubernetes backend. Embedded operators, which have their own leader elections, use `client`. All
-    /// other requests use `guarded`, which writes only while the provider leads.
+    /// Starts the Kubernetes backend. The embedded operators use `client`, because they have their own leader
+    /// elections. All other requests use `guarded`, which writes only while the provider leads.
     async fn start(
         client: Client,
         guarded: Client,
@@ -165,7 +165,8 @@ impl Kubernetes {
         });
     }
 
-    /// Reads the stored events of leases from `store`, and writes new events to it. Only the first call has an effect.
+    /// Loads the stored events of leases from `store`, and stores new events there. Only the first call has
+    /// an effect.
     pub(crate) fn persist_events(&self, store: Arc<dyn EventStore>) {
         let history = Arc::clone(self.cluster.state().history());
         self.events
@@ -197,7 +198,7 @@ impl Kubernetes {
         }
     }
 
-    /// Confirms the withheld deletions of the embedded operators; returns one line for each operator.
+    /// Confirms the deletions that embedded operators withhold. Returns one line for each operator.
     #[must_use]
     pub fn confirm_deletions(&self) -> Vec<String> {
         self.operators

@@ -21,13 +21,13 @@ const POLL_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Link {
     client: Arc<dyn ChainClient>,
-    /// Development network between provider and market, and the task of the chain client; `None` for a direct
-    /// connection.
+    /// Development network that connects provider and market, with the task of the chain client; `None` for a
+    /// direct connection.
     wire: Option<(Devnet, JoinHandle<()>)>,
 }
 
-/// Returns the account of the provider. With `--wire` the provider signs its transactions, so the account belongs to a
-/// key.
+/// Returns the account of the provider. With `--wire`, the provider signs its transactions, so it uses an
+/// account with a known key.
 ///
 /// # Errors
 /// Returns an error only for an invalid constant.
@@ -81,8 +81,8 @@ impl Link {
         Arc::clone(&self.client)
     }
 
-    /// Returns whether the provider is connected over a network, so that it receives changes only after a complete
-    /// block.
+    /// Returns whether a network connects the provider to the market. If so, the provider receives changes
+    /// only after each block.
     #[must_use]
     pub const fn is_wire(&self) -> bool {
         self.wire.is_some()

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of deployments with a stored order time.
 const ORDERS_MAX: usize = 10_000;
-/// Maximum number of leases in `settled`. While the set is full, every unhealthy event is printed.
+/// Maximum number of leases in `settled`. While `settled` is full, all unhealthy events are printed.
 const SETTLED_MAX: usize = 20_000;
 /// Age after which the stored order time of a deployment may be removed.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
@@ -36,16 +36,16 @@ pub struct Printer {
     started: Instant,
     clock: Clock,
     names: Mutex<BTreeMap<DeploymentId, (String, Instant)>>,
-    /// Leases that are healthy with their latest manifest and not closed. An unhealthy event is printed only for these
-    /// leases.
+    /// Open leases that are healthy with their latest manifest. Unhealthy events of other leases are not
+    /// printed.
     settled: Mutex<BTreeSet<LeaseId>>,
 }
 
 /// Time at the start of each line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
-    /// For short runs: seconds since the order of the deployment. A line without an order has the seconds
-    /// since the start of the process.
+    /// Seconds since the order of the deployment, for short runs. Without an order, seconds since the start
+    /// of the process.
     Elapsed,
     /// Time of day in UTC with full IDs, for logs.
     Wall,
@@ -99,7 +99,7 @@ impl Printer {
         }
     }
 
-    /// Counts the elapsed time of a deployment from its first order on.
+    /// Starts the elapsed time of a deployment at its first order.
     fn ordered(&self, id: &DeploymentId) {
         if let Ok(mut names) = self.names.lock()
             && self.make_space(&mut names)

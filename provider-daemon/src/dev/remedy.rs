@@ -4,7 +4,7 @@ use crate::args::{ClusterArgs, DevArgs, PricingArgs, Strategy};
 use akash_provider_core::types::{DeclineCode, GroupSpec, quantity};
 use std::path::PathBuf;
 
-/// Returns the flags of `dev` with which the provider bids on the SDL, or another remedy.
+/// Returns the flags of `dev` with which the provider would bid on the SDL, or another remedy.
 #[must_use]
 pub fn remedy(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> String {
     let flags = match reason {

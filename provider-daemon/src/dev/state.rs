@@ -95,7 +95,8 @@ impl StateFile {
         chain.on_change(move |market| file.keep(|contents| contents.market = Some(market.clone())));
     }
 
-    /// Applies `change` to the content and writes the file. A write failure is logged, and the market continues.
+    /// Applies `change` to the content and writes the file. If the write fails, the error is logged and the
+    /// market continues.
     fn keep(&self, change: impl FnOnce(&mut Contents)) {
         if let Err(error) = self.change(change) {
             tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the market; a restart continues at the last stored state");

@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 
 /// Number of blocks that a tenant waits for the next event before it gives up.
 const WAIT_BLOCKS: u32 = 60;
-/// Minimum time that a tenant waits for the next event, whatever the block time is.
+/// Minimum time that a tenant waits for the next event, for short block times.
 const WAIT_MIN: Duration = Duration::from_secs(20);
 /// Maximum number of declined attempts of a tenant while no other tenant uses capacity.
 const ATTEMPTS_MAX: u32 = 2;
-/// Number of blocks without a lease after which a waiting tenant assumes that no capacity will be released.
+/// Number of blocks without any lease after which a waiting tenant stops waiting for capacity.
 const IDLE_BLOCKS: u32 = 3;
-/// Minimum time without a lease after which a waiting tenant assumes that no capacity will be released.
+/// Minimum time without any lease after which a waiting tenant stops waiting for capacity.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval between two checks of the chain, the cluster and the provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);

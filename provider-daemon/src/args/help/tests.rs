@@ -62,7 +62,7 @@ fn describes_every_command_and_flag() {
     );
 }
 
-/// Returns why a help text does not have the required form, or `None` if it has.
+/// Returns the reason why a help text has the wrong form, or `None` for a correct help text.
 fn fault(text: &str) -> Option<&'static str> {
     const CHARS_MAX: usize = 120;
     if text.contains('\n') || text.contains(". ") {

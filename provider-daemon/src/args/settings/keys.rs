@@ -64,8 +64,8 @@ const REPLACED: [(&str, &str); 3] = [
          --bid-price-strategy shellScript",
     ),
 ];
-/// Maximum number of unknown keys with a suggestion. Each suggestion compares the key with every setting, and a file
-/// with more unknown keys is not a settings file.
+/// Maximum number of unknown keys that get a suggestion, because each suggestion compares the key with every
+/// setting. A file with more unknown keys is probably not a settings file.
 const SUGGESTIONS_MAX: usize = 100;
 /// Minimum Jaro-Winkler similarity between an unknown key and the suggested setting.
 const SIMILARITY_MIN: f64 = 0.8;
@@ -170,7 +170,7 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// Returns the flags that a key sets, with their values.
+    /// Returns the flags that a key of a settings file sets, with their values.
     fn meant(&self, key: &str, name: &str, values: Vec<String>) -> Vec<(String, Vec<String>)> {
         let first = values.first().cloned().unwrap_or_default();
         if self.args.contains_key(name) {

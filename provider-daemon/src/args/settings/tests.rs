@@ -191,7 +191,7 @@ fn suggests_a_similar_flag_or_value() {
     );
 }
 
-/// Only the first 100 of 2,000 unknown keys get a suggestion, because a suggestion compares the key with every setting.
+/// Checks that at most 100 unknown keys of a file get a suggestion.
 #[test]
 fn limits_suggestions_for_unknown_keys() {
     let keys: String = (0..2000)

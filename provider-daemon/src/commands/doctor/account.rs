@@ -15,8 +15,8 @@ use std::time::{Duration, UNIX_EPOCH};
 const LIMIT: Duration = Duration::from_secs(4);
 /// A balance that pays for fewer bids than this number causes a warning.
 const BIDS_FEW: u128 = 10;
-/// Number of days: a balance causes a warning if it pays the fees, at the rate of the last hour, for less
-/// time.
+/// Minimum number of days for which the balance must pay the fees, at the rate of the last hour. A lower
+/// number causes a warning.
 const DAYS_FEW: f64 = 7.0;
 
 #[derive(Debug)]
@@ -144,8 +144,8 @@ impl Funds {
     }
 }
 
-/// Judges the balance for deposits in one denomination. `is_one_paid` is true if the balance pays for a bid in at least
-/// one accepted denomination.
+/// Judges the balance for bid deposits in one denomination. `is_one_paid` is true if the balance suffices for
+/// a bid in at least one accepted denomination.
 fn judge_deposit(funds: &Funds, deposit: &Coin, is_one_paid: bool) -> Check {
     let subject = format!("balance for deposits in {}", deposit.denom);
     let Some(minimum) = funds.minimum(deposit) else {

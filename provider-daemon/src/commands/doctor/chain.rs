@@ -45,8 +45,8 @@ impl Probe {
         self.state.as_ref().ok().map(|state| state.sync.time)
     }
 
-    /// Returns the lead of the newest block's time over the local clock, if the node is rejected for this
-    /// reason.
+    /// Returns the time by which the newest block is ahead of the local clock, if the node is rejected
+    /// because of it.
     pub(super) const fn ahead(&self) -> Option<Duration> {
         match &self.state {
             Err(Problem::Node(Fault::Ahead { by })) => Some(*by),
@@ -147,8 +147,8 @@ fn judge_node(probe: &Probe, best: Option<Height>, now: BlockTime) -> Check {
     )
 }
 
-/// Judges a failed node. The result is a warning if another node works and the failure may be temporary, otherwise a
-/// failure.
+/// Judges a node that failed. Returns a warning if the failure may be temporary and another node works,
+/// otherwise a failure.
 fn judge_fault(subject: String, fault: &Fault, has_other: bool) -> Check {
     match fault {
         Fault::OtherChain { expected, found } => Check::failure(

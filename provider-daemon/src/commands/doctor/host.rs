@@ -33,7 +33,7 @@ const FIX: &str = "run `doctor --fix`";
 /// Maximum number of files in one line.
 const FILES_MAX: usize = 3;
 
-/// Creates missing directories and restricts file modes; returns what changed, and what could not be changed.
+/// Creates missing directories and restricts file modes. Returns one result for each change and each failure.
 pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut failed = |line: String| {
@@ -133,8 +133,8 @@ fn judge_home(home: &Path, exists: bool) -> Option<Check> {
     (!exists).then(|| Check::warning(HOME, detail, FIX))
 }
 
-/// Judges the modes of files to which other accounts have access, and the failures to read modes. Returns `None` without
-/// such files and failures. `is_mounted` states that the files may be mounted secrets.
+/// Judges the modes of files that other accounts can access. `failures` are the files with an unreadable
+/// mode. Returns `None` if both lists are empty. `is_mounted` is true if the files may be mounted secrets.
 pub(super) fn judge_modes(
     subject: &str,
     open: &[(PathBuf, u32)],
@@ -187,7 +187,8 @@ fn judge_files(limit: Result<u64, String>) -> Check {
 #[derive(Debug)]
 struct OtherClock {
     name: &'static str,
-    /// Seconds by which the other machine is ahead of this one.
+    /// Number of seconds by which the other machine's clock is ahead of the local clock; negative if it is
+    /// behind.
     ahead: i64,
 }
 

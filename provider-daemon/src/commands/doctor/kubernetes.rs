@@ -39,7 +39,7 @@ pub(super) enum NoCluster {
 }
 
 impl NoCluster {
-    /// Returns the reason for skipping a check that needs the cluster.
+    /// Returns the reason why checks of the cluster are skipped.
     pub(super) const fn reason(&self) -> &'static str {
         match self {
             Self::InMemory => "leases run in memory, without --cluster-k8s",
@@ -125,8 +125,8 @@ fn judge_absence(absence: &NoCluster) -> Check {
     }
 }
 
-/// Names of the resources that the API server serves in the API version of `Manifest`. `None` if it does not serve this
-/// version.
+/// Names of the resources that the API server has in the API version of `Manifest`; `None` if the server does
+/// not know this version.
 type Served = Result<Option<Vec<String>>, String>;
 
 async fn definitions(client: &Client, limit: Duration) -> Served {

@@ -118,7 +118,7 @@ fn applicable(context: &Context<'_>) -> Vec<Right> {
     rights_of(required()).filter(applies).collect()
 }
 
-/// Reviews a right. `namespace` is the namespace of the records or of the lease.
+/// Checks whether a right is granted. `namespace` is the namespace of the custom resources or of the lease.
 async fn review(client: &Client, (rule, resource, verb): Right, namespace: String) -> RightFacts {
     let granted = is_granted(client, ONE_LIMIT, rule, resource, verb, &namespace).await;
     RightFacts {
@@ -132,9 +132,9 @@ async fn review(client: &Client, (rule, resource, verb): Right, namespace: Strin
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// The cluster and the namespace of the records.
+    /// Rights in the cluster and in the namespace of the custom resources.
     Provider,
-    /// The namespaces of some leases; the value is the number of all leases.
+    /// Rights in the namespaces of some leases. The number is the count of all leases.
     Leases(usize),
 }
 
@@ -178,7 +178,8 @@ impl Place {
     }
 }
 
-/// Returns one failure per resource with missing verbs. For the provider, each namespace has its own failure.
+/// Returns one failure per resource, with the missing verbs. The rights of the provider have one failure per
+/// resource and namespace.
 fn judge(place: Place, facts: &[RightFacts]) -> Vec<Check> {
     let subject = place.subject();
     if place == Place::Leases(0) {

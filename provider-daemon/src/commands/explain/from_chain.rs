@@ -148,8 +148,8 @@ fn open_bids(snapshot: &Snapshot) -> impl Iterator<Item = &OrderId> {
     open.map(|bid| &bid.id.order)
 }
 
-/// Returns the capacity that leases and open bids leave free. A temporary engine adopts the leases and bids as at a
-/// start; the commands of this engine are discarded.
+/// Returns the capacity that leases and open bids leave free. A temporary engine adopts the leases and bids,
+/// as after a start. Its commands are not executed.
 fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> anyhow::Result<Capacity> {
     let mut empty = snapshot.clone();
     // Orders without a bid of this provider reserve nothing.
@@ -230,8 +230,8 @@ async fn explain_order(
     provider.explain(order, &audited, Some(others)).await
 }
 
-/// Returns the number of bids of other providers on an order, except lost bids. Also returns whether this provider has
-/// a bid on the order, in any state.
+/// Returns the number of other providers' bids on an order, without lost bids, and whether this provider has
+/// any bid on it.
 pub(super) async fn bids(
     chain: &impl ChainQuery,
     us: &Address,

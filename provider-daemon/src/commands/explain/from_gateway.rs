@@ -74,8 +74,8 @@ async fn check_window(screener: &Screener, wanted: Option<Duration>) -> anyhow::
     Ok(bidding::check_reclamation(wanted, Some(offered)).err())
 }
 
-/// Adds `decline`, a reason not to bid that depends on the order. The verdict of the gateway ignores such
-/// reasons, because the gateway received only the group.
+/// Adds the reason `decline` to a verdict of the gateway. The gateway knows only the group, so its verdict
+/// does not cover reasons that depend on the order.
 fn with_order(verdict: Verdict, decline: Option<Decline>) -> Verdict {
     let Some(decline) = decline else {
         return verdict;

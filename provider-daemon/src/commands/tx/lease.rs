@@ -73,7 +73,7 @@ fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<Bid
     })
 }
 
-/// Waits until every order has a bid, if `--wait` is set, and returns the bids to accept.
+/// Returns the bids to accept. With `--wait`, first waits until every order has a bid.
 async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyhow::Result<Vec<BidId>> {
     let deadline = Instant::now() + what.wait.unwrap_or_default();
     let mut is_printed = false;

@@ -36,7 +36,8 @@ const DEFAULT_GAS: u64 = 200_000;
 const SIMULATION_GAS: u64 = 10_000_000;
 /// Interval between two queries for the transaction.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Maximum wait for a block; a transaction is valid for one minute of chain time.
+/// Maximum time to wait until the transaction is in a block. A transaction is valid for one minute of chain
+/// time.
 const WAIT_MAX: Duration = Duration::from_secs(180);
 
 /// Signs and sends a transaction after a confirmation, records its act in the audit log, and prints the result.
@@ -228,13 +229,13 @@ struct TransactionSender<'a> {
 enum Sequencing {
     /// Unordered transaction, which has a timeout instead of a sequence number.
     Unordered,
-    /// Sequence number of the account, and the last block that may include the transaction. For 0, any later block may
-    /// include it. For `None`, the transaction is valid about as long as an unordered transaction.
+    /// Sequence number of the account, and the last block that may include the transaction. 0 means any
+    /// block. With `None`, the transaction is valid about as long as an unordered transaction.
     Ordered { sequence: u64, last: Option<u64> },
 }
 
-/// Codes of the chain for unsupported features, and for undecodable transactions: a chain without unordered
-/// transactions cannot decode them.
+/// Error codes of a chain without unordered transactions: unsupported feature (37), and undecodable
+/// transaction (2).
 const UNORDERED_UNSUPPORTED: [u32; 2] = [37, 2];
 
 impl<'a> TransactionSender<'a> {
@@ -292,8 +293,7 @@ impl<'a> TransactionSender<'a> {
         Ok(Sequencing::Ordered { sequence, last })
     }
 
-    /// Switches from an unordered transaction to the sequence of the account. Returns whether another attempt may
-    /// succeed.
+    /// Replaces an unordered transaction by an ordered one. Returns whether another attempt may succeed.
     async fn use_sequence(&mut self) -> anyhow::Result<bool> {
         if self.sequencing != Sequencing::Unordered {
             return Ok(false);
@@ -306,9 +306,9 @@ impl<'a> TransactionSender<'a> {
         last.unwrap_or_else(|| self.tip.height.saturating_add(LIFETIME_BLOCKS))
     }
 
-    /// Returns the protection against replays for a transaction that is signed now. The timeout of an
-    /// unordered transaction is different for each block and each process, because the chain accepts each
-    /// timeout of an account only once.
+    /// Returns the replay protection of a transaction that is signed now. An unordered transaction gets a
+    /// timeout that differs for each block and process, because the chain accepts a timeout only once per
+    /// account.
     fn ordering(&self) -> Ordering {
         match self.sequencing {
             Sequencing::Ordered { sequence, last } => Ordering::Ordered {
