@@ -260,7 +260,7 @@ impl Endpoints {
     }
 
     /// Calls `question` with one endpoint index after another until a call succeeds. Returns the index and
-    /// the result. The second value of a result is the height of the response, if known.
+    /// the result of this call. `question` also returns the height of the response, if known.
     pub(crate) async fn attempt<T, Q, F>(
         &self,
         capability: Capability,

@@ -163,7 +163,7 @@ impl GasConfig {
 pub(crate) struct Shape(String);
 
 impl Shape {
-    /// Returns the shape of a transaction. `None` if the gas depends on more than the messages.
+    /// Returns the shape of a transaction, or `None` if its gas depends on more than the messages.
     #[must_use]
     pub(crate) fn for_messages(msgs: &[Msg]) -> Option<Self> {
         match msgs {

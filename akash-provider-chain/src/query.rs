@@ -160,8 +160,8 @@ impl Reader {
     }
 
     /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases. All
-    /// have the same height, except that without `pin`, the leases are newer if the node has pruned this
-    /// height. The inner error means that the deployment exists but its record is malformed.
+    /// have the same height, except that without `pin`, the leases are newer if this height is unavailable.
+    /// The inner error means that the deployment exists but its record is malformed.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,

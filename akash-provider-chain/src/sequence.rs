@@ -92,7 +92,7 @@ impl Sequencer {
         }
     }
 
-    /// Marks the sequence as unknown, because the chain refused it. The sequence is then read again.
+    /// Marks the sequence as unknown, so that it is read again before the next transaction.
     pub(crate) fn invalidate(&mut self) {
         if let Some(ordered) = &mut self.ordered {
             ordered.next = None;

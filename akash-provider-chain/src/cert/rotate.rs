@@ -319,8 +319,8 @@ impl Rotation {
         }
     }
 
-    /// Runs file operations on a thread for blocking work. Decryption is slow, because a key derivation has
-    /// 600,000 rounds.
+    /// Runs file operations on a thread for blocking work, because decryption takes 600,000 rounds of key
+    /// derivation.
     async fn with_files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&KeyFiles<'_>) -> Result<T, CertError> + Send + 'static,

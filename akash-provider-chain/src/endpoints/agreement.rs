@@ -139,10 +139,10 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the records of two nodes. Existing, equal records agree even if their heights differ.
-    /// Otherwise, records of different heights are not comparable, so the node with the higher response is
-    /// queried again at the lower height. Returns the new record of the first node if this node was queried
-    /// again, the height, and the result of the comparison.
+    /// Compares the records of two nodes. Equal records that both exist agree, even if their heights differ.
+    /// In all other cases with different heights, the node with the higher response is queried again at the
+    /// lower height. Returns the new record of the first node if this node was queried again, the height, and
+    /// the result of the comparison.
     async fn compare<M, T, C>(
         &self,
         first: usize,

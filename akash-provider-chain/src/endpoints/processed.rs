@@ -109,8 +109,8 @@ impl Endpoints {
     }
 
     /// Checks the height of a pushed block. If this height is more than [`LAG_MAX`] above the newest height
-    /// of the healthy endpoints, the status of a node must confirm it. A status is checked against the clock
-    /// and a block header.
+    /// of the healthy endpoints, the status of a node must confirm it. A status is trusted, because it is
+    /// checked against the clock and a block header.
     pub(crate) async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         // Not compared with the last pushed block: a node can push any number of false next heights.
         if height <= self.newest().saturating_add(LAG_MAX) {

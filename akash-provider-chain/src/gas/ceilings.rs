@@ -20,8 +20,8 @@ use std::str::FromStr;
 const ONE: i128 = 1_000_000_000_000_000_000;
 /// Gas ceiling of a message, as a multiple of the maximum gas that such messages used on the Akash network.
 const GAS_FACTOR: u64 = 10;
-/// Factor of the fee ceiling: the fee for this many times the maximum observed gas of a message, at the
-/// maximum gas price.
+/// The fee ceiling of a message is the fee for this multiple of its maximum observed gas, at the maximum gas
+/// price.
 const FEE_FACTOR: u64 = 4;
 /// Gas ceiling of a transaction: more than twice the gas of 16 withdrawals in one transaction.
 const TRANSACTION_GAS: u64 = 10_000_000;

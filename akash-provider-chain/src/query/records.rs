@@ -33,7 +33,7 @@ pub(super) struct Records {
     pub(super) pagination: Option<PageResponse>,
 }
 
-/// Response with a deployment. Its groups and its escrow account are not decoded yet.
+/// Response of the deployment query, with the encoded deployment, groups and escrow account.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct DeploymentParts {
     #[prost(bytes = "bytes", tag = "1")]

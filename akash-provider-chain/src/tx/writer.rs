@@ -125,7 +125,7 @@ impl TxWriter {
     ///
     /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. Each
     /// unfinished call then gets an unknown outcome if its transaction may have been sent, otherwise an
-    /// error. The hourly ceiling includes the fees in `expenses`.
+    /// error. The fees in `expenses` count towards the hourly ceiling.
     #[must_use]
     pub fn new(
         api: Arc<dyn TxApi>,

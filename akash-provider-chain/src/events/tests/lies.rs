@@ -21,8 +21,8 @@ use std::time::Duration;
 /// Maximum time of a test step. The limits of the follower are a hundredth of the defaults, so tests pass on
 /// slow machines.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Number of blocks during which a node sends false responses: several times longer than any limit of the
-/// follower.
+/// Number of blocks during which a node sends false responses. The blocks take several times longer than any
+/// limit of the follower.
 const LIE: usize = 8;
 /// Block interval of the test chain.
 const BLOCK: Duration = Duration::from_millis(50);

@@ -15,7 +15,7 @@ pub(crate) enum Lie {
     /// Status and queries report this height.
     Height(Height),
     /// The node reports a chain with this number of additional blocks. Its status, headers, empty blocks and
-    /// query heights are consistent.
+    /// query heights agree with each other.
     Chain(Height),
     /// Status and headers report a time one century ahead.
     Time,

@@ -6,8 +6,8 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{BlockTime, DecCoin, Mono};
 
-/// Newest known block (the tip). A lower block replaces the tip only if its time is later. In this case, the
-/// tip is false.
+/// Newest known block (the tip). A lower block with a later time proves that the tip is false, and replaces
+/// the tip. Other lower blocks are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tip {
     pub(super) height: u64,
