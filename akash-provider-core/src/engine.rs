@@ -67,8 +67,8 @@ use std::sync::Arc;
 /// State machines of the engine, exported for exploration tests. Not part of the stable API.
 ///
 /// Exploration tests send every possible order of inputs to one machine, and check each state that the
-/// machine reaches. These tests need a machine without the engine, because the engine routes only certain
-/// inputs to it. The tests are a separate crate, because unit tests are compiled without optimization.
+/// machine reaches. These tests need a machine without the engine, because the engine passes only certain
+/// inputs to a machine. The tests are a separate crate, because unit tests are compiled without optimization.
 #[doc(hidden)]
 pub mod machines {
     pub use super::cx::Cx;
@@ -210,14 +210,14 @@ impl Engine {
         live.map(|(lease, _)| lease).max().cloned()
     }
 
-    /// Recomputes all reservations from scratch and compares the result with the ledger. Returns false if
-    /// they differ, which indicates a defect.
+    /// Recomputes all reservations, and returns whether the result equals the stored reservations. A
+    /// difference indicates a defect.
     #[must_use]
     pub fn recount_matches(&self) -> bool {
         self.reservations.recount_matches()
     }
 
-    /// Returns the counts since the start.
+    /// Returns the counts of the engine since its start.
     #[must_use]
     pub const fn counts(&self) -> &EngineCounts {
         &self.counts

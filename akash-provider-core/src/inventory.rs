@@ -307,7 +307,7 @@ pub struct LeasedIpUsage {
 /// New capacity of the cluster, with the locations of the provider's pods.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InventoryUpdate {
-    /// Capacity without the pods of the provider's leases.
+    /// Capacity of the cluster. Pods of the provider's leases do not count as used.
     #[serde(with = "written")]
     pub inventory: Arc<dyn Inventory>,
     /// Actual locations of the pods of the provider's leases.

@@ -255,7 +255,7 @@ impl Market {
     /// Executes one message of a provider in its own transaction.
     ///
     /// # Errors
-    /// Returns the refusal of the Akash network. The market is unchanged.
+    /// Returns the same rejection as the Akash network. The market is unchanged.
     pub fn execute(&mut self, msg: &Msg) -> Result<Vec<ChainEvent>, Rejection> {
         let events = match msg {
             Msg::CreateBid {
@@ -281,7 +281,7 @@ impl Market {
     /// market is copied first, so the cost grows with the size of the market.
     ///
     /// # Errors
-    /// Returns the refusal of the first refused message. The market is unchanged.
+    /// Returns the rejection of the first rejected message. The market is unchanged.
     pub fn transaction(&mut self, msgs: &[Msg]) -> Result<Vec<ChainEvent>, Rejection> {
         // A single refused message has changed nothing, so it needs no copy.
         if let [msg] = msgs {
@@ -305,7 +305,7 @@ impl Market {
     /// Executes one message of a tenant or an auditor in its own transaction.
     ///
     /// # Errors
-    /// Returns the refusal of the Akash network. The market is unchanged.
+    /// Returns the same rejection as the Akash network. The market is unchanged.
     pub fn tenant(&mut self, msg: TenantMsg) -> Result<Vec<ChainEvent>, Rejection> {
         match msg {
             TenantMsg::CreateDeployment {

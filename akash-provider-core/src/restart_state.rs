@@ -55,8 +55,8 @@ impl RestartState {
         }
     }
 
-    /// Creates the state for an unknown previous state: the circuit breaker blocks until an operator releases
-    /// it.
+    /// Creates the state for an unknown previous state: the circuit breaker holds all closes until an
+    /// operator releases it.
     #[must_use]
     pub fn unknown() -> Self {
         Self {

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// One instance that takes part in the election.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Candidate {
-    /// Unique name of the instance in logs and in the record.
+    /// Unique name of the instance in logs and in the election record.
     pub identity: String,
     /// Address for requests while this instance leads; may be empty.
     pub address: String,
@@ -345,12 +345,13 @@ impl Contest {
         self.cache(stored, begun);
     }
 
-    /// Handles a failed call or a conflict. The election record must be read again.
+    /// Marks the cached election record as outdated after a failed call or a conflict, so that it is read
+    /// again.
     pub(super) fn failed(&mut self) {
         self.cached_record = CachedRecord::Unknown;
     }
 
-    /// Records a call that failed or got no response, after the time `took`.
+    /// Records a failed call or a call without a response. `took` is the duration of the call.
     pub(super) fn got_no_response(&mut self, took: Duration) {
         self.failures = (self.failures.0.saturating_add(1), took);
         self.call_limit = self.timing.longest_limit();

@@ -73,7 +73,7 @@ impl Timing {
         (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
     }
 
-    /// Returns the timeout of a call after a call without a response. A response after a longer time would be
+    /// Returns the timeout of a call if the previous call got no response. A response after this time comes
     /// too late.
     pub(super) const fn longest_limit(self) -> Duration {
         self.lease.saturating_sub(self.renew)

@@ -39,9 +39,9 @@ pub enum Call {
     /// Chain: fetch the attributes of this provider that an auditor signed. The argument names the auditor as
     /// in the order.
     FetchAudit(String),
-    /// Chain: fetch one bid, and whether all endpoints return the same record.
+    /// Chain: fetch one bid, and check whether all endpoints return the same record.
     FetchBid(BidId),
-    /// Chain: fetch one lease, and whether all endpoints return the same record.
+    /// Chain: fetch one lease, and check whether all endpoints return the same record.
     FetchLease(LeaseId),
     /// Chain: fetch a deployment with its groups, escrow account and leases.
     FetchDeployment(DeploymentId),

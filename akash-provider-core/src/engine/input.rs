@@ -27,7 +27,7 @@ pub enum Input {
     Cluster(ClusterChange),
     /// New view of the capacity. Replaces the previous view.
     Inventory(InventoryUpdate),
-    /// Result of a call, successful or not. The id is the id of the call.
+    /// Result of the call with this id, successful or not.
     Completed(EffectId, Completion),
     /// Request sent through the handle.
     Request(RequestId, Request),

@@ -108,7 +108,7 @@ impl Leases {
         self.workloads.each_mut().for_each(|machine| machine.hide(cover));
     }
 
-    /// Replaces every stored height above `to` by `to`.
+    /// Limits every stored height to at most `to`.
     pub(super) fn lower_heights(&mut self, to: Height) {
         self.won.iter_mut().for_each(|(_, at)| *at = to.min(*at));
         self.workloads
@@ -116,7 +116,6 @@ impl Leases {
             .for_each(|machine| machine.lower_heights(to));
     }
 
-    /// Returns the lease that holds a hostname.
     pub(super) fn holder(&self, name: &str) -> Option<&LeaseId> {
         self.hostnames.holder(name)
     }

@@ -33,7 +33,6 @@ pub(super) struct Market {
 }
 
 impl Market {
-    /// Returns the state machine of an order in progress.
     pub(super) fn order(&self, id: &OrderId) -> Option<&Order> {
         self.orders.get(id)
     }
@@ -63,7 +62,7 @@ impl Market {
         self.orders.mark_bid_used(id);
     }
 
-    /// Replaces every stored height above `to` by `to`.
+    /// Limits every stored height to at most `to`.
     pub(super) fn lower_heights(&mut self, to: Height) {
         self.orders.lower_heights(to);
     }
@@ -119,7 +118,7 @@ impl Market {
         self.wallet.deposit(config, self.provider_data.params())
     }
 
-    /// Called at the end of a block. Schedules a read of the account balance if one is needed.
+    /// Schedules a read of the account balance at the end of a block, if a read is needed.
     pub(super) fn block(&mut self, now: Mono) {
         self.wallet.block(now);
     }

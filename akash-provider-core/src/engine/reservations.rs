@@ -277,7 +277,8 @@ impl Reservations {
         Some(capacity::gpus_reserved_for(owed))
     }
 
-    /// Adopts a reservation from before a restart. Never fails: missing capacity is reported as overcommitted.
+    /// Adopts a reservation from before a restart. This method never fails: missing capacity is reported as
+    /// overcommitted.
     ///
     /// `offer` is the offer of the bid, with overcommit already applied. If it is empty, the resources of `spec` are
     /// reserved. An existing reservation with units is not changed.

@@ -230,8 +230,8 @@ impl Engine {
         }
     }
 
-    /// Returns the name of the missing state if the engine cannot check a request yet: the state of the
-    /// chain, or of the cluster. Returns `None` if the request can be checked.
+    /// Returns the state that is missing to check a request: the state of the chain or of the cluster.
+    /// Returns `None` if the request can be checked.
     const fn unknown_for(&self, request: &Request) -> Option<&'static str> {
         match request {
             // The operator can release the breaker at any time.

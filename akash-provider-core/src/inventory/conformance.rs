@@ -417,8 +417,8 @@ fn odd_amounts_are_harmless(mut inventory: Box<dyn Inventory>) {
     );
 }
 
-/// Checks every rule of [`InventorySource`]. `push` makes the source observe the given capacity. Error items
-/// and repeated updates are allowed.
+/// Checks every rule of [`InventorySource`]. `push` makes the source observe the given capacity. The source
+/// may send error items and repeated updates.
 ///
 /// # Panics
 /// Panics when the source violates a rule. The message names the rule.

@@ -35,7 +35,7 @@ pub(super) struct Layout {
     pub(super) classes: Vec<Class>,
     /// Ignored resources reported by the cluster.
     ignored: Arc<Vec<IgnoredResource>>,
-    /// Ignored resources found while building the layout.
+    /// Resources that were omitted while the layout was built, for example invalid entries.
     notes: Vec<IgnoredResource>,
     by_name: Arc<HashMap<NodeName, usize, FxBuildHasher>>,
 }
@@ -81,14 +81,12 @@ pub(super) struct Class {
 }
 
 impl Layout {
-    /// Returns the names of the storage classes that a node can mount.
     pub(super) fn class_names(&self, node: &Node) -> Vec<String> {
         let classes = self.classes.iter().enumerate();
         let mounted = classes.filter(|(bit, _)| node.classes & (1 << bit) != 0);
         mounted.map(|(_, class)| class.name.clone()).collect()
     }
 
-    /// Returns the devices of a node by kind.
     pub(super) fn gpus(&self, node: &Node) -> Vec<GpuMetrics> {
         let slots = self.slots[node.slots.clone()].iter();
         let infos = slots.map(|slot| {

@@ -4,7 +4,7 @@ use super::IgnoredResource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Capacity of a cluster at one moment, without the pods of the provider's leases.
+/// Capacity of a cluster at one moment. Pods of the provider's leases do not count as used.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClusterSpec {

@@ -7,8 +7,8 @@ use crate::types::id::ip_sharing_key;
 use std::collections::BTreeSet;
 
 /// Returns the hostnames to declare for a lease. Each ingress expose gets the automatic hostname below
-/// `static_domain`, if the provider has this domain, followed by the hostnames in the manifest. Hostnames are
-/// in lower case. If a hostname occurs twice, it belongs to the first expose.
+/// `static_domain`, if this domain is set, followed by the hostnames in the manifest. Hostnames are in lower
+/// case. If a hostname occurs twice, it belongs to the first expose.
 #[must_use]
 pub fn hostnames_wanted(
     group: &Group,

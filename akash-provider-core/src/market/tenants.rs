@@ -19,7 +19,7 @@ fn no_deployment() -> Rejection {
     refuse(4, "Deployment not found")
 }
 
-/// Creates a refusal with a code of the Akash network's module `deployment`.
+/// Creates a rejection with a code of the Akash network's module `deployment`.
 fn refuse(code: u32, log: impl Into<String>) -> Rejection {
     Rejection::other(&format!("deployment/{code}"), log)
 }

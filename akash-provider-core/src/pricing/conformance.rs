@@ -104,8 +104,8 @@ pub async fn suite_with_setup(strategy: Arc<dyn PricingStrategy>, setup: &Setup)
     a_call_given_up_harms_no_later_one(strategy, setup).await;
 }
 
-/// Runs [`suite`], and checks that equal orders have equal prices. For strategies with a price that depends
-/// on the order alone.
+/// Runs [`suite`], and checks that equal orders have equal prices. Use this suite for a strategy with prices
+/// that depend only on the order.
 ///
 /// # Panics
 /// Panics when the strategy violates a rule. The message names the rule.

@@ -404,7 +404,6 @@ fn decimal(at: &str, amount: &BigDecimal) -> Result<Dec, PolicyError> {
     }
 }
 
-/// Rounds an amount to [`DIGITS`] fractional digits.
 fn rounded(amount: &BigDecimal) -> BigDecimal {
     amount.with_scale_round(DIGITS, bigdecimal::RoundingMode::HalfUp)
 }

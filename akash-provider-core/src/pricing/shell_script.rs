@@ -44,8 +44,8 @@ pub struct ShellScriptConfig {
     pub process_limit: usize,
     /// Timeout of one process (`bid-price-script-process-timeout`).
     pub timeout: Duration,
-    /// Program and arguments that [`supervise`] the script; the path of the script is appended. Empty for no
-    /// supervisor.
+    /// Program and arguments of the supervisor ([`supervise`]) that runs the script. The path of the script
+    /// is appended. Empty for no supervisor.
     pub supervisor: Vec<OsString>,
 }
 
@@ -121,8 +121,8 @@ pub struct ShellScript {
 }
 
 impl ShellScript {
-    /// Creates the strategy. The script file is not checked until it runs, so that the operator can replace
-    /// it.
+    /// Creates the strategy without a check of the script file, so that the operator can replace the file at
+    /// any time.
     ///
     /// # Errors
     /// Returns an error when the path is empty or a limit is zero.

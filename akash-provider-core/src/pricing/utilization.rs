@@ -65,8 +65,8 @@ impl ResourceUsage {
     }
 }
 
-/// Utilization of the whole cluster by resource, before and after an order. The amounts are those of the
-/// provider's ledger, with overcommit applied.
+/// Utilization of the whole cluster by resource, before and after an order. The amounts are those that the
+/// provider reserves, with overcommit applied.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Utilization {
     /// CPU in millicores.

@@ -27,7 +27,7 @@ pub enum BuildError {
     Missing {
         /// Name of the part.
         what: &'static str,
-        /// Method of the builder that sets the part.
+        /// Method of the builder that sets the missing port or setting.
         method: &'static str,
     },
     /// The settings are invalid.

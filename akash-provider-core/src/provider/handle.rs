@@ -102,8 +102,8 @@ impl ProviderHandle {
         self.done(Request::EndLease { lease, reason }).await
     }
 
-    /// Compares chain, cluster and ledger now, and returns the differences, one line each. Repairs the
-    /// differences unless `dry_run` is true.
+    /// Compares the chain, the cluster and the state of the provider now, and returns the differences, one
+    /// line each. Repairs the differences unless `dry_run` is true.
     ///
     /// # Errors
     /// Returns `Unavailable` if the chain or the cluster cannot be queried, and `Busy`, `Stopping` and `Unavailable`
@@ -180,9 +180,9 @@ impl ProviderHandle {
         self.ask("judge prices again", HandleRequest::PricesChanged).await
     }
 
-    /// Returns the current status. Before the provider runs, returns the status from when it was built, with
-    /// the lifecycle `init`. After the provider has stopped, returns the last status. In these two cases, the
-    /// call does not wait.
+    /// Returns the current status. Before the provider runs, returns the initial status, with the lifecycle
+    /// `init`. After the provider has stopped, returns the last status. In these two cases, the call does not
+    /// wait.
     ///
     /// If only blocks and balance checks have occurred since the last call, all callers share one cached
     /// status with the current height. The unhealthy time of each lease in this status can be one second

@@ -93,7 +93,7 @@ pub struct ProviderStatistics {
     pub block_age: Option<Duration>,
     /// Status requests of handles.
     pub status_requests: u64,
-    /// Number of events and other bus messages that were dropped because the queue of the bus was full.
+    /// Number of events that were dropped because the queue of the bus was full.
     pub unpublished: u64,
     /// Total price of all active leases per block.
     pub price_per_block: BTreeMap<Denom, Dec>,

@@ -111,7 +111,6 @@ impl RequestQueue {
     }
 }
 
-/// Returns the refusal of a stopping or stopped provider.
 pub(crate) fn stopping() -> Refusal {
     Refusal {
         kind: RefusalKind::Stopping,
@@ -119,7 +118,6 @@ pub(crate) fn stopping() -> Refusal {
     }
 }
 
-/// Returns the refusal for too many concurrent requests.
 pub(crate) fn busy() -> Refusal {
     Refusal {
         kind: RefusalKind::Busy,

@@ -33,7 +33,7 @@ impl IgnoredResources {
         }
     }
 
-    /// Returns the added and the removed resources.
+    /// Replaces the stored resources, and returns the added and the removed resources.
     fn change(&mut self, resources: Vec<IgnoredResource>) -> (Vec<IgnoredResource>, Vec<IgnoredResource>) {
         let now = BTreeSet::from_iter(resources);
         let came = now.difference(&self.0).cloned().collect();

@@ -176,7 +176,6 @@ impl Meter {
         self.lock().status_requests += 1;
     }
 
-    /// Replaces the counts of the engine.
     pub(super) fn engine_counted(&self, engine: EngineCounts) {
         self.lock().engine = engine;
     }

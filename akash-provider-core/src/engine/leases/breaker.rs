@@ -328,7 +328,6 @@ impl Breaker {
         Some(Vec::new())
     }
 
-    /// Returns the owners for which the breaker has tripped separately.
     #[must_use]
     pub(crate) const fn held_owners(&self) -> &BTreeSet<Address> {
         &self.held_owners

@@ -17,7 +17,6 @@ impl Engine {
         }
     }
 
-    /// Passes one input to a deployment, if it exists.
     pub(in crate::engine) fn drive_deployment(&mut self, id: &DeploymentId, input: Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);

@@ -107,10 +107,11 @@ pub struct Escrow {
     check_at: BlockTime,
 }
 
-/// Returns the time of a lease's next payout.
+/// Returns the time of a lease's next payout: one withdrawal period after the last payout. Returns `None`
+/// without a withdrawal period.
 ///
-/// The number of blocks since the last payout is the unpaid amount divided by the price per block. Without a payment
-/// record, a full withdrawal period starts at `created`.
+/// The time of the last payout is estimated from the unpaid amount and the price per block. Without a payment record,
+/// the period starts at `created`.
 #[must_use]
 pub fn payout_due(
     cx: &Cx<'_>,

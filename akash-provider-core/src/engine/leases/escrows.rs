@@ -37,7 +37,6 @@ impl Engine {
         );
     }
 
-    /// Passes one input to the escrow machine of a deployment, if it exists.
     pub(in crate::engine) fn drive_escrow(&mut self, id: &DeploymentId, input: escrow::Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);

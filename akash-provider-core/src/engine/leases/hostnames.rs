@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Reason why hostnames are refused. On this error, the ledger is not changed.
+/// Reason why hostnames are refused. On this error, no hostname changes its holder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostnameError {
@@ -242,7 +242,7 @@ impl HostnameLedger {
     }
 
     /// Returns true if no tenant may hold the hostname: it is blocked, looks like a blocked hostname
-    /// (Punycode), or is a wildcard that reaches a blocked hostname at any depth.
+    /// (Punycode), or is a wildcard for a parent domain of a blocked hostname.
     #[must_use]
     pub fn is_blocked(&self, hostname: &str) -> bool {
         let name = hostname.to_lowercase();

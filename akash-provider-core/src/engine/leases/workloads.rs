@@ -12,7 +12,6 @@ use deployment::Origin;
 use std::sync::Arc;
 
 impl Engine {
-    /// Passes one input to a workload, if it exists.
     pub(in crate::engine) fn drive_workload(&mut self, id: &LeaseId, input: Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);

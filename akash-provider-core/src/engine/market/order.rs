@@ -164,7 +164,7 @@ pub enum Input {
     Tx(Result<TxOutcome, Failure>),
     /// Result of `FetchBid`, with the height of the record.
     BidFetched(Result<Observed<Bid>, Failure>),
-    /// The chain shows this provider's bid.
+    /// This provider's bid was observed on the chain.
     BidObserved,
     /// This provider's bid was closed on the chain.
     BidClosed,
@@ -234,7 +234,7 @@ pub struct Order {
     /// True if the chain has reported the bid, in a record, an event or a transaction result. The bid then exists, even
     /// if a later query does not find it.
     is_on_chain: bool,
-    /// Minimum height at which a missing record proves that the bid does not exist.
+    /// Minimum height of a query result that proves by a missing record that the bid does not exist.
     min_read_height: Option<Height>,
     /// True if a transaction of this process created the bid.
     committed: bool,
@@ -314,7 +314,7 @@ impl Order {
         }
     }
 
-    /// Replaces every stored height above `to` by `to`.
+    /// Limits every stored height to at most `to`.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         for height in [&mut self.min_read_height, &mut self.timeout_from]
             .into_iter()

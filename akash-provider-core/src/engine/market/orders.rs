@@ -108,7 +108,7 @@ impl Orders {
         self.last_decline.remove(id);
     }
 
-    /// Replaces every stored height above `to` by `to`.
+    /// Limits every stored height to at most `to`.
     pub(in crate::engine) fn lower_heights(&mut self, to: Height) {
         self.machines
             .each_mut()
@@ -192,7 +192,8 @@ impl Orders {
         }
     }
 
-    /// Counts a decline and returns true, unless the decline equals the last decline of the order.
+    /// Counts a decline, unless the decline equals the last decline of the order. Returns true if the decline
+    /// was counted.
     fn count_decline(&mut self, id: &OrderId, decline: &Decline) -> bool {
         if self.last_decline.insert(id.clone(), decline.clone()).as_ref() == Some(decline) {
             return false;
@@ -241,7 +242,6 @@ impl Engine {
         self.order_actions(id, actions, false);
     }
 
-    /// Passes one input to an order, if it exists.
     pub(in crate::engine) fn drive_order(&mut self, id: &OrderId, input: Input) {
         let config = Arc::clone(&self.config);
         // Determined here, because the machine has no access to the capacity and to the bids of others.

@@ -70,7 +70,7 @@ pub(in crate::engine) struct Wallet {
     is_unexplained: bool,
     /// Order with the single bid that is sent while the balance is uncertain.
     single_bid: Option<OrderId>,
-    /// Orders that wait for the read in flight before they reserve capacity.
+    /// Orders that wait for the balance read in flight before they reserve capacity.
     waiting: BTreeSet<OrderId>,
 }
 
@@ -188,7 +188,7 @@ impl Wallet {
         self.fee_rejected.take_if(|rejection| !stands(rejection));
     }
 
-    /// Called at the end of a block. Schedules a read of the balance if one is needed.
+    /// Schedules a read of the balance at the end of a block, if a read is needed.
     pub(in crate::engine) fn block(&mut self, now: Mono) {
         if self.has_waiting || self.next.is_none() {
             self.read_soon(now);
@@ -453,7 +453,6 @@ impl Engine {
         (!is_payable).then(|| self.describe_shortage())
     }
 
-    /// Records that the chain rejected a deposit for insufficient balance.
     pub(in crate::engine) fn deposit_rejected(&mut self, deposit: Coin, reason: String) {
         let now = self.progress.mono();
         self.market.wallet.reject_deposit(deposit, reason, now);

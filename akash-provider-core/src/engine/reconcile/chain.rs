@@ -48,7 +48,8 @@ impl Engine {
         self.scan.after_resync();
     }
 
-    /// Replaces every stored height above `to` by `to`. The block time at `to` shows that higher heights are wrong.
+    /// Limits every stored height to at most `to`, because the block time at `to` shows that higher heights
+    /// are wrong.
     fn lower_heights(&mut self, to: Height) {
         self.market.lower_heights(to);
         self.leases.lower_heights(to);
@@ -59,7 +60,7 @@ impl Engine {
         self.cx(&self.config).is_past(height)
     }
 
-    /// Brings leases, bids and orders in line with a snapshot that is not older than the processed state.
+    /// Updates leases, bids and orders from a snapshot that is not older than the processed state.
     pub(in crate::engine) fn apply_snapshot(&mut self, snapshot: &Snapshot) {
         self.progress.snapshot_applied(snapshot.height, snapshot.time);
         self.market

@@ -134,7 +134,6 @@ impl Scan {
         self.outdated.contains(lease)
     }
 
-    /// Returns the findings of the last scan.
     pub(in crate::engine) fn findings(&self) -> &[String] {
         &self.findings
     }
@@ -151,7 +150,6 @@ impl Engine {
         self.scan.requests.push((id, dry_run));
     }
 
-    /// Starts a scan if one is due.
     pub(in crate::engine) fn drive_scan(&mut self) {
         if self.scan.running.is_some() || !self.progress.chain_known() || self.role.is_stopping() {
             return;

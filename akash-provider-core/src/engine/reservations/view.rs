@@ -71,7 +71,8 @@ impl Reservations {
             .map_or_else(Metrics::default, |k| k.left.metrics())
     }
 
-    /// Recomputes the ledger from scratch and compares the results. `false` indicates a defect.
+    /// Recomputes all reservations, and returns whether the result equals the stored reservations. A
+    /// difference indicates a defect.
     #[must_use]
     pub fn recount_matches(&self) -> bool {
         let mut pools = Pools::new(&self.config);

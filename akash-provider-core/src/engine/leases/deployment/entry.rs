@@ -55,8 +55,8 @@ impl LeaseEntry {
         self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Returns true if the deadline was already started. The running deadline can be earlier than a deadline computed
-    /// from the recorded creation time.
+    /// Returns true if the manifest deadline was already started. A later deadline from a lease record then
+    /// replaces it.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }

@@ -182,7 +182,7 @@ impl Workload {
         self.chain = ChainLane::Fetching { retry_at };
     }
 
-    /// Determines the next step of a close or of a query for evidence.
+    /// Determines the next message for an intended close, or the query that verifies a close report.
     fn plan(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         if self.close_report.is_some() {
             self.chain_attempts = 0;
