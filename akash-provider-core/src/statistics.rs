@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-/// Bucket bounds for calls to another process: 5 ms to 30 s.
+/// Bucket bounds for the duration of calls to other processes: 5 ms to 30 s.
 pub const CALL_BOUNDS: [Duration; 10] = [
     Duration::from_millis(5),
     Duration::from_millis(20),

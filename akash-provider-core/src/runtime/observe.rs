@@ -15,10 +15,10 @@ use std::time::Duration;
 
 /// Minimum interval between status updates.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
-/// Minimum pause after a status update, as a multiple of the time that the update took.
+/// Minimum pause after a status update, as a multiple of the duration of that update.
 const STATUS_SHARE: u32 = 50;
 
-/// Publishes events on the bus and in the log without waiting.
+/// Publisher of events to the bus and to the log. Its methods never wait, except `finish`.
 #[derive(Debug)]
 pub(crate) struct Observer {
     outlet: PublishQueue,
@@ -64,7 +64,8 @@ impl Observer {
         self.status_due
     }
 
-    /// Publishes changed statuses. `before` is the time at which the creation of `status` started.
+    /// Publishes the statuses that changed. `before` is the time before `status` was created. The next update
+    /// is delayed in proportion to the time since then.
     pub(crate) fn statuses(&mut self, status: &Status, before: Mono, now: Mono) {
         for (topic, body) in bodies(status) {
             if self.published.get(&topic) == Some(&body) {
@@ -91,8 +92,8 @@ impl Observer {
     }
 }
 
-/// Returns the body of each retained status of the engine. Heights are omitted, because they would change
-/// every body with every block.
+/// Returns the bodies of all retained statuses. Bodies contain no heights, because a height changes with
+/// every block.
 fn bodies(status: &Status) -> [(Topic, Value); 7] {
     let capacity = &status.inventory.available;
     [

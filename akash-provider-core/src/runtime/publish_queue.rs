@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Length of the queue. Some hundred leases can change at once, and each event has a few hundred bytes.
+/// Length of the queue. Several hundred leases can change at once. An event has a few hundred bytes.
 const QUEUE: usize = 1024;
 /// Timeout of one publication on the bus.
 const PUBLISH_LIMIT: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 /// Delay before refused statuses are published again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// The queue before one bus, and the task that publishes its events.
+/// Queue of events for the bus, with the task that publishes them.
 #[derive(Debug)]
 pub(crate) struct PublishQueue {
     queue: mpsc::Sender<(Topic, Arc<Event>)>,
@@ -77,7 +77,7 @@ struct Publisher {
     bus: Arc<dyn Bus>,
     overflow: Arc<AtomicU64>,
     trouble: PublishFailures,
-    /// Statuses that the bus refused, the latest of each topic.
+    /// Latest status of each topic that the bus refused.
     owed: BTreeMap<Topic, Arc<Event>>,
     again_at: Instant,
 }

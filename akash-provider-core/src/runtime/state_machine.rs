@@ -14,13 +14,13 @@ pub(crate) trait StateMachine: Send {
     fn handle_timeout(&mut self, now: Now) -> Vec<Effect>;
     fn is_idle(&self) -> bool;
     fn status(&self, now: Now) -> Status;
-    /// Returns a counter of the changes that may affect the status, except for its pulse.
+    /// Returns a counter that increases when the status may have changed. Changes of `pulse` are not counted.
     fn changes(&self) -> u64;
     fn pulse(&self) -> Pulse;
     fn counts(&self) -> EngineCounts;
     fn capacity(&self) -> Option<Capacity>;
     fn has_lease(&self, lease: &LeaseId) -> bool;
     fn lease_of(&self, group: &GroupId) -> Option<LeaseId>;
-    /// Returns the act of a call in flight, for the audit log.
+    /// Returns the audit-log entry for a pending call.
     fn act_of_call(&self, id: EffectId, call: &Call) -> Option<Act>;
 }

@@ -48,9 +48,9 @@ type Written = Result<Result<Result<(), Error>, Elapsed>, JoinError>;
 pub(crate) struct StateWriter {
     store: Option<Arc<dyn StateStore>>,
     state: RestartState,
-    /// At most one running write of the state.
+    /// Running write of the state, at most one.
     writing: JoinSet<Result<Result<(), Error>, Elapsed>>,
-    /// Whether the state changed after the start of the write.
+    /// Whether the state changed after the running write started.
     is_behind: bool,
     again_at: Option<Instant>,
     held_effects: Vec<Effect>,
@@ -71,8 +71,8 @@ impl StateWriter {
         }
     }
 
-    /// Returns the effects that can be executed now. [`StateWriter::turn`] later returns the effects that
-    /// must wait.
+    /// Returns the effects that can be executed now. The other effects wait for a write;
+    /// [`StateWriter::turn`] returns them later.
     pub(crate) fn pass(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
         let mut changed = false;
         for effect in &effects {
@@ -115,7 +115,7 @@ impl StateWriter {
         }
     }
 
-    /// Retries a failed write once while the provider stops.
+    /// Retries a failed write once, during shutdown.
     pub(crate) fn try_again(&mut self) {
         if self.again_at.is_some() {
             self.begin();

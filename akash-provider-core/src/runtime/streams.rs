@@ -25,8 +25,8 @@ const CLUSTER_QUEUE: usize = 128;
 const INVENTORY_QUEUE: usize = 1;
 /// First delay after a failure. The delay is short, because most failures are closed connections.
 const RETRY_MIN: Duration = Duration::from_millis(200);
-/// Maximum delay after a failure, before up to the same amount of jitter is added. A port that works again is
-/// used within a minute.
+/// Maximum delay after a failure, before jitter of up to the same length is added. The stream resumes within
+/// a minute after the remote service recovers.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Time without an event from the chain after which a warning is logged. A chain creates a block every few
 /// seconds.
@@ -42,7 +42,7 @@ pub(crate) struct Feeds {
 }
 
 impl Feeds {
-    /// Starts one task for each port, which forwards the stream of the port to a queue.
+    /// Starts one task per port. The task forwards the event stream of the port to a queue.
     pub(crate) fn start(
         chain: Arc<dyn crate::chain::ChainClient>,
         cluster: Arc<dyn Cluster>,
@@ -73,7 +73,8 @@ impl Feeds {
     }
 }
 
-/// Follows one port until the loop ends. If `lost` is set, it is sent once for every gap in the stream.
+/// Subscribes to one port again and again until the receiver of `queue` is dropped. Sends `lost` once for
+/// every gap in the stream.
 async fn follow<T: Clone + Send>(
     port: &'static str,
     subscribe: impl Fn() -> BoxStream<'static, Result<T, Error>>,
@@ -132,7 +133,7 @@ async fn listen<T: Clone + Send>(
     }
 }
 
-/// State of a stream between two valid items: the increasing delays, and whether the engine was notified of the gap.
+/// Retry state of a stream: the increasing delays, and whether the engine was notified of the current gap.
 struct StreamGap<T> {
     lost: Option<T>,
     /// Whether a valid item has arrived since the last gap.
@@ -155,7 +156,7 @@ impl<T: Clone> StreamGap<T> {
         self.waits = None;
     }
 
-    /// Handles a failure: sends `lost` at the first failure of a gap, then waits.
+    /// Handles a failure of the stream: sends `lost` at the first failure after a valid item, then waits.
     async fn open(&mut self, queue: &mpsc::Sender<T>) -> Result<(), LoopGone> {
         if std::mem::take(&mut self.is_reset)
             && let Some(lost) = &self.lost
@@ -172,7 +173,7 @@ impl<T: Clone> StreamGap<T> {
     }
 }
 
-/// The receiver of the queue was dropped.
+/// Error: the receiver of the queue was dropped.
 struct LoopGone;
 
 /// Returns endless delays, doubling from [`RETRY_MIN`] to [`RETRY_MAX`], with jitter so that several

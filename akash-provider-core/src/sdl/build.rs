@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Placement attribute that requests confidential computing.
 const TEE: &str = "tee/type";
 
-/// Groups and manifest of a document, with the origin of each unit.
+/// Groups and manifest of a document, and the compute profile of each unit.
 #[derive(Debug)]
 pub(super) struct BuildOutput {
     pub(super) groups: Vec<GroupSpec>,
@@ -168,9 +168,9 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
     }
 }
 
-/// Returns the sequence numbers of the leased IPs. The IP names of all `to` entries are sorted, with duplicates, and
-/// numbered from 1. An entry without an IP has an empty name, and is left out if it is global. A name gets the number
-/// of its last occurrence.
+/// Returns the sequence numbers of the leased IPs. The IP names of all `to` entries are sorted, with
+/// duplicates, and numbered from 1. A name that occurs several times gets its highest number. A `to` entry
+/// without an IP counts as an empty name, except if it is global.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment
@@ -225,8 +225,8 @@ fn exposes(exposes: &[Expose], sequence: &BTreeMap<&str, u32>) -> Vec<ServiceExp
     all
 }
 
-/// Returns the endpoints of one expose. A global expose has the endpoint of its port and that of its leased
-/// IP. Other exposes have no endpoints.
+/// Returns the endpoints of one expose. A global expose has one endpoint for its port and, if it uses a
+/// leased IP, a second one for the IP. Other exposes have no endpoints.
 fn endpoints(expose: &ServiceExpose) -> Vec<Endpoint> {
     if !expose.global {
         return Vec::new();

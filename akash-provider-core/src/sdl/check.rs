@@ -7,8 +7,8 @@ use crate::manifest::Proto;
 use crate::types::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks that the document describes every service, profile, price, endpoint and volume to which it refers, and that
-/// these parts can be used together. A reference to a part with an error causes no further error.
+/// Checks that every referenced service, profile, price, endpoint and volume exists, and that they can be
+/// used together. A reference to an invalid part adds no further error.
 pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     let mut ips = Ips::default();
     for (name, deployed) in document.deployment.iter() {
@@ -83,7 +83,7 @@ fn profiles(document: &Document, placement: &str, placed: &PlacementEntry, notes
 #[derive(Default)]
 struct Ips<'a> {
     used: BTreeSet<&'a str>,
-    /// Location of the expose that uses each port of a leased IP.
+    /// Location of the expose that occupies a port of a leased IP.
     ports: BTreeMap<(&'a str, u16, Proto), &'a Location>,
 }
 
@@ -189,8 +189,8 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
     }
 }
 
-/// Checks for unmounted persistent volumes. The tools of the Akash network refuse them only in version 2.0,
-/// and only if the service has no mounts.
+/// Reports a persistent volume that is not mounted: as an error in SDL version 2.0 if the service has no
+/// mounts, as in the Akash tools, otherwise as a warning.
 fn unmounted(
     version: Version,
     spot: &Location,

@@ -5,7 +5,7 @@ use super::fault::{SdlError, SdlErrors, Warning};
 /// Maximum number of listed errors, because a text can have an error in every value.
 pub const MAX_ERRORS: usize = 50;
 
-/// Maximum number of listed warnings, those of the first lines.
+/// Maximum number of listed warnings. Warnings of later lines are dropped.
 const MAX_WARNINGS: usize = 100;
 
 #[derive(Debug, Default)]
@@ -53,8 +53,8 @@ impl Diagnostics {
         self.errors.len() + self.more
     }
 
-    /// Returns the first error as `Err`, because nothing can be built from a text with errors. Returns `Ok`
-    /// if there are none.
+    /// Returns the first error, or `Ok` if the text has no error so far. Nothing can be built from a text
+    /// with errors.
     pub(super) fn so_far(&self) -> Result<(), SdlError> {
         self.errors.first().map_or(Ok(()), |error| Err(error.clone()))
     }

@@ -16,13 +16,13 @@ pub(super) enum Version {
     V2_1,
 }
 
-/// Parts by name. The names of invalid parts are stored too, because a reference to an invalid part is not a
+/// Parts by name. The names of invalid parts are stored too, so that a reference to an invalid part adds no
 /// further error.
 #[derive(Debug)]
 pub(super) struct NamedParts<T> {
     pub(super) read: BTreeMap<String, T>,
     pub(super) unread: BTreeSet<String>,
-    /// Whether the whole section is unreadable.
+    /// Whether the section is missing or could not be parsed.
     pub(super) is_unread: bool,
 }
 
@@ -143,9 +143,9 @@ pub(super) struct Compute {
     pub(super) spot: Location,
     pub(super) cpu: (Location, Sourced<Cpu>),
     pub(super) memory: (Location, Sourced<Memory>),
-    /// GPUs. If `gpu` is missing in the profile, zero GPUs and the location of the profile.
+    /// GPUs. Zero GPUs at the location of the profile if the profile has no `gpu` field.
     pub(super) gpu: (Location, Gpu),
-    /// Volumes, sorted as by the Akash tools.
+    /// Volumes, in the order of the Akash tools.
     pub(super) storage: Vec<(Location, Sourced<Storage>)>,
 }
 

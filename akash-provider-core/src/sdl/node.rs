@@ -40,7 +40,7 @@ pub(super) enum Content {
     Map(Vec<(Key, Rc<Node>)>),
 }
 
-/// A text as written. `plain` means without quotes, so that the text can be a number.
+/// Scalar as written in the text. `plain` is true for an unquoted scalar, which may be a number.
 #[derive(Debug)]
 pub(super) struct Scalar {
     pub(super) text: String,
@@ -91,19 +91,19 @@ pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlE
     }
 }
 
-/// Maximum number of quoted texts with a continuation line that is not indented enough.
+/// Maximum number of quoted texts per document that have insufficiently indented continuation lines.
 const MAX_SHALLOW: usize = 32;
 /// Maximum number of lines of one quoted text that the parser indents, because they are not indented enough.
 const MAX_LINES: usize = 200;
-/// Indentation that the parser adds to continuation lines of quoted texts, deeper than in any SDL.
+/// Indentation that the parser adds to continuation lines of quoted texts. No SDL is nested so deeply.
 const DEEP: &str =
     "                                                                                                ";
 
 /// Reason why a text could not be parsed.
 enum ReadError {
     Wrong(SdlError),
-    /// A quoted text continues on this line with an indentation that is not deeper than its block. The tools
-    /// of the Akash network accept such texts, YAML does not.
+    /// A quoted text continues on this line, but the line is not indented deeper than its block. The Akash
+    /// tools accept such lines; YAML does not.
     Shallow(usize, SdlError),
 }
 
@@ -188,7 +188,7 @@ fn line(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).max(1)
 }
 
-/// A list or map that is still being read.
+/// List or map whose end has not been parsed yet.
 struct OpenContainer {
     line: u32,
     anchor: usize,
@@ -284,7 +284,8 @@ impl Tree {
         self.place(node, line)
     }
 
-    /// Adds a complete node to the list or map that is being read, or makes it the root.
+    /// Adds a complete node to the innermost open list or map. Without an open list or map, the node becomes
+    /// the root.
     fn place(&mut self, node: Rc<Node>, line: u32) -> Result<(), SdlError> {
         self.nodes += 1;
         if node.size > MAX_NODES || self.nodes > MAX_NODES {

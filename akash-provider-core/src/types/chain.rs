@@ -520,8 +520,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns the time of the block at `height`. If this time is missing, returns the time of the snapshot:
-    /// a deadline counted from the snapshot can be too late, but never too early.
+    /// Returns the time of the block at `height`, or the time of the snapshot if the block time is unknown. A
+    /// deadline computed from the snapshot time may be too late, but never too early.
     #[must_use]
     pub fn block_time(&self, height: Height) -> BlockTime {
         self.block_times.get(&height).copied().unwrap_or(self.time)
@@ -548,7 +548,7 @@ pub enum Agreement {
 /// The record was read from a node that has the configured chain id and is not catching up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Observed<T> {
-    /// The record. `None` means "not found", which alone proves nothing.
+    /// Record, or `None` if the endpoint found none. `None` alone does not prove that the record is missing.
     pub value: Option<T>,
     /// Height at which the record was read.
     pub height: Height,

@@ -66,8 +66,8 @@ impl DeclineCode {
         Self::Unknown,
     ];
 
-    /// Returns whether the provider can find this reason with the group of an order alone. Bid screening has no order,
-    /// so bid screening never returns the other codes.
+    /// Returns whether the group of an order is sufficient to find this reason. Bid screening checks groups
+    /// without an order, so it never returns the other codes.
     #[must_use]
     pub const fn needs_only_group(self) -> bool {
         match self {

@@ -310,8 +310,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the id of a fact. Returns `None` for a status, and for an observation or action of a single
-    /// instance.
+    /// Returns the id of a fact. Returns `None` for a status, and for an event that only one instance can
+    /// report.
     ///
     /// The id depends only on the fact: every instance, before and after a restart or a fail-over, gives a
     /// fact the same id. A consumer processes each fact once if it drops events with an id that was already

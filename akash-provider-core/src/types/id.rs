@@ -51,8 +51,8 @@ impl Address {
         Ok(Self(text.into()))
     }
 
-    /// Returns a placeholder for a missing account. The placeholder is not a valid address, so it equals no
-    /// account.
+    /// Returns the address of a missing account. This address is not valid, so it differs from every real
+    /// address.
     pub(crate) fn nobody() -> Self {
         Self("".into())
     }
@@ -105,7 +105,7 @@ pub struct DeploymentId {
 pub struct GroupId {
     /// Deployment of the group.
     pub deployment: DeploymentId,
-    /// Sequence number of the group, from 1 (groups are sorted by name).
+    /// Sequence number of the group, from 1. Groups are numbered in the order of their names.
     pub gseq: u32,
 }
 
@@ -127,7 +127,7 @@ pub struct BidId {
     pub provider: Address,
 }
 
-/// Id of a lease, equal to the id of the winning bid.
+/// Id of a lease. A lease has the id of its winning bid.
 pub type LeaseId = BidId;
 
 impl OrderId {
@@ -157,7 +157,8 @@ impl BidId {
         self.order.owner()
     }
 
-    /// Returns the name of the lease's namespace and Manifest object: base32hex of SHA-224 of the path.
+    /// Returns the name of the lease's namespace, which is also the name of its Manifest object: base32hex of
+    /// the SHA-224 hash of the lease path.
     #[must_use]
     pub fn namespace(&self) -> String {
         base32hex(&Sha224::digest(self.to_string().as_bytes()))

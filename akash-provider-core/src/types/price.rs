@@ -136,7 +136,7 @@ impl Dec {
     }
 }
 
-/// Returns a quotient rounded to the nearest [`Dec`], half to even. The divisor must not be zero.
+/// Returns `dividend / divisor`, rounded to the nearest [`Dec`], half to even. The divisor must not be zero.
 fn rounded(dividend: BigInt, divisor: BigInt) -> Option<Dec> {
     let (whole, rest) = (&dividend / &divisor, &dividend % &divisor);
     let twice = rest.magnitude() * 2_u32;

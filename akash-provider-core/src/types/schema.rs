@@ -57,8 +57,8 @@ mod tests {
         branches.iter().find(of).unwrap_or_else(|| panic!("{event}"))
     }
 
-    /// Validates a value with the parts of JSON Schema that this schema uses: references, alternatives,
-    /// types, constants and patterns.
+    /// Validates a value against the schema. Supports only the keywords that this schema uses: references,
+    /// alternatives, types, constants and patterns.
     fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
         if let Some(name) = schema["$ref"].as_str() {
             return fits(root, &root["$defs"][name.trim_start_matches("#/$defs/")], value);

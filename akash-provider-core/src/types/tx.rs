@@ -97,8 +97,8 @@ impl Msg {
         }
     }
 
-    /// Returns the priority of a pending message. The message with the lowest number is sent first (close,
-    /// bid, withdraw, other messages).
+    /// Returns the priority of a pending message. Lower numbers are sent first: 0 for closes and
+    /// reclamations, 1 for bids, 2 for withdrawals, 3 for other messages.
     #[must_use]
     pub const fn priority(&self) -> u8 {
         match self {
@@ -113,7 +113,7 @@ impl Msg {
     }
 }
 
-/// Category of a refusal by the chain. A refusal without specific handling is `Other`.
+/// Category of a rejection by the chain. A rejection that needs no specific handling is `Other`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -32,25 +32,24 @@ struct DeploymentWorld {
     recorded: bool,
     delivered: bool,
     claimed: bool,
-    /// Whether it is unknown which manifest the cluster has: a call to record the manifest failed, or the deployment
-    /// was found at the start.
+    /// Whether the manifest in the cluster is unknown, because a call to record it failed or because the
+    /// deployment was found at the start.
     doubt: bool,
-    /// The manifest deadline has passed, and the machine has received no cluster list since.
+    /// The manifest deadline has passed, and the machine has not received a cluster list since then.
     due: bool,
     /// The cluster has an unusable Manifest record of the deployment.
     unusable: bool,
-    /// The machine received a cluster list that was made after the deadline and contains no object of the
-    /// deployment.
+    /// A cluster list from after the deadline showed that the cluster has no object of the deployment.
     disproven: bool,
-    /// The cluster has, had or may have a Manifest record of the deployment.
+    /// Whether the cluster may have, or may have had, a Manifest record of the deployment.
     touched: bool,
     ended: u8,
     valid: bool,
     submissions: u64,
-    /// How many more times the manifest deadline may pass. A deadline that passes while the manifest is being recorded
-    /// is postponed.
+    /// How many more times the search lets the manifest deadline pass. A deadline is postponed while the
+    /// manifest is being recorded.
     blocks: u8,
-    /// How many more cluster lists may have an unexpected result.
+    /// How many more cluster lists the search may return with an unexpected result.
     lists_left: u8,
     budget: u8,
     wrong: Option<&'static str>,
@@ -218,7 +217,7 @@ impl DeploymentWorld {
         }
     }
 
-    /// Adds to `all` each possible result of the last requested cluster list.
+    /// Adds each state that a result of the pending cluster list can lead to.
     fn lists(&self, all: &mut Vec<(String, Self)>) {
         let listed = |unusable: Option<&str>, conclusive| Input::Listed {
             unusable: unusable.map(|u| (bid_id(), Arc::from(u))).into_iter().collect(),

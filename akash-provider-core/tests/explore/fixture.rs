@@ -76,8 +76,8 @@ pub(crate) fn permanent() -> Failure {
     }
 }
 
-/// Clocks of a world, and the conditions under which the machine may act: leadership, shutdown and the state
-/// of the cluster.
+/// Clocks of the simulation, and the conditions that determine whether the machine may act, such as
+/// leadership and shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Clock {
     pub(crate) mono: Mono,

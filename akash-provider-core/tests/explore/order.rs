@@ -143,8 +143,8 @@ impl OrderWorld {
         });
     }
 
-    /// Delivers the completion of the call in flight to the machine. A finished machine ignores the
-    /// completion.
+    /// Delivers the completion of the pending call to the machine. A machine in phase `Done` does not receive
+    /// it.
     fn complete(&self, input: Input, change: impl FnOnce(&mut Self)) -> Self {
         let mut next = self.clone();
         next.in_flight = None;
@@ -476,7 +476,7 @@ impl World for OrderWorld {
 }
 
 impl OrderWorld {
-    /// Returns true if a bid on an open order is open although the machine of the order is done.
+    /// Returns true if the order and the bid are open although the state machine of the order is done.
     ///
     /// This state is allowed at shutdown, because the next start adopts the bid from the chain, and for a transaction
     /// that was given up as expired.

@@ -34,8 +34,8 @@ pub(crate) fn explore<W: World>(name: &str, start: W) -> Stats {
     }
 }
 
-/// Same as [`explore`], but returns the first violation instead of panicking, so that tests can check the
-/// search.
+/// Visits every reachable state. Returns the first violation instead of panicking, so that tests can check
+/// the search itself.
 pub(crate) fn search<W: World>(start: W) -> Result<Stats, String> {
     let start = Rc::new(start);
     let mut seen = FxHashSet::from_iter([Rc::clone(&start)]);

@@ -448,8 +448,8 @@ impl WorkloadWorld {
         }
     }
 
-    /// Returns true if work remains, but no deadline, call or event is pending. Work remains while the
-    /// workload of an ended lease exists, and while a live lease is not deployed.
+    /// Returns true if no deadline, call or event is pending although work remains: an ended lease still has
+    /// a workload, or a live lease is not deployed.
     fn stuck(&self) -> bool {
         let waits = self.breaker_asked || !self.clock.leader || !self.scanned;
         let quiet = self.cluster.is_none()
@@ -490,7 +490,6 @@ impl World for WorkloadWorld {
     }
 }
 
-/// Explores one world. Each world has a separate test, so that the worlds are explored in parallel.
 fn explore_world(terms: bool, tripped: bool) {
     assert_eq!(CONFIG.unhealthy_limit, Some(Duration::from_secs(3600)));
     let name = format!("workload terms={terms} tripped={tripped}");

@@ -15,15 +15,15 @@ use std::collections::BTreeSet;
 /// Value of `Listing::place` that marks a cluster list with missing entries.
 pub(crate) const INCOMPLETE: &str = "incomplete list";
 
-/// A call of an engine in flight, with its response.
+/// Pending call of an engine, with its response.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     pub(crate) id: EffectId,
     pub(crate) call: Call,
-    /// The response, available after the call was executed.
+    /// Response to the call, stored when the call is executed.
     pub(crate) answer: Option<Completion>,
-    /// Leases in the cluster when the list was made: those that the list contains, and those that the list
-    /// lacks.
+    /// Leases in the cluster at the time of the list: first the leases that the list contains, then the
+    /// leases missing from it.
     pub(crate) there: Option<(BTreeSet<LeaseId>, BTreeSet<LeaseId>)>,
     /// The call sent a transaction. The response arrives when the transaction is in a block or when the
     /// simulation stops waiting for it.
@@ -85,7 +85,7 @@ impl World {
         self.pending[index].answer = Some(self.answer(&call));
     }
 
-    /// Applies a call that then reports a failure. A deploy may be applied only in part.
+    /// Executes a call that then reports a failure. A deploy may be executed only in part.
     fn apply_and_fail(&mut self, call: &Call) {
         if let Call::Deploy { deployment, .. } = call
             && self.feature_random.percent(self.features.half)

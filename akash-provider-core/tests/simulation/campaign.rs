@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// Regression seeds that run first: one per line, `#` starts a comment.
 const REGRESSIONS: &str = include_str!("seeds.txt");
-/// Maximum number of further failed seeds that are listed for a rule, in addition to its first failed seed.
+/// Maximum number of failed seeds listed for a rule, in addition to the first one.
 const NAMED_MAX: usize = 10;
 /// Number of seeds of an ordinary test run.
 const SEEDS: u64 = 300;
@@ -47,7 +47,7 @@ pub(crate) fn run() {
     figures(ran, start.elapsed().as_secs_f64(), &seen);
 }
 
-/// Records every input of the seeds and compares the effects with those of a replay.
+/// Records every input of the seeds, replays the inputs and compares the effects.
 pub(crate) fn tapes() {
     let first = number("SIM_SEED", 1);
     let seeds: Vec<u64> = (first..first + number("SIM_TAPES", TAPES)).collect();
@@ -55,8 +55,8 @@ pub(crate) fn tapes() {
     println!(r#"{{"name": "sim_taped_histories", "value": {ran}, "unit": "histories"}}"#);
 }
 
-/// Runs the histories of these seeds. Returns the number of histories, and the number of observations in all
-/// histories, by name.
+/// Runs the histories of these seeds. Returns the number of histories and the total number of observations by
+/// name.
 fn histories(seeds: &[u64], trace: &Trace) -> (u64, BTreeMap<&'static str, u64>) {
     let threads = number("SIM_THREADS", 1).max(1);
     let (next, ran) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -138,7 +138,7 @@ fn log(seed: u64, is_taped: bool) -> String {
     }
 }
 
-/// Repeats the history of an event log, prints the new log, and reports the first line that differs from the
+/// Repeats the history of a log file, prints the new log, and reports the first line that differs from the
 /// file.
 pub(crate) fn replay(file: &Path) {
     let text = std::fs::read_to_string(file).unwrap();

@@ -137,7 +137,7 @@ impl Capacity {
 pub(crate) enum Cause {
     /// An inventory update.
     Capacity,
-    /// Bids and leases of a previous process may have appeared.
+    /// The engine may have read bids and leases of a previous process.
     Promises,
     Other,
 }
@@ -161,7 +161,7 @@ impl Cause {
 pub(crate) struct Reservations {
     pub(crate) capacity: Option<Capacity>,
     reserved: BTreeMap<OrderId, Amounts>,
-    /// Amounts by which the sum of reserved and free resources exceeds the capacity.
+    /// Amounts that are reserved or free in excess of the capacity.
     missing: Amounts,
 }
 
@@ -243,7 +243,7 @@ fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     })
 }
 
-/// Checks that the usage in a price request grows from `before` to `after` by exactly the reserved amount.
+/// Checks that `before` and `after` in the usage of a price request differ by exactly the reserved amount.
 fn usage_grows_by_reservation(request: &PriceRequest) -> Checked {
     let Some(used) = &request.utilization else {
         return ensure("a_price_is_told_what_is_in_use", false, || format!("{request:?}"));
@@ -261,7 +261,7 @@ fn usage_grows_by_reservation(request: &PriceRequest) -> Checked {
 }
 
 impl World {
-    /// Checks the reservations after a step that may have changed them.
+    /// Checks the reservations after an engine step if the step may have changed them.
     pub(crate) fn sold(&mut self, cause: Cause, effects: &[Effect]) -> Checked {
         let mut asked = false;
         for effect in effects {

@@ -54,11 +54,11 @@ pub(crate) struct Tx {
     pub(crate) expires: BlockTime,
     /// Whether the transaction is never included in a block. The provider cannot observe this.
     pub(crate) lost: bool,
-    /// Whether the engine has received an unknown outcome for this transaction.
+    /// Whether an unknown outcome was reported for this transaction.
     pub(crate) is_outcome_sent: bool,
 }
 
-/// A transaction in the block that is under construction.
+/// A transaction that was executed in the block under construction.
 #[derive(Debug, Clone)]
 pub(crate) struct LandedTx {
     pub(crate) tx: Tx,
@@ -172,8 +172,8 @@ impl Chain {
         self.block.extend(events);
     }
 
-    /// Puts a transaction into the block under construction. Returns `None` if the transaction has
-    /// expired or is lost.
+    /// Executes a transaction in the block under construction. Returns `None` if the transaction is expired
+    /// or lost.
     pub(crate) fn land(&mut self, index: usize) -> Option<LandedTx> {
         let tx = self.mempool.remove(index);
         if self.next_time() > tx.expires || tx.lost {

@@ -18,7 +18,7 @@ pub(crate) enum RecordState {
     Lost,
 }
 
-/// Where the provider looks for the objects of its leases: in the right place or in a wrong one.
+/// Place in which the provider looks for the objects of its leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ReadLocation {
     #[default]
@@ -32,7 +32,7 @@ pub(crate) enum ReadLocation {
 #[derive(Debug, Clone)]
 pub(crate) struct Workload {
     pub(crate) deployment: Arc<WorkloadSpec>,
-    /// Whether the workload was deployed. If false, only its manifest is recorded.
+    /// Whether the workload was deployed. If false, the cluster has only the Manifest record.
     pub(crate) deployed: bool,
     /// Whether all objects of the deploy exist.
     pub(crate) whole: bool,
@@ -40,8 +40,7 @@ pub(crate) struct Workload {
     /// Remaining number of teardown calls that return "in progress".
     pub(crate) going: Option<u64>,
     pub(crate) record: RecordState,
-    /// Whether the workload was created before the provider started to read from a wrong namespace or
-    /// cluster.
+    /// Whether the workload was created before the provider was switched to a wrong namespace or cluster.
     pub(crate) elsewhere: bool,
 }
 

@@ -4,7 +4,7 @@ use crate::types::{BidId, Coin, Denom};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Maximum number of bids with a locked deposit. The return of a further deposit is not counted.
+/// Maximum number of bids whose deposits are tracked. Deposits of further bids are never counted as returned.
 const BIDS_MAX: usize = 20_000;
 
 /// Deposits of the bids that this process created.
@@ -23,7 +23,8 @@ impl Deposits {
         }
     }
 
-    /// Counts the deposit of an ended bid as returned. An ended lease has the id of its bid.
+    /// Counts the deposit of a bid as returned. A lease has the id of its bid, so `bid` may also be a lease
+    /// id.
     pub(super) fn returned_for(&mut self, bid: &BidId) {
         if let Some(deposit) = self.open.remove(bid) {
             add(&mut self.returned, &deposit);

@@ -94,7 +94,7 @@ impl OrderCounts {
         }
     }
 
-    /// Returns true if the order is in progress, so that its bid is not yet a lease.
+    /// Returns whether the order is in progress. The order leaves this set when its bid becomes a lease.
     pub(super) fn is_in_progress(&self, order: &OrderId) -> bool {
         self.in_progress.contains_key(order)
     }
@@ -207,8 +207,8 @@ impl OrderCounts {
         }
     }
 
-    /// Counts the reservations of the orders in a status. Counts an order in progress as ended without a bid if the
-    /// status no longer contains it, because such an order ends without an event.
+    /// Counts the reservations of the orders in `status`. Orders that are missing in `status` ended without a
+    /// bid and without an event: they are counted as `no_bid`.
     pub(super) fn settle(&mut self, status: &Status) {
         if self.in_progress.is_empty() {
             return;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 type Amounts = BTreeMap<Denom, Dec>;
 
-/// Lease with its price, and the height up to which its revenue was withdrawn.
+/// Price of a lease, and the height up to which its earnings were withdrawn.
 #[derive(Debug)]
 struct Account {
     price: DecCoin,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 struct RunningScan {
     begun: Instant,
     is_full: bool,
-    /// Number of calls without a result.
+    /// Number of pending calls.
     calls: u32,
 }
 
@@ -53,7 +53,7 @@ impl ScanTimes {
         }
     }
 
-    /// Records the end of an engine step. A step that applied the last result ends the scan.
+    /// Records the end of an engine step. The scan ends if no call is pending and `is_snapshot` is true.
     pub(super) fn step_ended(&mut self, is_snapshot: bool) {
         let ended = |running: &mut RunningScan| is_snapshot && running.calls == 0;
         if let Some(running) = self.running.take_if(ended) {

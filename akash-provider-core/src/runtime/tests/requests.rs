@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Returns a reaction that replies to every request with success, or to no request if `replies` is false.
+/// Returns a reaction that replies to every request with success if `replies` is true. Otherwise, no request
+/// gets a reply.
 fn desk_brain(replies: bool) -> Reaction {
     Box::new(move |_, input| match input {
         Input::Request(id, crate::engine::Request::Scan { .. }) if replies => {

@@ -162,7 +162,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns location, problem and remedy of each field that is not among `names`.
+    /// Returns the location, the problem and the remedy for each field that is not among `names`.
     fn others<'k>(&'k self, names: &'k [&str]) -> impl Iterator<Item = (Location, String, String)> + 'k {
         let others = self.entries.iter().map(|(key, _)| key);
         let others = others.filter(|key| !names.contains(&key.text.as_str()));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Part of a valid text, its replacement, and the resulting error.
+/// Replaced part of a valid text, its replacement, and the expected error.
 const SLIPS: &[(&str, &str, K, u32, &str)] = &[
     (
         "units: 100m",

@@ -107,8 +107,8 @@ fn payout_without_fee_is_retried_after_a_refill() {
     );
 }
 
-/// Covers a provider account that receives money after a rejected payout, for example from returned deposits
-/// and from payouts of other leases.
+/// The provider account can receive money after a rejected payout, for example returned deposits and payouts
+/// of other leases.
 #[test]
 fn refill_does_not_retry_payout_rejected_for_another_reason() {
     let mut world = World::new();

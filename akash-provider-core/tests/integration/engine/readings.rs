@@ -13,7 +13,7 @@ fn is_look(call: &Call) -> bool {
     matches!(call, Call::FetchLease(_))
 }
 
-/// Removes the call of this kind that the test holds back, and returns the call.
+/// Removes and returns the first pending call of this kind.
 fn pending_call(world: &mut World, which: Which) -> (EffectId, Call) {
     let at = world.in_flight.iter().position(|(_, call)| which(call));
     world

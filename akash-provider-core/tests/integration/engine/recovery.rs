@@ -337,7 +337,6 @@ fn w36_idle_leases_are_not_polled() {
     assert_eq!(others, [], "an idle hour needs only full scans");
 }
 
-/// A cluster that becomes available is listed at its first event, not at the next scheduled list.
 #[test]
 fn available_cluster_is_listed_at_once() {
     let lists = |call: &Call| matches!(call, Call::ListWorkloads);
@@ -379,7 +378,6 @@ fn available_cluster_is_listed_at_once() {
     assert_eq!(world.engine.next_deadline(), due);
 }
 
-/// Pending deploys and teardowns are retried soon after the cluster becomes available again.
 #[test]
 fn pending_deploys_and_teardowns_are_retried_when_cluster_is_available() {
     let of_cluster = |call: &Call| is_deploy(call) || is_teardown(call);
@@ -426,7 +424,7 @@ fn blocked_work_has_no_deadline() {
     assert!(world.engine.next_deadline().is_none_or(|at| at > now));
 }
 
-/// Sends a snapshot of the same market with a height that is 900 too high.
+/// Sends a snapshot whose height is 900 too high. Its other contents are correct.
 fn follow_false_chain(world: &mut World) {
     let mut higher = world.market.snapshot(&us());
     higher.height += 900;

@@ -169,7 +169,8 @@ impl SingleEngine {
             .map_err(|decline| (decline.code(), decline.to_string()))
     }
 
-    /// Returns the result that the engine reaches for the order.
+    /// Sends the order and `bids` bids of other providers to the engine. Returns the engine's bid or decline
+    /// reason.
     fn done(&mut self, order: &Order, bids: u32) -> Outcome {
         let created = ChainEvent::OrderCreated { id: order.id.clone() };
         let mut effects = VecDeque::from(self.step(Input::Chain(created)));
@@ -394,8 +395,8 @@ fn order() -> impl Strategy<Value = (Order, u32)> {
     })
 }
 
-/// Runs orders one after the other. The reservations of earlier bids remain, and the hardware changes between
-/// some orders.
+/// Sends orders to one engine, one after the other, and returns the results. The hardware changes after some
+/// orders. Reservations of earlier bids remain.
 fn played(setup: Setup, hardware: &[InventoryUpdate], orders: Vec<(Order, u32)>) -> Vec<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

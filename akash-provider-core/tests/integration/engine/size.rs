@@ -19,7 +19,7 @@ const TX: usize = 1 << 20;
 const ORDER_ALLOCATIONS: u64 = 60_000;
 /// Maximum total size of the allocations per order, in bytes.
 const ORDER_BYTES: u64 = 16 << 20;
-/// Maximum number of bytes that one order adds to the events and to the status.
+/// Maximum total size, in bytes, of the events and status entries of one order.
 const ORDER_REPORTED: usize = 4 << 10;
 /// Maximum number of calls per order.
 const ORDER_CALLS: usize = 40;
@@ -32,8 +32,7 @@ struct Cost {
     reported: usize,
 }
 
-/// Measures the cost of an order of this group, from the event that creates the order until its bid or its
-/// end.
+/// Measures the cost of one order for this group, from its creation until the bid or the decline.
 fn cost_of(world: &mut World, spec: GroupSpec) -> Cost {
     let order = order_id(1);
     let record = Order {

@@ -194,7 +194,7 @@ fn older_snapshot_causes_no_second_bid_on_leased_order() {
     assert_eq!(world.count(is_bid), 1);
 }
 
-/// A tenant may accept a bid before the provider receives the event that the bid is on the chain.
+/// A tenant can accept a bid before the provider receives the event of this bid.
 #[test]
 fn lease_event_before_bid_event_does_not_block_other_bids() {
     let mut world = World::new();

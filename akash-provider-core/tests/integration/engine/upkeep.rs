@@ -237,7 +237,6 @@ fn old_closes_do_not_trip_breaker() {
     );
 }
 
-/// Blocks, balance queries and events of other providers do not change the status.
 #[test]
 fn events_outside_the_status_do_not_change_it() {
     const LEASES: u64 = 1000;

@@ -25,8 +25,8 @@ fn both() -> Config {
     config
 }
 
-/// Creates a world in which the account of the provider has exactly `coins`. The engine reads the balance
-/// before the first order.
+/// Creates a world in which the provider account has exactly `coins`. The engine reads this balance before
+/// the first order.
 pub(super) fn with(coins: &[Coin]) -> World {
     with_config(both(), coins)
 }

@@ -55,9 +55,9 @@ pub(crate) struct World {
     pub(crate) fail: Option<Which>,
     /// The calls that `fail` selects fail permanently instead of temporarily.
     pub(crate) permanent: bool,
-    /// Cluster calls that take effect although they report a failure.
+    /// Cluster calls that are executed but report a failure.
     pub(crate) lie: Option<Which>,
-    /// State of a lagging node. If set, queries of single records return this state.
+    /// State of the chain on a lagging node. If set, queries of single records use this state.
     pub(crate) lagging: Option<Market>,
     pub(crate) price: Result<DecCoin, Failure>,
     /// Whether all nodes return the same response to a query of a single record.
@@ -70,10 +70,10 @@ pub(crate) struct World {
     pub(crate) incomplete: Vec<LeaseId>,
     /// The cluster reports that it has not declared any hostname yet.
     pub(crate) undeclared: bool,
-    /// Declared IP addresses in the next lists of the cluster. `None` means those of the deployed
+    /// IP addresses that the next cluster lists report. `None` reports the addresses of the deployed
     /// workloads.
     pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
-    /// How many of the next transactions are not included in a block and have an unknown outcome.
+    /// How many of the next transactions get lost. The outcome of a lost transaction is unknown.
     pub(crate) lost_txs: u32,
     asked: u64,
     /// Whether every 13th step compares the status before and after the step.
@@ -81,7 +81,7 @@ pub(crate) struct World {
     steps: u64,
 }
 
-/// Returns a status without its counters and without the values that time alone changes.
+/// Returns a status without counters and without values that change when only time passes.
 fn lasting(mut status: Status) -> Status {
     status.set_pulse(Pulse::default());
     let bad = status
@@ -320,14 +320,14 @@ impl World {
         self.take(effects);
     }
 
-    /// Returns the number of status changes and the status without its counters. Returns `None` if the test
-    /// does not compare statuses, and for most steps, because the comparison is slow.
+    /// Returns the number of status changes, and the status without counters. Returns `None` unless the
+    /// comparison is enabled and due. It is due every 13th step, because it is slow.
     fn counted_status(&self) -> Option<(u64, Status)> {
         let is_looked_at = self.looks && self.steps.is_multiple_of(13);
         is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))
     }
 
-    /// Asserts that the number of status changes grew if the status differs from `before`.
+    /// Asserts that the change counter increased if the status differs from `before`.
     fn compare(&mut self, before: Option<(u64, Status)>) {
         if let (Some((changes, before)), Some((now, after))) = (before, self.counted_status()) {
             assert!(changes != now || before == after, "{before:#?}\n{after:#?}");
@@ -563,7 +563,7 @@ impl World {
         order_id(dseq)
     }
 
-    /// Same as [`Self::order`], for any tenant and with a minimum reclamation window.
+    /// Creates a deployment of any tenant with an optional minimum reclamation window.
     pub(crate) fn order_as(&mut self, id: DeploymentId, sdl: &Sdl, reclamation_min_window: Option<Duration>) {
         self.tenant(TenantMsg::CreateDeployment {
             id,

@@ -312,7 +312,7 @@ impl Tenant {
             .await
     }
 
-    /// Environment variables of the web server in the tenant's manifest.
+    /// Environment variables of the web server, as in the tenant's manifest.
     pub(crate) fn env(&self) -> Option<Vec<String>> {
         self.sdl.manifest.groups[0].services[0].env.clone()
     }
