@@ -82,8 +82,8 @@ fn made_here() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the time from a pod event, as JSON, until the inventory update is complete. Returns the median over pods
-/// of leases and other pods.
+/// Measures the time from receiving a pod event as JSON to a complete inventory update. Returns the median.
+/// Some of the pods belong to leases, others do not.
 fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::with_capacity(SAMPLES);
     for sample in 0..SAMPLES {
@@ -99,7 +99,8 @@ fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     Ok(median(samples))
 }
 
-/// Measures the time to build a complete new snapshot, as is necessary after a node was added or removed.
+/// Measures the time to build a snapshot from scratch. A snapshot is built from scratch after a node is added
+/// or removed.
 fn rebuild_ms(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::new();
     for sample in 0..40 {

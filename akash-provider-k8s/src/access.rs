@@ -79,7 +79,8 @@ impl Access {
         Ok(())
     }
 
-    /// Returns true if the caches are up to date and do not contain the lease.
+    /// Returns true if current caches show no namespace of the lease, or a namespace that is being deleted
+    /// and has no pods.
     fn is_over(&self, namespace: &str) -> bool {
         let view = self.state.lease_in(namespace);
         let going = view

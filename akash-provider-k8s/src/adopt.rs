@@ -47,10 +47,10 @@ pub enum Finding {
         namespace: String,
         /// Kind and name, as `Kind/name`.
         object: String,
-        /// Reason why the next deploy writes the object.
+        /// Reason why the next deploy writes the object again.
         reason: String,
     },
-    /// Missing object of a kind without a watch. The next deploy of the lease creates it.
+    /// Missing object of a kind that the provider does not watch. The next deploy of the lease creates it.
     Missing {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -87,7 +87,8 @@ impl fmt::Display for Finding {
 }
 
 impl KubeCluster {
-    /// Returns the problems of the cluster, from the caches and from one list per kind without a watch.
+    /// Returns the problems of the cluster. Reads the caches, and lists the kinds that the provider does not
+    /// watch.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] while the watches are not synchronized, and the errors of the lists.
@@ -157,8 +158,8 @@ pub struct ForeignObject {
     pub kind: &'static str,
     /// Name of the object, as `namespace/name` for a namespaced object.
     pub name: String,
-    /// Chain id in the annotation of the object; `None` without the annotation, which other provider programs do not
-    /// write.
+    /// Chain id in the annotation of the object, or `None` without this annotation. Other provider programs
+    /// do not write it.
     pub chain_id: Option<String>,
 }
 

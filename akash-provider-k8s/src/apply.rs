@@ -33,17 +33,17 @@ use serde_json::Value;
 pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
-/// Annotation of an object: value of the label `akash.network/manifest.resource.version` when this provider
-/// last applied the object. If another provider program, such as the Go provider, writes the object, only the
-/// label changes.
+/// Annotation of an object: its label `akash.network/manifest.resource.version` when this provider last
+/// applied it. Another provider program, such as the Go provider, changes only the label when it writes the
+/// object.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
-/// Annotation of a workload: the pod template is still the template of the provider program from which the lease was
-/// adopted.
+/// Annotation of a workload: the lease was adopted from another provider program, and the pod template is
+/// still the one of that program.
 pub const KEPT: &str = "provider.akash.network/kept";
 /// Annotation of an object: this provider repaired the object with a patch. The next apply first takes over the fields
 /// that the patch set.
 pub const REPAIRED: &str = "provider.akash.network/repaired";
-/// Annotation of a namespace: hashes of its objects of kinds without a watch, as JSON.
+/// Annotation of a namespace: JSON with the hashes of the objects that the provider does not watch.
 pub const LEDGER: &str = "provider.akash.network/ledger";
 
 /// Maximum number of concurrent calls for one lease.
@@ -106,7 +106,7 @@ pub fn ledger_of(namespace: &Namespace) -> Ledger {
         .collect()
 }
 
-/// Returns the namespace with its ledger and the hash of all objects, which marks the apply as complete.
+/// Returns the namespace with its ledger and the hash of all objects. This hash marks a complete apply.
 pub(crate) fn marked(namespace: &Value, items: &[Item]) -> Value {
     // The hash covers the rendered namespace, independent of the uid.
     let mut rendered = namespace.clone();
@@ -126,8 +126,8 @@ fn text_of(ledger: &Ledger) -> Value {
 }
 
 impl Job<'_> {
-    /// Starts the plan: writes the namespace without the hash of all objects, and deletes objects that must be
-    /// recreated.
+    /// Starts an apply: writes the namespace without the hash of all objects, then deletes the objects that
+    /// must be recreated.
     pub(crate) async fn open(&self, calls: &Calls, plan: Plan) -> Result<Steps, Error> {
         // Checked before the first write: a write to an object being deleted would be lost.
         if let Some(id) = plan.blocked.first() {
@@ -160,7 +160,7 @@ impl Job<'_> {
         Ok(steps)
     }
 
-    /// Writes the workloads. The objects that workloads need are written first.
+    /// Writes the workloads, after the objects that the workloads need.
     pub(crate) async fn run(&self, calls: &Calls, steps: &mut Steps) -> Result<Vec<WrittenObject>, Error> {
         let access = std::mem::take(&mut steps.access);
         let before_pods = std::mem::take(&mut steps.before_pods);
@@ -178,8 +178,8 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Writes the objects of the last stage and deletes surplus objects. Last, writes the hash of all objects to the
-    /// namespace.
+    /// Writes the objects of the last stage, deletes surplus objects, and then writes the hash of all objects
+    /// to the namespace.
     pub(crate) async fn finish(&self, calls: &Calls, steps: Steps) -> Result<Vec<WrittenObject>, Error> {
         let written = self.write_all(calls, steps.rest).await?;
         let mut deletes = steps.deletes;
@@ -198,7 +198,8 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Deletes objects that cannot be changed in place. The apply continues after the deletion of these objects.
+    /// Deletes objects that cannot be changed in place. Returns an error if it deleted any: the next apply
+    /// recreates them.
     async fn make_way(&self, calls: &Calls, replaced: &[plan::Delete]) -> Result<(), Error> {
         for plan::Delete { id, uid } in replaced {
             calls.delete(id.kind, self.name, &id.name, uid.as_deref()).await?;
@@ -246,7 +247,7 @@ impl Job<'_> {
         Ok(WrittenObject { id, meta })
     }
 
-    /// Writes the namespace without the hash of all objects, so that the apply counts as unfinished.
+    /// Writes the namespace without the hash of all objects. The missing hash marks an unfinished apply.
     async fn write_namespace(&self, calls: &Calls, ledger: &Ledger) -> Result<(), Error> {
         let mut body = self.namespace.clone();
         // Without the annotation, the next apply searches for leftover objects again.

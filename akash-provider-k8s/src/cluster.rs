@@ -72,8 +72,8 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
-    /// Networks that pods may reach, and networks that pods must not reach. Changes when addresses of nodes or API
-    /// servers change.
+    /// Networks that pods may reach, and networks that they must not reach. The value changes with the
+    /// addresses of nodes and API servers.
     egress: RwLock<Egress>,
     leases: Semaphore,
     locks: locks::LeaseLocks,
@@ -145,8 +145,8 @@ impl KubeCluster {
         self.inner.counters.statistics()
     }
 
-    /// Applies the isolation level of the provider's settings to a running lease. Pods are replaced if their template
-    /// changes.
+    /// Applies the isolation level of the provider's settings to a running lease. Replaces pods whose
+    /// template changes.
     ///
     /// # Errors
     /// As [`Cluster::deploy`](akash_provider_core::cluster::Cluster::deploy).
@@ -233,8 +233,8 @@ impl Inner {
         self.identify(operation).await
     }
 
-    /// Waits briefly until the watches show a write, so that the next query returns it. The write is durable even if
-    /// this wait times out.
+    /// Waits briefly until the watches show a write, so that the next query returns the written object. The
+    /// write is durable even if this wait times out.
     pub(crate) async fn until_seen(&self, mut is_seen: impl FnMut() -> bool) {
         let seen = async {
             while self.state.is_known() && !is_seen() {
@@ -246,7 +246,7 @@ impl Inner {
         let _ = tokio::time::timeout(SEEN_LIMIT, seen).await;
     }
 
-    /// Returns true if a cache holds an object at least as new as `meta`.
+    /// Returns true if the cached object is at least as new as `meta`.
     pub(crate) fn holds<K>(&self, store: &Store<K>, meta: &ObjectMeta) -> bool
     where
         K: Resource<DynamicType = ()> + Lookup<DynamicType = ()> + Clone + 'static,

@@ -21,12 +21,12 @@ const OF_OPENSHIFT: [&str; 3] = [
     "system:image-pullers",
 ];
 
-/// Returns a predicate that is true for the ids of `items`.
+/// Returns a predicate that is true for the ids of `items`. The predicate ignores the metadata.
 pub(crate) fn is_among(items: &[Item]) -> impl Fn(&Id, &ObjectMeta) -> bool {
     |id, _| items.iter().any(|item| item.id == *id)
 }
 
-/// Reason for the deletion of an object that was not rendered.
+/// Reason for the deletion of an object that the provider did not render.
 pub(crate) const NOT_RENDERED: &str = "not part of the lease";
 
 #[derive(Debug, Clone, PartialEq)]
@@ -35,16 +35,16 @@ pub(crate) struct DriftedObject {
     pub(crate) write: Write,
     /// Whether the object is missing.
     pub(crate) is_missing: bool,
-    /// Whether the object has the hash of another rendering: another client edited the hash, or a newer deploy wrote it.
+    /// Whether the hash annotation of the object has another value, because another client edited it or a
+    /// newer deploy wrote it.
     pub(crate) has_other_hash: bool,
 }
 
 /// Returns the items that are missing or different in the caches, isolation objects first. Call this only for a
 /// completely applied lease: otherwise a difference may come from a running deploy.
 ///
-/// Skips workloads and Services that have the hash of another rendering or that another program wrote, because a
-/// deploy newer than the caches may have written them. For isolation objects, the caller confirms the difference at the
-/// API server.
+/// Skips workloads and Services with another hash or from another program: a deploy newer than the caches may
+/// have written them. For isolation objects, the caller confirms the difference at the API server.
 pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedObject> {
     // Secrets have no watch.
     let items = items.iter().filter(|item| item.id.kind != Kind::Secret);
@@ -75,9 +75,9 @@ pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedO
     all
 }
 
-/// Returns the objects that weaken the isolation of a lease and were not rendered. Omits objects with the label
-/// [`KEEP`] and the role bindings of OpenShift. Includes objects that are being deleted, because a finalizer may delay
-/// the deletion.
+/// Returns the objects that weaken the isolation of a lease and that the provider did not render. Omits
+/// objects with the label [`KEEP`] and the role bindings of OpenShift. Includes objects that are being
+/// deleted, because a finalizer may delay the deletion.
 pub(crate) fn foreign<'a>(
     is_rendered: impl Fn(&Id, &ObjectMeta) -> bool,
     there: impl IntoIterator<Item = (Id, &'a ObjectMeta)>,

@@ -7,7 +7,7 @@ use kube::core::Status;
 use kube::core::response::reason;
 use std::time::Duration;
 
-/// Cause in the status of a rejected write, if the namespace is being deleted.
+/// Cause in the status of a write that was rejected because the namespace is being deleted.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
 /// Text of an RBAC denial. Denials by admission do not contain it.
@@ -97,7 +97,7 @@ fn kind_of(status: &Status) -> ErrorKind {
     }
 }
 
-/// Returns the message of a status, with the affected fields that the message does not contain.
+/// Returns the message of a status, followed by the affected fields that the message does not mention.
 fn text_of(status: &Status) -> String {
     let mut text = if status.message.is_empty() {
         format!("the API server responds with {} {}", status.code, status.reason)

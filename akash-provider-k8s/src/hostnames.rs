@@ -88,7 +88,7 @@ impl Hostnames for Inner {
 }
 
 impl Inner {
-    /// Returns an error if another provider or chain holds the hostname in the namespace.
+    /// Returns an error if the hostname belongs to another provider or to a lease of another chain.
     fn check_host(&self, host: &ProviderHost) -> Result<(), Error> {
         let is_other = host.spec.provider != self.settings.provider.to_string();
         if !is_other && !self.is_of_other_chain(&host.metadata) {

@@ -478,8 +478,8 @@ impl World for OrderWorld {
 impl OrderWorld {
     /// Returns true if the order and the bid are open although the state machine of the order is done.
     ///
-    /// This state is allowed at shutdown, because the next start adopts the bid from the chain, and for a transaction
-    /// that was given up as expired.
+    /// Two cases are allowed: a shutdown, because the next start adopts the bid, and a transaction that was
+    /// treated as expired.
     fn open_bid_unowned(&self) -> bool {
         self.bid == Some(BidState::Open)
             && self.order == OrderState::Open

@@ -109,8 +109,8 @@ impl ClusterState {
         Ok(())
     }
 
-    /// Deletes the workload of a lease after `remaining_calls` further calls. Returns `Done` without a
-    /// deletion for a workload that the provider does not see.
+    /// Deletes the workload of a lease. The first `remaining_calls` calls return `InProgress`. If the
+    /// provider cannot see the workload, the call returns `Done` and deletes nothing.
     pub(crate) fn teardown(&mut self, lease: &LeaseId, remaining_calls: u64) -> Teardown {
         self.hostnames.retain(|_, holder| holder != lease);
         self.ips.remove(lease);
@@ -129,7 +129,7 @@ impl ClusterState {
         Teardown::Done
     }
 
-    /// Adds objects that do not belong to this provider to a list. Returns a hostname of another provider.
+    /// Adds objects of other owners to a list. Returns a hostname of another provider.
     fn foreign_things(&self, listing: &mut Listing) -> DeclaredHostname {
         let order = OrderId {
             group: GroupId {
@@ -168,8 +168,7 @@ impl ClusterState {
         }
     }
 
-    /// Lists the objects that the provider sees. Leases for which `left_out` returns true are missing in the
-    /// list.
+    /// Lists the objects that the provider sees, except for leases for which `left_out` returns true.
     pub(crate) fn list(&self, left_out: &dyn Fn(&LeaseId) -> bool) -> Workloads {
         let names = self.hostnames.iter();
         let declared = |(hostname, lease): (&String, &LeaseId)| DeclaredHostname {
@@ -217,8 +216,8 @@ impl ClusterState {
         }
     }
 
-    /// Returns the leases with any object in the cluster, and the leases that the provider does not see
-    /// because it reads from a wrong namespace or cluster.
+    /// Returns the leases with objects that the provider sees, and the leases that it does not see because it
+    /// reads from a wrong namespace or cluster.
     pub(crate) fn there(&self) -> (BTreeSet<LeaseId>, BTreeSet<LeaseId>) {
         let away = |r: &Workload| r.elsewhere && self.place != ReadLocation::Right;
         let hidden = self.runs.iter().filter(|(_, r)| away(r));

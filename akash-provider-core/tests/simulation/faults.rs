@@ -11,29 +11,29 @@ use std::time::Duration;
 pub(crate) struct Faults {
     /// Rate of calls that fail temporarily.
     pub(crate) failing: u64,
-    /// Rate of calls that take effect although they report a failure.
+    /// Rate of calls that are executed but report a failure.
     pub(crate) done_and_failed: u64,
     /// Rate of query results that are older than the event stream.
     pub(crate) stale: u64,
-    /// Rate of queries that do not find an existing record.
+    /// Rate of queries that return "not found" for an existing record.
     pub(crate) not_found: u64,
-    /// Rate of queries in which the second endpoint returns a different result or is unavailable.
+    /// Rate of queries for which the second endpoint returns a different result or is unavailable.
     pub(crate) disagreeing: u64,
     /// Rate of responses to calls that are delivered twice.
     pub(crate) twice: u64,
-    /// Rate of transactions that are never included in a block.
+    /// Rate of transactions that never get into a block.
     pub(crate) lost_tx: u64,
-    /// Rate of transactions that may be included in a block although their outcome stays unknown.
+    /// Rate of transactions whose outcome stays unknown although a block may include them.
     pub(crate) unknown_tx: u64,
     /// Rate of clock readings that are earlier than the previous reading.
     pub(crate) clocks: u64,
-    /// Rate of steps in which another process damages, deletes or restores a record in the cluster.
+    /// Rate of steps in which a third party damages, deletes or restores a record in the cluster.
     pub(crate) hands: u64,
     /// Rate of incomplete cluster lists. Two lists in a row are never both incomplete.
     pub(crate) short: u64,
     /// Rate of restarts after which the provider reads from a wrong namespace or cluster.
     pub(crate) misplaced: u64,
-    /// Weight of crashes, outages, halts and similar events among all steps.
+    /// Relative frequency of steps with a crash, an outage, a halt or a similar event.
     pub(crate) disasters: u64,
 }
 
@@ -60,8 +60,8 @@ impl Faults {
 }
 
 impl Faults {
-    /// Sets the fault rates of the cluster. These rates come from a separate random source, so that the other
-    /// choices of the history do not change.
+    /// Sets the fault rates of the cluster. Their separate random source does not affect the other choices of
+    /// the history.
     pub(crate) fn in_the_cluster(mut self, hands: &mut Random) -> Self {
         let most = [0, 2, 6][hands.index(3)];
         self.hands = hands.below(most + 1);

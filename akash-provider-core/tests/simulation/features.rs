@@ -11,13 +11,13 @@ use akash_provider_core::Config;
 pub(crate) struct Features {
     /// Rate of groups that request large amounts of memory and storage, in percent.
     pub(crate) bulky: u64,
-    /// Percentage of steps in which a third party writes an invalid or oversized record.
+    /// Rate of steps in which a third party writes an invalid or oversized record, in percent.
     pub(crate) invalid_records: u64,
     /// Whether the cluster has persistent storage and groups request volumes.
     pub(crate) classes: bool,
     /// Whether external ports are scarce and groups request them.
     pub(crate) ports: bool,
-    /// Percentage of the failed deploys with an effect that were applied only in part.
+    /// Rate of failed deploys that created only a part of the objects, in percent.
     pub(crate) half: u64,
     /// Rate of steps in which a hostname or a service disappears, per thousand.
     pub(crate) losses: u64,

@@ -17,7 +17,7 @@ use std::time::Duration;
 const STEPS: u64 = 250;
 /// Maximum number of rounds until the state settles. Each round adds at least one block.
 const ROUNDS: u32 = 160;
-/// Number of rounds within which a full scan completes, even at the longest interval of the settings.
+/// Number of rounds in which a full scan completes, even if the settings have the longest scan interval.
 const ROUNDS_OF_A_SCAN: u32 = 60;
 
 const fn seconds(s: u64) -> Duration {
@@ -300,8 +300,8 @@ impl World {
         self.feed(Input::Cluster(ClusterChange::Snapshot { health }))
     }
 
-    /// Delivers all pending responses and events. Adds blocks and advances the time only while transactions
-    /// are in flight.
+    /// Delivers all pending responses and events. Blocks are added and time advances only while the provider
+    /// has a pending transaction.
     fn drain(&mut self) -> Checked {
         loop {
             while self.deliver_event()? {}
@@ -383,8 +383,8 @@ impl World {
         Ok(std::mem::take(&mut self.trace.findings))
     }
 
-    /// Checks that a new engine, started from the chain and the cluster, reaches the same state as the engine
-    /// that was not restarted.
+    /// Checks that a new engine, which reads its state from the chain and the cluster, reaches the same state
+    /// as the running engine.
     fn recover_equals_continue(&mut self) -> Checked {
         // Both engines receive the events of the unfinished block.
         self.block(seconds(6));
@@ -490,7 +490,8 @@ impl World {
     }
 }
 
-/// Returns the hostname in a line of `SettledCheck::essence`, or `None` if the line is not about a hostname.
+/// Returns the hostname from a line of `SettledCheck::essence`, or `None` if the line describes another
+/// object.
 fn hostname_of(line: &str) -> Option<&str> {
     line.strip_prefix("hostname ")?.split(' ').next()
 }

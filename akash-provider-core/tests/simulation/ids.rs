@@ -54,7 +54,7 @@ pub(crate) struct Shape {
     pub(crate) audited: bool,
     /// GPUs per replica: number and model.
     pub(crate) gpu: Option<(u64, &'static str)>,
-    /// Whether the group requests a leased IP address. The next field requests a second address.
+    /// Whether the group requests a leased IP address. `second_address` requests a second one.
     pub(crate) address: bool,
     pub(crate) second_address: bool,
     /// Number of external ports that do not use a leased address.
@@ -95,7 +95,7 @@ pub(crate) const GPUS: [Option<(u64, &str)>; 10] = [
     Some((2, "vendor/nvidia/model/*")),
 ];
 
-/// Attributes of the provider under test, which are also those of its competitor.
+/// Attributes of the provider under test and of its competitor.
 pub(crate) fn attributes() -> Vec<Attribute> {
     let gpu = |model: &str| Attribute::new(format!("capabilities/gpu/vendor/nvidia/model/{model}"), "true");
     let volumes = |(set, (class, persistent)): (usize, (&str, &str))| {
@@ -240,8 +240,8 @@ pub(crate) fn manifest(
     Arc::new(Manifest { groups })
 }
 
-/// A hash that represents a version of a deployment's manifest. The engine compares these hashes and does not
-/// compute them.
+/// Returns a unique hash for a version of a deployment's manifest. The engine compares manifest hashes and
+/// does not compute them.
 pub(crate) fn version_hash(id: &DeploymentId, version: u64) -> [u8; 32] {
     let mut hash = [0; 32];
     hash[..8].copy_from_slice(&id.dseq.to_be_bytes());

@@ -65,9 +65,8 @@ impl World {
         other.is_some_and(|o| o.model.leadership != Leadership::Standby)
     }
 
-    /// Ends or restores the leadership of one of the two instances. An instance becomes leader only after the
-    /// previous leader has received the input that makes it a standby. Calls of the previous leader stay in
-    /// flight.
+    /// Ends or restores the leadership of one of the two instances. The previous leader first becomes a
+    /// standby. Calls of the previous leader stay in flight.
     pub(crate) fn leadership_changes(&mut self) -> Checked {
         if self.other_leads() {
             self.swap();

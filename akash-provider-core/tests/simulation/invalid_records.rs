@@ -137,7 +137,7 @@ impl World {
         self.chain.add_invalid_order(order);
     }
 
-    /// Sends the event of an order with a record that cannot be read.
+    /// Sends an event about a new order whose record cannot be read.
     fn unreadable_order(&mut self) {
         let id = self.third_party_order();
         self.chain.unreadable.insert(id.clone());
@@ -241,7 +241,7 @@ impl World {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the provider places no bid on invalid orders.
+    /// Checks that the provider bids only on orders that exist in the market.
     pub(crate) fn nonsense_is_not_bid_for(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, .. }) = self.call else {
             return Ok(());

@@ -16,7 +16,7 @@ use akash_provider_core::types::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The state against which a call of an engine is checked.
+/// Call of an engine, with the state against which the call is checked.
 pub(crate) struct CallCheck<'a> {
     pub(crate) config: &'a Config,
     pub(crate) model: &'a EngineModel,
@@ -74,8 +74,8 @@ impl CallCheck<'_> {
         ensure("no_write_as_standby", may, || format!("{:?}", self.call))
     }
 
-    /// Checks that a shut-down engine only completes work in flight, such as recording the remaining groups
-    /// of a manifest.
+    /// Checks that an engine starts no new writes after shutdown. It may still record the remaining groups of
+    /// a manifest.
     fn nothing_new_after_shutdown(&self) -> Checked {
         let new = self.call.is_write() && !matches!(self.call, Call::Record(_));
         ensure(
@@ -95,8 +95,8 @@ impl CallCheck<'_> {
         })
     }
 
-    /// Checks that the lease of a teardown has ended on the chain. The current state suffices, because an
-    /// ended lease never becomes active again.
+    /// Checks that an engine removes the workload of a lease only after the lease has ended on the chain. An
+    /// ended lease never becomes active again, so the current chain state is sufficient.
     fn teardown_only_with_evidence(&self, lease: &LeaseId) -> Checked {
         let record = self.market.lease(lease);
         let over = record.as_ref().is_some_and(|r| !r.lease.state.is_live());
@@ -122,9 +122,8 @@ impl CallCheck<'_> {
         ensure("lost_bid_is_not_closed", !lost, || id.to_string())
     }
 
-    /// Checks that the engine closes a bid or lease because of a deadline only after this deadline has
-    /// passed. The time is block time, from the block that created the bid or lease. Only blocks that the
-    /// engine received count.
+    /// Checks that the engine does not close a bid or lease before its deadline. The deadline is counted in
+    /// block time, from the block that created the bid or lease to the last block that the engine received.
     fn halted_chain_expires_nothing(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let open = self.market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
         let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);
@@ -160,8 +159,9 @@ impl CallCheck<'_> {
         record.is_some_and(|r| r.lease.state == LeaseState::Reclaiming)
     }
 
-    /// Checks that no lease is closed for a missing manifest while its manifest exists. A lost or unreadable
-    /// record, a wrong namespace or cluster, and an incomplete list do not prove that a manifest is missing.
+    /// Checks that no lease is closed with the reason "manifest timeout" while its manifest exists. A lost or
+    /// unreadable record, a wrong namespace or cluster, and an incomplete list do not prove that the manifest
+    /// is missing.
     fn no_lease_that_is_there_is_ended_for_its_manifest(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let live = self.market.lease(id).is_some_and(|r| r.lease.state.is_live());
         // An announced end is carried out for the reason recorded on the chain. The announcement was checked
@@ -230,8 +230,7 @@ pub(crate) struct StateCheck<'a> {
     /// Usage of leased IP addresses in the last inventory update.
     pub(crate) counted: &'a LeasedIpUsage,
     pub(crate) life: u64,
-    /// Whether the engine's ledger of reserved resources equals the sum of all reservations, computed from
-    /// scratch.
+    /// Whether the engine's total of reserved resources equals the newly computed sum of all reservations.
     pub(crate) sound: bool,
 }
 
@@ -288,7 +287,8 @@ impl StateCheck<'_> {
         })
     }
 
-    /// Checks that each lease holds exactly the resources of its bid, or no resources before the bid is read.
+    /// Checks that each lease reserves exactly the resources of its bid. Before the engine has read the bid,
+    /// the lease may reserve none.
     fn leases_counted_once(&self) -> Checked {
         let mut seen = BTreeSet::new();
         for reservation in reservations(self.status) {
@@ -307,7 +307,7 @@ impl StateCheck<'_> {
         Ok(())
     }
 
-    /// Checks that the resources of a bid stay reserved while the bid may still be included in a block.
+    /// Checks that the resources of a bid stay reserved while a block may still include the bid.
     fn unknown_tx_is_resolved(&self) -> Checked {
         let mine = self.chain.mempool.iter().filter(|t| t.life == self.life);
         for tx in mine.filter(|t| t.expires >= self.chain.next_time()) {
@@ -347,7 +347,7 @@ impl StateCheck<'_> {
     }
 }
 
-/// The state in which nothing changes without a further external event.
+/// State of an engine, the chain and the cluster after all pending work is done.
 pub(crate) struct SettledCheck<'a> {
     pub(crate) config: &'a Config,
     pub(crate) status: &'a Status,
@@ -357,7 +357,7 @@ pub(crate) struct SettledCheck<'a> {
     pub(crate) memory: &'a HistoryRecord,
 }
 
-/// Maximum delay until pending work is done in the settled state.
+/// Maximum delay until all pending work is done.
 const SLACK: Duration = Duration::from_secs(180);
 
 impl SettledCheck<'_> {
@@ -445,8 +445,8 @@ impl SettledCheck<'_> {
         })
     }
 
-    /// Checks that every workload belongs to a lease that is active on the chain. Holds even while closes of the
-    /// provider are pending.
+    /// Checks that every workload belongs to an active lease on the chain, even while closes by the provider
+    /// are pending.
     pub(crate) fn nothing_runs_without_a_lease(&self) -> Checked {
         let live: BTreeSet<LeaseId> = live(self.market).into_iter().collect();
         self.workload_only_under_active_lease(&live)
@@ -527,7 +527,7 @@ impl SettledCheck<'_> {
 }
 
 impl SettledCheck<'_> {
-    /// Returns all orders in the blocks that the engine received.
+    /// Returns the orders created in blocks that the engine has received.
     pub(crate) fn orders(&self) -> BTreeSet<String> {
         let orders = self.market.orders().filter(|o| o.created_at <= self.model.height);
         orders.map(|o| o.id.to_string()).collect()
@@ -546,9 +546,8 @@ impl SettledCheck<'_> {
         leased.chain(closed.map(|b| b.id.order.to_string())).collect()
     }
 
-    /// Returns the orders with a bid of the provider that has expired or expires soon. After a transaction
-    /// with an unknown outcome, the engine may observe the bid some blocks late. The timeout of the bid
-    /// starts then.
+    /// Returns the orders on which the provider's bid has timed out or will soon. The engine may count the
+    /// timeout from a later block if the outcome of the bid transaction was unknown.
     pub(crate) fn due(&self) -> BTreeSet<OrderId> {
         let limit = self.config.bid_timeout;
         let soon = self.model.block_time.plus(Duration::from_secs(120));
@@ -563,8 +562,9 @@ impl SettledCheck<'_> {
     /// Returns the state of an engine, one line per object. This state must be the same for a running engine
     /// and for a new engine that starts from the same chain and cluster.
     ///
-    /// Expiring bids are left out, because one engine may notice the expiry a block earlier. The orders in
-    /// `full` are also left out: whether capacity remains for such an order depends on the sequence of the bids.
+    /// Bids close to their timeout are left out, because one engine may close them a block earlier. The
+    /// orders in `full` are also left out: whether capacity remains for such an order depends on the sequence
+    /// of the bids.
     pub(crate) fn essence(&self, full: &BTreeSet<OrderId>) -> BTreeSet<String> {
         let due = self.due();
         let left_out: BTreeSet<&OrderId> = due.iter().chain(full).collect();

@@ -121,8 +121,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that, after a refusal for lack of funds, the engine sends the bid again only after a query
-    /// returned a sufficient balance.
+    /// Checks that the engine repeats a bid refused for lack of funds only after a query returned a
+    /// sufficient balance.
     pub(crate) fn a_refused_deposit_waits_for_money(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());
@@ -136,8 +136,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the balance in the last account query covers the deposits of this bid and of all bids that
-    /// are possibly missing in the result of the query.
+    /// Checks that the last queried balance covers the deposit of this bid and the deposits of all bids that
+    /// this balance may not include yet.
     pub(crate) fn bids_in_flight_are_payable(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());
@@ -176,8 +176,8 @@ impl SettledCheck<'_> {
         Ok(())
     }
 
-    /// Returns the time at which the deployment of this lease had no more funds in the denomination of the
-    /// lease.
+    /// Returns the block time at which the deployment of this lease runs out of funds in the denomination of
+    /// the lease.
     fn out_of_money_since(&self, lease: &LeaseId) -> Option<BlockTime> {
         let record = self.market.deployment(lease.deployment())?;
         let mine = record.leases.iter().find(|l| l.id == *lease)?;

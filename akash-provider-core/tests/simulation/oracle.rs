@@ -48,8 +48,7 @@ impl UnhealthyTime {
         }
     }
 
-    /// Starts the measurement again after a deploy, because a workload that does not exist cannot be
-    /// unhealthy.
+    /// Restarts the measurement after a deploy. A workload cannot be unhealthy before it is deployed.
     fn deployed(&mut self, now: Mono) {
         self.before = Duration::ZERO;
         self.since = self.since.map(|_| now);
@@ -81,12 +80,12 @@ pub(crate) struct EngineModel {
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
-    /// Deposits of bids that are possibly missing in the result of the last account query, because the chain
-    /// had not reported the bids when the query started.
+    /// Deposits that the last queried balance may not include yet. The chain had not reported their bids when
+    /// the query started.
     pub(crate) unread: BTreeMap<BidId, Coin>,
-    /// Same as `unread`, for the account query in flight.
+    /// Deposits that the balance of the pending account query may not include yet.
     in_reading: Option<BTreeMap<BidId, Coin>>,
-    /// Expiry of the bid transactions with an unknown outcome.
+    /// Block time at which each bid transaction with an unknown outcome expires.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
     /// Bids that the chain reported to the engine.
     pub(crate) visible: BTreeSet<BidId>,
@@ -109,7 +108,7 @@ pub(crate) struct EngineModel {
     pub(crate) unwell: BTreeMap<LeaseId, UnhealthyTime>,
     /// Leases that the engine deployed.
     pub(crate) deployed: BTreeSet<LeaseId>,
-    /// Leases for which the last deploy succeeded.
+    /// Leases whose last deploy succeeded.
     pub(crate) whole: BTreeSet<LeaseId>,
     /// Calls of the engine in flight.
     pub(crate) calls: BTreeMap<EffectId, Call>,
@@ -155,8 +154,8 @@ impl EngineModel {
         }
     }
 
-    /// Records an input of the engine. `leases` are the active leases of the provider if the input is about
-    /// the cluster, and otherwise empty.
+    /// Records an input of the engine. For an input from the cluster, `leases` contains the provider's active
+    /// leases; for other inputs, it is empty.
     pub(crate) fn input(&mut self, input: &Input, leases: &[LeaseId]) {
         match input {
             Input::Chain(event) => self.event(event),
@@ -199,8 +198,8 @@ impl EngineModel {
         self.calls.insert(id, call.clone());
     }
 
-    /// Returns the deposits of sent bids that the chain has not reported. A bid that loses gets its deposit
-    /// back, and a failed bid pays none.
+    /// Returns the deposits of pending bids that the chain has not reported. A lost bid has its deposit
+    /// returned, and a failed bid pays none.
     fn in_flight(&self) -> BTreeMap<BidId, Coin> {
         let bids = self.calls.values().filter_map(|call| match call {
             Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => Some((id.clone(), deposit.clone())),

@@ -12,7 +12,8 @@ use akash_provider_core::market::{Market, network_params};
 use akash_provider_core::types::{BidId, BidState, Msg, Order, OrderState};
 use std::time::Duration;
 
-/// Decline reasons that the provider may have although the chain accepts a bid: capacity, price or settings.
+/// Reasons for which the provider declines an order although the chain accepts a bid: capacity, price or
+/// settings.
 const OUR_OWN: [&str; 12] = [
     "no_leased_ips",
     "insufficient_capacity",
@@ -57,8 +58,7 @@ impl World {
         self.chain.set_params(params);
     }
 
-    /// Ends the changes of the market parameters. In some histories the last change remains, and in others it is
-    /// reverted.
+    /// Reverts the market parameters in some histories. In the others, the last change remains.
     pub(crate) fn parameters_at_the_end(&mut self) {
         if self.features.votes > 0 && self.feature_random.percent(60) {
             self.chain.set_params(network_params());
@@ -67,8 +67,8 @@ impl World {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that every order on which the chain accepts a bid has one, unless the provider has its own
-    /// reason to decline.
+    /// Checks that the provider has a bid on every order that accepts one, unless the provider declined the
+    /// order for a reason of its own.
     pub(crate) fn what_can_be_bid_is_bid(&self) -> Checked {
         let mut market: Option<Market> = None;
         for order in self.market.orders().filter(|o| o.state == OrderState::Open) {

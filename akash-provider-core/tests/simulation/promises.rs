@@ -20,9 +20,10 @@ const ADDRESSES: u32 = 3;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hardware {
-    /// Number of unhealthy devices of each node, all of its last model in [`DEVICES`].
+    /// Number of unhealthy devices per node. They belong to the last model of the node in [`DEVICES`].
     unwell: [u32; DEVICES.len()],
-    /// Number of devices of each node that other processes use, all of its first model in [`DEVICES`].
+    /// Number of devices per node that other processes use. They belong to the first model of the node in
+    /// [`DEVICES`].
     foreign: [u32; DEVICES.len()],
     /// Fault of each storage class.
     storage_faults: [StorageFault; CLASSES.len()],
@@ -32,7 +33,7 @@ pub(crate) struct Hardware {
 enum StorageFault {
     #[default]
     None,
-    /// Other processes use this number of GiB.
+    /// Other processes use this many GiB of the storage class.
     Used(i64),
     /// The cluster does not have the storage class.
     Missing,
@@ -48,7 +49,7 @@ impl Hardware {
         self.foreign[node] = u32::try_from(random.below(2)).unwrap();
     }
 
-    /// Changes the fault of one storage class.
+    /// Selects a random fault, or none, for a random storage class.
     pub(crate) fn storage_changes(&mut self, random: &mut Random) {
         let class = random.index(CLASSES.len());
         self.storage_faults[class] = match random.below(4) {
@@ -58,7 +59,7 @@ impl Hardware {
         };
     }
 
-    /// Adds the persistent storage classes to the cluster, and to each node the classes that the node mounts.
+    /// Adds the persistent storage classes to the cluster. Adds to each node the classes that it mounts.
     pub(crate) fn store(&self, cluster: &mut ClusterSpec) {
         for (name, fault) in CLASSES.iter().zip(self.storage_faults) {
             let used = match fault {
@@ -93,7 +94,7 @@ impl Hardware {
         node
     }
 
-    /// Returns the number of used addresses of the pool, as the cluster counts them.
+    /// Returns the usage of the address pool, as the cluster reports it.
     pub(crate) fn usage(&self, cluster_state: &ClusterState) -> LeasedIpUsage {
         let in_use: BTreeSet<&String> = cluster_state.ips.values().flatten().collect();
         let confirmed = cluster_state.ips.iter().filter(|(_, keys)| !keys.is_empty());
@@ -288,8 +289,8 @@ impl SettledCheck<'_> {
         Ok(())
     }
 
-    /// Checks that each workload has the addresses of its manifest, and that no other workload has an
-    /// address.
+    /// Checks that each workload of an active lease has the addresses of its manifest, and that other leases
+    /// have none.
     pub(crate) fn addresses_follow_leases(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let wanted = |lease: &LeaseId| -> BTreeSet<String> {
             let run = self
@@ -312,8 +313,8 @@ impl SettledCheck<'_> {
         })
     }
 
-    /// Checks that the addresses and ports that the engine counts as used are exactly those of bids and
-    /// leases, each counted once.
+    /// Checks that the engine counts each address and port of its bids and leases exactly once, and no
+    /// others.
     pub(crate) fn addresses_and_ports_are_counted_once(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let bids = self.market.bids().filter(|b| b.id.provider == *PROVIDER);
         let owed = bids.filter(|b| b.state == BidState::Open || live.contains(&b.id));

@@ -85,7 +85,7 @@ impl Deref for RecordedEngine {
 }
 
 impl ReplayEngine {
-    /// Replaces the state of the replaying engine with the recorded state of the other engine.
+    /// Replaces the state of the replaying engine with a recorded copy of `engine`.
     fn starts_from(&mut self, engine: &Engine, now: Now) {
         let mut state = engine.clone();
         record::hide_in_engine(&mut state, &cover);

@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// Returns the clock readings of the process. Some of them are earlier than the previous reading.
+    /// Returns the current clock readings of the process. Some readings are earlier than the previous one.
     fn clocks(&mut self) -> Now {
         let mut now = self.now();
         if self.random.percent(self.faults.clocks) {
@@ -174,8 +174,8 @@ impl World {
         self.effects(effects)
     }
 
-    /// In some steps, returns the number of status changes and the status without the parts that change with
-    /// time. In all other steps, returns `None`.
+    /// Returns the number of status changes and the status without time-dependent values in every 11th step,
+    /// otherwise `None`.
     fn sampled_status(&self) -> Option<(u64, Status)> {
         self.steps.is_multiple_of(11).then(|| {
             let mut status = self.engine.status(self.now());

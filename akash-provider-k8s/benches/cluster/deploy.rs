@@ -22,7 +22,7 @@ const ONE_BY_ONE: u64 = pick(3, 40);
 const AT_ONCE: u64 = pick(3, 50);
 /// Duration of the idle measurement.
 const IDLE: Duration = Duration::from_secs(pick(1, 60));
-/// Delay in which the API server and its controllers finish the work of earlier deploys.
+/// Delay for the API server and its controllers to finish the work of earlier deploys.
 const SETTLE: Duration = Duration::from_millis(pick(200, 5_000));
 
 /// Time at which a separate watch first observed the Deployment object of each namespace.
@@ -92,7 +92,7 @@ async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) ->
     }
 }
 
-/// Measures the time of one write, for comparison with a deploy, which needs four sequential writes.
+/// Measures the time of one write. A deploy needs four sequential writes.
 async fn one_write(bench: &Bench) -> Result<f64, Failed> {
     let api: Api<ConfigMap> = Api::namespaced(bench.server.admin.clone(), "lease");
     let params = PatchParams::apply("bench").force();

@@ -17,12 +17,12 @@ use tokio::time::{sleep, timeout};
 
 /// Timeout of the first lists of a large API server.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Delay after the last change, in which the operator processes all changes.
+/// Delay for the operator to process all changes.
 const SETTLE: Duration = Duration::from_secs(2);
 /// Number of pods that are changed concurrently.
 const WRITERS: usize = 32;
-/// One of every `ENDS` pods changes its phase to `Succeeded` and back to `Running`. The status of the other pods changes
-/// without a change of the phase.
+/// One of every `ENDS` pods changes its phase to `Succeeded` and back to `Running`. The other pods get a
+/// status change without a phase change.
 const ENDS: usize = 4;
 
 pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> {

@@ -58,7 +58,7 @@ pub(crate) async fn measure(file: &Path, options: BenchOptions) -> Result<(), Fa
     Ok(())
 }
 
-/// Starts the inventory source as a provider does, and measures the time to its first update and the peak memory.
+/// Starts the inventory source as a provider does. Measures the time to its first update and the peak memory.
 async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let began = Instant::now();
@@ -160,8 +160,8 @@ where
     }
 }
 
-/// Measures the time from a watch event of a pod until the inventory update is complete. Returns the median over ended
-/// pods of leases and other ended pods.
+/// Measures the time from receiving a pod event to a complete inventory update. Returns the median over ended
+/// pods. Some of the pods belong to leases, others do not.
 async fn updates_us(client: &Client, tally: &mut Tally, version: &str) -> Result<f64, Failed> {
     let path = format!("/api/v1/pods?watch=true&resourceVersion={version}");
     let request = Request::get(path).body(Vec::new())?;

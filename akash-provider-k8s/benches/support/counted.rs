@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Delay in which the API server updates its counts of calls.
+/// Delay for the API server to update its counts of calls.
 const SETTLE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Lifetime of tokens, in seconds. No benchmark runs longer.
@@ -141,7 +141,7 @@ impl Account {
         Ok(Client::try_from(self.config.clone())?)
     }
 
-    /// Waits until the API server applies the flow schemas.
+    /// Waits until the API server counts the calls of the ServiceAccount.
     async fn counts(&self) -> Result<(), Failed> {
         let pods: Api<Pod> = Api::all(self.client()?);
         let began = Instant::now();
@@ -178,7 +178,7 @@ impl Account {
         })
     }
 
-    /// Returns the number of calls of the ServiceAccount after `before` was counted.
+    /// Returns the number of calls since the counts in `before`.
     pub(crate) async fn since(&self, before: Calls) -> Result<Calls, Failed> {
         sleep(SETTLE).await;
         let now = self.calls().await?;

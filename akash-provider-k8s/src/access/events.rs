@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 const EVENTS: &str = "events";
-/// Maximum number of buffered events per stream. A reader that falls behind misses events that the history drops
-/// meanwhile.
+/// Maximum number of buffered events per stream. A slow reader misses the events that the history drops in
+/// the meantime.
 const WAITING_MAX: usize = 64;
 
 impl Access {
@@ -56,7 +56,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// Returns the events of the selected services after record `last`, and the number of the newest record.
+    /// Returns the events of the selected services after record number `last`, and the number of the newest
+    /// record.
     fn after(&self, last: u64) -> (Vec<LeaseEvent>, u64) {
         let records = self.history.after(&self.namespace, last);
         let newest = records.last().map_or(last, |r| r.number);

@@ -12,7 +12,7 @@ struct OpenLine {
     given: usize,
     /// Number of bytes at the start of the line to skip, because they were returned before the connection broke.
     pass: usize,
-    /// True for a line that was already returned before the connection broke.
+    /// Whether the line was already returned before the connection broke.
     again: bool,
 }
 
@@ -32,10 +32,10 @@ pub(super) struct Lines {
     buffer: Vec<u8>,
     open: Option<OpenLine>,
     mark: Option<Position>,
-    /// After a broken connection: the last returned line, and the number of lines with the timestamp of this
-    /// line that the new stream has already repeated.
+    /// Set after a broken connection: the last returned line, and the number of lines with its timestamp that
+    /// the new stream has already repeated.
     replay: Option<(Position, u32)>,
-    /// After a broken connection: the partly returned line.
+    /// Set after a broken connection: the partly returned line.
     part: Option<OpenLine>,
 }
 
@@ -144,7 +144,7 @@ impl Lines {
         false
     }
 
-    /// Returns pieces of the open line while the buffer holds more than one piece.
+    /// Adds pieces of the open line to `out` while the buffer holds more than one piece.
     fn give_pieces(&mut self, out: &mut Vec<String>) {
         self.begin();
         let limit = self.limit;

@@ -29,8 +29,8 @@ pub(super) fn replicas(view: &LeaseView, services: &[String]) -> Vec<Replica> {
     .collect()
 }
 
-/// Returns the name of the container with the name of the service, or else of the first container. The cluster may
-/// inject containers, so the first container may not be that of the service.
+/// Returns the name of the container that is named like the service, otherwise the name of the first
+/// container. The first container may be one that the cluster injected.
 fn container(pod: &Pod, service: &str) -> Option<String> {
     let containers = pod.spec.as_ref().map_or(&[][..], |s| &s.containers);
     let own = containers.iter().find(|c| c.name == service);
@@ -93,7 +93,8 @@ pub(super) enum Unreachable {
     OutOfRange(usize),
 }
 
-/// Returns the replica with index `number` in the order of the names, without replicas that are being deleted.
+/// Returns the replica with index `number`, counted in the order of the names. Replicas that are being
+/// deleted are not counted.
 pub(super) fn pick(view: &LeaseView, service: &str, number: u32) -> Result<Replica, Unreachable> {
     if !crate::state::has_service(view, service) {
         return Err(Unreachable::NoService);

@@ -29,7 +29,7 @@ const APPLY: [&str; 2] = ["create", "patch"];
 pub(crate) enum Read {
     /// Metadata only.
     Metadata,
-    /// Metadata, and hashes of the data of Secrets.
+    /// Metadata, and for Secrets also the hashes of the data.
     Data,
 }
 
@@ -61,8 +61,8 @@ impl Calls {
         }
     }
 
-    /// Restricts writes and deletes to the time in which the gate reports leadership. Applied objects get an
-    /// annotation with the election term.
+    /// Restricts writes and deletes to the time in which this instance leads. Adds the election term to
+    /// applied objects, as an annotation.
     pub(crate) fn guarded(self, gate: LeadershipGate) -> Self {
         let gate = Some(gate);
         Self { gate, ..self }
@@ -178,8 +178,8 @@ impl Calls {
         }
     }
 
-    /// Applies an object (server-side apply). Returns a conflict if another field manager owns a field of `body` with a
-    /// different value.
+    /// Applies an object (server-side apply). Returns a conflict if another field manager has set a field of
+    /// `body` to a different value.
     pub(crate) async fn apply_new(
         &self,
         resource: &ApiResource,
@@ -191,8 +191,8 @@ impl Calls {
             .await
     }
 
-    /// Applies an existing object (server-side apply). Fails if the object with the uid `uid` was replaced by another
-    /// object with the same name.
+    /// Applies an existing object (server-side apply). Fails if the name now belongs to an object with
+    /// another uid.
     pub(crate) async fn apply_again(
         &self,
         resource: &ApiResource,
@@ -245,8 +245,8 @@ impl Calls {
         }
     }
 
-    /// Changes metadata of a cluster-scoped object, unless the object was written since `version`. A late write of a
-    /// former leader returns a conflict, so it cannot undo a newer write.
+    /// Changes the metadata of a cluster-scoped object. Returns a conflict if the object was written since
+    /// `version`, so that a former leader cannot undo a newer write.
     pub(crate) async fn change_at(
         &self,
         manager: &str,
@@ -328,7 +328,7 @@ impl Calls {
         }
     }
 
-    /// Returns an error that names the cause of a 403: a missing right, or a denial by admission.
+    /// Adds the cause to the error of a denied call (403): a missing right, or a denial by admission.
     async fn judged(
         &self,
         error: Error,
@@ -452,7 +452,7 @@ impl Calls {
         }
     }
 
-    /// Lists the objects of a kind with the labels of the provider.
+    /// Lists the objects of a kind that have the labels of the provider.
     pub(crate) async fn ours(&self, kind: Kind, ns: &str) -> Result<Vec<Delete>, Error> {
         let found = self.listed(kind, Some(ns), Read::Metadata).await?;
         let named = found.into_iter().map(|(meta, _)| Delete {
@@ -465,8 +465,8 @@ impl Calls {
         Ok(named.collect())
     }
 
-    /// Lists the objects of a kind with the labels of the provider, page by page, in one namespace or in all. `parts`
-    /// selects whether data is read.
+    /// Lists the objects of a kind that have the labels of the provider, page by page, in one namespace or in
+    /// all. `parts` selects whether the data is read.
     pub(crate) async fn listed(
         &self,
         kind: Kind,
@@ -516,7 +516,7 @@ impl Calls {
     }
 }
 
-/// Returns true if a precondition failed, because the name now belongs to another object or the object has changed.
+/// Returns true if a precondition failed: the object has changed, or the name belongs to another object.
 fn is_other(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict())
 }

@@ -59,7 +59,7 @@ const SPEC: [(Kind, &str, Filled); 17] = [
     (Kind::Service, "spec.sessionAffinity", r#""None""#),
 ];
 
-/// Fields in which `false` differs from a missing value, because the default is `true` or depends on other objects.
+/// Fields in which `false` differs from a missing value. Their default is `true` or depends on other objects.
 const FALSE_COUNTS: [&str; 5] = [
     "allowPrivilegeEscalation",
     "automountServiceAccountToken",
@@ -109,7 +109,8 @@ pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
     patch
 }
 
-/// Returns the live object without the values that the API server fills in. Fields of `wanted` remain.
+/// Returns the live object without the default values of the API server. Fields that `wanted` contains
+/// remain.
 pub(crate) fn without_defaults(kind: Kind, wanted: &Value, live: &Value) -> Value {
     Comparison::new(kind).stripped(wanted, live)
 }

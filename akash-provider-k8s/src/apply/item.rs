@@ -157,8 +157,8 @@ impl Kind {
 pub enum Stage {
     /// Objects that are written before the first pod.
     BeforePods,
-    /// Objects that are written before an update creates more pods. In a new namespace, [`Rest`](Self::Rest) is early
-    /// enough.
+    /// Objects that are written before an update creates more pods. In a new namespace, they can be written
+    /// in stage [`Rest`](Self::Rest).
     BeforeMorePods,
     /// Workloads, which create pods.
     Pods,
@@ -285,8 +285,8 @@ impl Item {
         body
     }
 
-    /// Returns an apply body that contains only the annotations. The annotations mark the live object as equal to this
-    /// item.
+    /// Returns an apply body that contains only the annotations of this item. The annotations record that the
+    /// live object equals the item.
     #[must_use]
     pub fn mark(&self) -> Value {
         let resource = self.id.kind.resource();

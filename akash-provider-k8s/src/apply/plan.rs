@@ -15,15 +15,16 @@ use crate::labels;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Hashes of the objects of kinds without a watch, by kind and name. An empty hash marks an unfinished write.
+/// Hashes of the objects that the provider does not watch, by kind and name. An empty hash marks an
+/// unfinished write.
 pub type Ledger = BTreeMap<Id, String>;
 
-/// Object of a kind without a watch, as last read from the API server.
+/// Object of a kind that the provider does not watch, as last read from the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExistingObject {
     /// The object has a deletion timestamp; finalizers may delay its deletion.
     pub is_deleting: bool,
-    /// Hashes of the data of a Secret.
+    /// Hash of each data entry, if the object is a Secret.
     pub data: Data,
 }
 
@@ -34,7 +35,7 @@ impl ExistingObject {
     }
 }
 
-/// Existing objects of the kinds without a watch. Contains queried objects only.
+/// Existing objects of kinds that the provider does not watch, as far as they were queried.
 pub type ExistingObjects = BTreeMap<Id, ExistingObject>;
 
 /// Object in the watch caches.
@@ -84,8 +85,7 @@ pub struct Write {
     pub body: Value,
     /// Whether to take over the managed fields of another field manager before the write.
     pub take_over: bool,
-    /// Merge patch that restores an edited object. An apply would not remove the fields of other field
-    /// managers.
+    /// Merge patch that restores an edited object. An apply would keep the fields of other field managers.
     pub patch: Option<Value>,
     /// Reason of the write, for logs and findings.
     pub reason: String,
@@ -135,7 +135,7 @@ pub struct DesiredState<'a> {
     pub there: &'a ExistingObjects,
     /// Login Secrets with unknown passwords. If such a Secret exists, it is not changed.
     pub without_password: &'a BTreeSet<Id>,
-    /// Services of an adopted lease for which the pod template is left unchanged, so that their pods are not replaced.
+    /// Services of an adopted lease whose pod template is left unchanged, so that their pods keep running.
     pub adopted: &'a BTreeSet<String>,
     /// Whether to search for leftover objects.
     pub prune: bool,
@@ -180,16 +180,17 @@ impl Plan {
     }
 }
 
-/// Compares one live object with its item. The kind of the object may be one that deploys do not compare with
-/// the watch caches. Returns the write that restores the object, or `None` if the object equals the item, is
-/// being deleted, or cannot be changed in place.
+/// Compares one live object with its item, also for kinds whose objects deploys do not compare with the watch
+/// caches. Returns the write that restores the object, or `None` if the object equals the item, is being
+/// deleted, or cannot be changed in place.
 pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {
     let mut plan = Plan::default();
     plan_watched(&mut plan, item, live, &BTreeSet::new());
     plan.writes.pop()
 }
 
-/// Plans an object of a kind without a watch. The ledger does not prove that the object still exists.
+/// Plans an object of a kind that the provider does not watch. An entry in the ledger does not prove that the
+/// object still exists.
 fn plan_unwatched(plan: &mut Plan, item: &Item, wanted: &DesiredState<'_>) {
     let found = wanted.there.get(&item.id);
     let reason = match found {
@@ -260,8 +261,8 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, adopted
     }
 }
 
-/// Returns the patch that restores an object, with the annotation [`REPAIRED`]. The managed fields list a patch
-/// separately from an apply, so the next apply takes over the fields of the patch.
+/// Returns the patch that restores an object and sets the annotation [`REPAIRED`]. The API server records
+/// patched fields separately from applied fields, so the next apply takes over the patched fields.
 pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
     let mut body = body.clone();
     body["metadata"]["annotations"][REPAIRED] = Value::from("true");
@@ -284,8 +285,8 @@ pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
     patch
 }
 
-/// Preserves the version label of an unchanged template, or with `whole` the complete adopted template, so that no pod
-/// is replaced.
+/// Copies parts of the live pod template to `body`, so that no pod is replaced: the version label of an
+/// unchanged template, or with `whole` the complete adopted template.
 fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     const TEMPLATE: &str = "/spec/template";
     let (Some(template), Some(live)) = (body.pointer_mut(TEMPLATE), live.pointer(TEMPLATE)) else {
@@ -318,8 +319,8 @@ fn volumes_differ(wanted: &Value, live: &Value) -> bool {
     subset::missing(&claims(wanted), &claims(live), subset::Lists::Closed).is_some()
 }
 
-/// Returns the ledger to store during the apply: all objects that may exist. An object with a pending write has an
-/// empty hash.
+/// Returns the ledger to store during an apply. It contains all objects that may exist. The hash of an object
+/// with a pending write is empty.
 #[must_use]
 pub fn ledger_during(before: &Ledger, plan: &Plan) -> Ledger {
     let mut ledger = before.clone();

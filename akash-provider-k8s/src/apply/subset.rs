@@ -72,7 +72,8 @@ impl Comparison {
         false
     }
 
-    /// Returns true unless the live list contains all rendered elements, in the rendered order.
+    /// Returns true if a rendered element is missing in the live list or has another position relative to the
+    /// others.
     fn lists_differ(&self, wanted: &[Value], live: &[Value], path: &mut Vec<String>) -> bool {
         let open = self.lists == Lists::Open && path.last().is_some_and(|p| OPEN_LISTS.contains(&p.as_str()));
         if !open && wanted.len() != live.len() {

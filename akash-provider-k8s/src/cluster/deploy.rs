@@ -28,8 +28,8 @@ const HARDEN: &str = "harden";
 /// Maximum number of attempts to harden a lease that its tenant updates concurrently.
 const HARDEN_TRIES: u32 = 3;
 
-/// Maximum wait until the watches show a new namespace. Admission in the API server would delay the first
-/// write by the same duration.
+/// Maximum wait until the watches show a new namespace. Without this wait, the API server may delay the first
+/// write for the same time.
 const ENTERED_LIMIT: Duration = Duration::from_millis(50);
 /// Interval between two checks of the caches.
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
@@ -44,8 +44,8 @@ impl Inner {
         self.with_lock(&home, self.apply(deployment, None, DEPLOY)).await
     }
 
-    /// Applies the objects of a recorded lease with the isolation level of the settings. The Manifest record is not
-    /// written. If the tenant updates the manifest meanwhile, the newer manifest is applied.
+    /// Applies the objects of a recorded lease with the isolation level of the settings. Does not write the
+    /// Manifest record. If the tenant updates the manifest at the same time, the newer manifest is applied.
     pub(crate) async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
         self.check_provider(lease, HARDEN)?;
         self.current(HARDEN).await?;
@@ -61,7 +61,8 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, HARDEN, message).transient())
     }
 
-    /// Reads the Manifest record of a lease after the cache contains the version that the API server has.
+    /// Waits until the cache contains the newest Manifest record of a lease, and returns the recorded
+    /// deployment.
     async fn recorded_now(&self, lease: &LeaseId) -> Result<WorkloadSpec, Error> {
         let there = self.records::<Manifest>(HARDEN).read(&lease.namespace()).await?;
         // The query below uses the cache, which must have this version.
@@ -75,8 +76,8 @@ impl Inner {
         })
     }
 
-    /// Reads the Manifest record of a lease to harden from the API server. Returns a conflict if the record is missing,
-    /// being deleted, or different from `deployment`.
+    /// Reads the Manifest record of a lease from the API server before the lease is hardened. Returns a
+    /// conflict if the record is missing, is being deleted, or differs from `deployment`.
     async fn record_of_hardened(&self, deployment: &WorkloadSpec) -> Result<Manifest, Error> {
         let lease = &deployment.lease;
         let changed = || {
@@ -93,8 +94,8 @@ impl Inner {
         Err(changed())
     }
 
-    /// Applies the objects of the lease, then restores isolation objects that a deploy does not compare. If `isolation`
-    /// is set, compares the lease again and returns an error for a remaining difference.
+    /// Applies the objects of a lease, and restores edited isolation objects that the apply does not compare.
+    /// If `isolation` is set, compares all objects again and returns an error if any of them still differs.
     async fn apply(
         &self,
         deployment: &WorkloadSpec,
@@ -132,9 +133,8 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies the objects of the lease. Returns these objects, and the metadata of those that were written.
-    /// Returns `None` if another provider program deployed the lease and this call leaves all its workloads
-    /// unchanged.
+    /// Applies the objects of the lease. Returns the objects, and the metadata of those that were written.
+    /// Returns `None` if another provider program deployed the lease and all its workloads stay unchanged.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,
@@ -260,8 +260,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until the watches show a new namespace. Admission in the API server uses a watch too. Until this watch
-    /// shows the namespace, admission delays each write into the namespace by 50 ms.
+    /// Waits until the watches show a new namespace. Admission in the API server also watches namespaces: it
+    /// delays each write into a namespace that it does not know yet by 50 ms.
     async fn until_entered(&self, namespace: &str) {
         let listing = async {
             while self.state.is_known() && self.state.lease_in(namespace).namespace.is_none() {
@@ -271,7 +271,7 @@ impl Inner {
         let _ = tokio::time::timeout(ENTERED_LIMIT, listing).await;
     }
 
-    /// Returns the edited objects of an applied lease with reasons, and the missing objects.
+    /// Returns the edited objects of an applied lease, with reasons, and the missing objects.
     pub(crate) fn drift(
         &self,
         deployment: &WorkloadSpec,
@@ -313,8 +313,9 @@ impl Inner {
         )
     }
 
-    /// Returns the desired objects of a lease and their hash, if the namespace has this hash. Otherwise a deploy is
-    /// pending or was interrupted, and a difference does not prove that another client edited the object.
+    /// Returns the desired objects of a lease and their hash. Returns `None` if the namespace has another
+    /// hash: a deploy is then pending or interrupted, so that a difference does not prove an edit by another
+    /// client.
     pub(super) fn applied_items(
         &self,
         deployment: &WorkloadSpec,
@@ -383,9 +384,9 @@ impl Inner {
         }
     }
 
-    /// Returns pod templates without default ephemeral storage, for the services to which an earlier version of this
-    /// provider applied such a template. These templates remain until another part of the template changes, so that an
-    /// upgrade restarts no pod. With `deleted`, a service without a workload is included too.
+    /// Returns the pod templates without default ephemeral storage that an earlier version of this provider
+    /// applied. Such a template remains until another part of it changes, so that an upgrade restarts no pod.
+    /// With `deleted`, services without a workload are included.
     fn unlimited(
         &self,
         deployment: &WorkloadSpec,
@@ -436,8 +437,8 @@ impl Inner {
             .collect()
     }
 
-    /// Reports written workloads to the health state, which then ignores older versions of these workloads in the
-    /// caches.
+    /// Reports written workloads to the health state. The health state then ignores older versions of these
+    /// workloads from the caches.
     pub(super) fn report_written(&self, written: &[WrittenObject]) {
         for write in written {
             let metadata = write.meta.clone();
@@ -456,7 +457,7 @@ impl Inner {
     }
 }
 
-/// Returns the plan; `None` if the lease is applied completely.
+/// Returns the plan of an apply, or `None` if the lease is applied completely.
 fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Option<Plan> {
     let namespace = view.namespace.as_deref();
     let is_applied = namespace.is_some_and(|ns| {
@@ -472,8 +473,9 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the kinds without a watch to list before an apply. For an adopted lease, these are the kinds of
-/// all `items`; otherwise, only the kinds of items with an unchanged hash in the ledger.
+/// Returns the kinds to list before an apply, among those that the provider does not watch. For an adopted
+/// lease, returns the kinds of all `items`, otherwise only the kinds of items whose hash in the ledger is
+/// unchanged.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items
@@ -483,8 +485,8 @@ fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kin
     unchanged.map(|item| item.id.kind).collect()
 }
 
-/// Returns the login Secrets with passwords that are unknown, because the password Secret next to the Manifest record
-/// is lost.
+/// Returns the login Secrets whose password is unknown, because the password Secret of the Manifest record is
+/// lost.
 fn without_password(deployment: &WorkloadSpec) -> BTreeSet<Id> {
     let services = deployment.group.services.iter();
     let unknown = services.filter(|s| objects::login(s).is_some_and(|login| login.password.is_empty()));
@@ -511,8 +513,8 @@ fn is_searched(namespace: Option<&Namespace>) -> bool {
     namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
 }
 
-/// Returns true if another provider program deployed the lease completely: all workloads, Services, and objects of
-/// kinds without a watch exist.
+/// Returns true if another provider program deployed the lease completely: all workloads, Services and
+/// objects of unwatched kinds exist.
 fn is_whole(
     view: &LeaseView,
     deployment: &WorkloadSpec,
@@ -540,7 +542,7 @@ pub(super) fn with_type(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// Returns true if the watches show all writes and deletions.
+/// Returns true if the watch caches show all writes and deletions of an apply.
 fn has_seen(view: &LeaseView, hash: &String, written: &[WrittenObject], deleted: &[String]) -> bool {
     let is_marked = view
         .namespace

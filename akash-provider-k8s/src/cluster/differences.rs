@@ -23,14 +23,15 @@ pub(super) struct AppliedItems {
     pub(super) isolation: Isolation,
 }
 
-/// Returns edited isolation objects that a deploy does not compare, because its plan compares hashes.
+/// Returns the edited isolation objects that a deploy does not detect, because it compares only their hashes.
 pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<DriftedObject> {
     let mut all = drifted(items, view);
     all.retain(|found| !found.is_missing && !found.write.id.kind.is_watched());
     all
 }
 
-/// Returns the objects that weaken the isolation of a lease and were not rendered, with the reason.
+/// Returns the objects that weaken the isolation of a lease and that the provider did not render, each with
+/// the reason.
 pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)> {
     let foreign = foreign(is_among(items), view.openings()).into_iter();
     foreign.map(|(id, _)| (id, NOT_RENDERED.to_owned())).collect()

@@ -102,14 +102,14 @@ impl Inner {
         }
     }
 
-    /// Returns the account that needs a binding in the namespace of each lease; `None` if no binding is needed, and
-    /// before [`Inner::identify`].
+    /// Returns the account that needs a binding in the namespace of each lease. Returns `None` if no binding
+    /// is needed, or if [`Inner::identify`] was not called yet.
     pub(super) fn lease_account(&self) -> Option<Subject> {
         self.account.get().cloned().flatten()
     }
 
-    /// Returns the existing objects of `kinds` in the namespace of a lease. In an existing namespace, binds the account
-    /// first. In a new namespace, lists no Secrets: the namespace has none, and the account has no binding yet.
+    /// Lists the objects of `kinds` in the namespace of a lease. First binds the account, unless the
+    /// namespace is new. A new namespace has no binding and no Secrets, so Secrets are not listed there.
     pub(super) async fn opened(
         &self,
         home: &str,

@@ -45,9 +45,9 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const HEAL: &str = "heal";
-/// Delay during which changes are collected, so that many changes of a lease cause one comparison.
+/// Delay in which changes are collected, so that several changes of a lease cause only one comparison.
 const GATHER: Duration = Duration::from_millis(20);
-/// Delay before the next attempt for a lease with an active writer, or while the watches are not synchronized.
+/// Delay before the next attempt if another task writes the lease or if the watches are not synchronized.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Reason that is reported for an object that cannot be restored completely.
@@ -112,8 +112,8 @@ impl Inner {
         }
     }
 
-    /// Compares and repairs one lease. Returns the time of the next attempt if the lease must be compared again even
-    /// without a further change.
+    /// Compares and repairs one lease. Returns the time of the next comparison, or `None` if only a change of
+    /// the lease requires one.
     async fn heal_lease(&self, home: &str, repairs: &mut RepairState) -> Option<Instant> {
         // Read before the view: a list that is completed afterwards may be missing in the view.
         let listed = self.state.listed();
@@ -181,7 +181,7 @@ impl Inner {
         next
     }
 
-    /// Repairs an object unless its back-off delays the repair. Returns the time of the next attempt.
+    /// Repairs an object, unless its back-off has not elapsed. Returns the time of the next attempt.
     async fn try_repair(
         &self,
         home: &str,
@@ -214,8 +214,8 @@ impl Inner {
         }
     }
 
-    /// Returns the desired objects of a completely applied lease. Without a Manifest record, returns the objects that
-    /// [`Inner::unrecorded`] derives.
+    /// Returns the desired objects of a completely applied lease. If the lease has no Manifest record,
+    /// [`Inner::unrecorded`] derives them.
     fn applied(
         &self,
         lease: &LeaseId,
@@ -247,8 +247,8 @@ impl Inner {
         self.unrecorded(lease, view, &namespace, repairs.records.get(home))
     }
 
-    /// Returns the desired objects that can be derived without a Manifest record in the cluster. `last` is the last
-    /// record that this process read.
+    /// Derives the desired objects of a lease whose Manifest record is missing in the cluster. `last` is the
+    /// last record that this process read.
     fn unrecorded(
         &self,
         lease: &LeaseId,
@@ -283,9 +283,9 @@ impl Inner {
         })
     }
 
-    /// Returns the lease and the objects of a namespace that lost its lease labels and has no Manifest record. Returns
-    /// an error if the namespace does not exist or cannot be read now. The error is the time of the next attempt, if
-    /// any.
+    /// Returns the lease and the objects of a namespace that lost its lease labels and has no Manifest
+    /// record. If the namespace does not exist or cannot be read, the error is the time of the next attempt,
+    /// or `None` for no attempt.
     async fn disowned(
         &self,
         home: &str,
@@ -311,8 +311,8 @@ impl Inner {
         }
     }
 
-    /// Reads the namespace of a lease that the watches do not show, because it lost its label. Returns an error if the
-    /// namespace does not exist or cannot be read now. The error is the time of the next attempt, if any.
+    /// Reads a lease namespace that the watches do not show, because it lost its label. If the namespace does
+    /// not exist or cannot be read, the error is the time of the next attempt, or `None` for no attempt.
     async fn unlabelled(
         &self,
         home: &str,
@@ -385,8 +385,8 @@ impl Inner {
         }
     }
 
-    /// Deletes an object that weakens the isolation of a lease and was not rendered. Returns the time of the next
-    /// attempt.
+    /// Deletes an object that weakens the isolation of a lease and that the provider did not render. Returns
+    /// the time of the next attempt.
     async fn remove_foreign(
         &self,
         home: &str,
@@ -416,8 +416,8 @@ impl Inner {
         }
     }
 
-    /// Deletes objects that weaken the isolation of a lease, and restores edited isolation objects that the plan of a
-    /// deploy does not compare.
+    /// Deletes objects that weaken the isolation of a lease. Restores edited isolation objects that a deploy
+    /// does not detect.
     pub(super) async fn guard(
         &self,
         home: &str,
@@ -444,7 +444,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Confirms a difference at the API server and repairs it. Returns `None` if the object no longer differs.
+    /// Reads an object from the API server and repairs it. Returns `None` if the object no longer differs.
     async fn repair(
         &self,
         home: &str,
@@ -503,8 +503,8 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
 
-/// Restores one object with a patch, or with an apply if the object is missing. A RoleBinding that refers to a wrong
-/// role is recreated, because this reference is immutable.
+/// Restores one object with a patch, or applies it if it is missing. A RoleBinding to a wrong role is
+/// recreated, because the API server does not allow a change of the role.
 pub(super) async fn write(
     calls: &Calls,
     home: &str,

@@ -19,15 +19,15 @@ use std::time::Duration;
 const COLLECT: &str = "collect_passwords";
 /// Interval between two searches for password Secrets without a Manifest record.
 const EVERY: Duration = Duration::from_hours(1);
-/// Minimum age at which a Secret without a Manifest record is deleted. The record is written within seconds after its
-/// Secret; the rest of the hour covers clock differences between machines.
+/// Minimum age at which a Secret without a Manifest record is deleted. The record normally follows its Secret
+/// within seconds. The remaining time covers clock differences between machines.
 const GIVEN_UP: Duration = Duration::from_hours(1);
 /// Secrets per page of a list.
 const PAGE: u32 = 500;
 
 impl KubeCluster {
-    /// Deletes password Secrets without a Manifest record, when this instance becomes the leader and then every hour.
-    /// Never returns.
+    /// Deletes password Secrets without a Manifest record each time this instance becomes the leader, and
+    /// then every hour. Never returns.
     pub async fn follow_leftovers(&self, leading: &LeadershipGate) {
         loop {
             leading.opened().await;
@@ -76,8 +76,8 @@ impl KubeCluster {
 }
 
 impl Inner {
-    /// Deletes the password Secret of a rejected Manifest record if the API server confirms that the record does not
-    /// exist. If the API server does not confirm this, the teardown or the search deletes the Secret later.
+    /// Deletes the password Secret of a rejected Manifest record if the API server confirms that the record
+    /// does not exist. Otherwise, the teardown or the hourly search deletes it later.
     pub(super) async fn take_back_passwords(&self, lease: &LeaseId, operation: &'static str) {
         let there = self.records::<Manifest>(operation).read(&lease.namespace()).await;
         let taken = match there {
@@ -124,7 +124,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// Returns the lease of a password Secret of this provider that is old enough to be deleted.
+    /// Returns the lease of a password Secret if the Secret belongs to this provider and is old enough to be
+    /// deleted.
     fn given_up(&self, secret: &ObjectMeta, now: Timestamp) -> Option<LeaseId> {
         let lease = secret.labels.as_ref().and_then(labels::lease_of)?;
         let is_ours = lease.provider == self.settings.provider
@@ -134,8 +135,8 @@ impl Inner {
     }
 }
 
-/// Returns true if the last write of the object, or else its creation, is longer ago than `age`. An object without a
-/// valid time counts as new.
+/// Returns true if the last write of the object is longer ago than `age`. An object without write times
+/// counts from its creation, an object without any valid time counts as new.
 fn is_older(meta: &ObjectMeta, age: Duration, now: Timestamp) -> bool {
     let updated = meta.annotations.as_ref().and_then(|a| a.get(labels::UPDATED_AT));
     let written = match updated {

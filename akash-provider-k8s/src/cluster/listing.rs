@@ -124,8 +124,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Adds `findings` as remarks to the listing, except findings about leases with a state that the listing already
-    /// reports.
+    /// Adds `findings` as remarks to the listing. Findings that the listing already reports as unusable
+    /// records are skipped.
     fn remark(&self, findings: Result<Vec<Finding>, Error>, listing: &mut Listing) {
         let findings = match findings {
             Ok(findings) => findings,
@@ -171,8 +171,8 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Leases without a usable Manifest record, by the name of the record or the namespace. Only the first problem of each
-/// name is stored.
+/// Leases without a usable Manifest record, by the name of the record or the namespace. Only the first
+/// problem per name is stored.
 #[derive(Debug, Default)]
 struct LeaseTraces {
     /// Names of valid Manifest records.

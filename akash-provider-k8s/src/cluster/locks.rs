@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 
-/// Write lock of a lease. The value is true if the last deploy succeeded.
+/// Write lock of a lease. The value is true if the last write of the lease succeeded.
 type LeaseLock = Arc<tokio::sync::Mutex<bool>>;
 
-/// Write locks of leases, by namespace. A task that holds a permit of [`Inner`]'s semaphore must not wait for a lock.
+/// Write locks of leases, by namespace. A task with a permit of [`Inner`]'s semaphore must not wait for a
+/// lock.
 #[derive(Debug, Default)]
 pub(super) struct LeaseLocks(Mutex<BTreeMap<String, LeaseLock>>);
 
@@ -42,8 +43,7 @@ impl LeaseLocks {
         }
     }
 
-    /// Locks a lease without waiting, even if no deploy of the lease has succeeded. For leases without a Manifest
-    /// record.
+    /// Locks a lease without a Manifest record, without waiting. The lease may have no successful deploy.
     pub(super) fn try_lock_any(&self, home: &str) -> LockResult {
         let lock = Arc::clone(self.all().entry(home.to_owned()).or_default());
         lock.try_lock_owned().map_or(LockResult::Busy, LockResult::Held)
@@ -66,7 +66,8 @@ impl LeaseLocks {
 }
 
 impl Inner {
-    /// Locks a lease and runs `write`. If `write` succeeds, the lease counts as deployed and may be repaired later.
+    /// Locks a lease and runs `write`. If `write` succeeds, the lease counts as deployed, so repairs are
+    /// allowed.
     pub(super) async fn with_lock<T, E>(
         &self,
         home: &str,

@@ -25,7 +25,7 @@ const ADOPTED: &str = "provider.akash.network/adopted";
 /// manifest entry.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// Source of the existing Manifest object. If this object equals the record to write, nothing is written.
+/// Source of the existing Manifest object. The Manifest is written only if this object differs from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.
@@ -39,8 +39,8 @@ pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
 }
 
 impl Inner {
-    /// Writes the Manifest record of a deployment unless the record already exists, and returns the current object.
-    /// `basis` selects whether the cache or the API server must show the existing record.
+    /// Writes the Manifest record of a deployment if it does not exist yet. Returns the current object.
+    /// `basis` selects whether the existing record is read from the cache or from the API server.
     pub(crate) async fn record(
         &self,
         deployment: &WorkloadSpec,
@@ -100,8 +100,8 @@ impl Inner {
         Ok(manifest)
     }
 
-    /// Returns true if the passwords are stored: in the Secret next to the Manifest, or in the Manifest itself as the
-    /// Go provider stores them.
+    /// Returns true if the passwords are stored, either in the Secret next to the Manifest or in the Manifest
+    /// itself. The Go provider stores them in the Manifest.
     async fn has_passwords(
         &self,
         deployment: &WorkloadSpec,
@@ -146,7 +146,7 @@ impl Inner {
         Ok(Verdict::Write(wanted))
     }
 
-    /// Returns an error if the deployment must not replace the existing record.
+    /// Returns an error if the record of this deployment must not replace the existing record.
     fn check_record(
         &self,
         deployment: &WorkloadSpec,
@@ -216,7 +216,8 @@ impl Inner {
         ))
     }
 
-    /// Returns the services that another program deployed; `None` if this program has applied the lease since.
+    /// Returns the services that another program deployed. Returns `None` if this program has applied the
+    /// lease since the adoption.
     pub(crate) fn still_adopted(&self, manifest: &Manifest) -> Option<AdoptedServices> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let namespace = self.state.lease_in(name).namespace?;

@@ -150,8 +150,8 @@ impl Inner {
         }
     }
 
-    /// Returns the namespace and the id of a lease's password Secret, if its passwords are cached but the cluster lacks
-    /// the Secret.
+    /// Returns the namespace and the id of the password Secret of a lease if the Secret is missing in the
+    /// cluster although its passwords are cached.
     pub(crate) fn lost_passwords(&self, lease_namespace: &str, there: &ByNamespace) -> Option<(String, Id)> {
         let stored = self.passwords.get(lease_namespace)?;
         let id = Id {
@@ -162,14 +162,14 @@ impl Inner {
         (!stored.is_empty() && !is_in(there, &home, &id)).then_some((home, id))
     }
 
-    /// Returns true if a login lacks its password and the Secret was not read yet.
+    /// Returns true if a login in the Manifest has no password and its Secret was not read yet.
     pub(crate) fn lacks_password(&self, manifest: &Manifest) -> bool {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         has_logins(manifest) && self.passwords.get(name).is_none()
     }
 }
 
-/// Returns true if the Manifest lacks the password of a registry login, which is then stored in a Secret.
+/// Returns true if a registry login in the Manifest has no password. Its password is then stored in a Secret.
 pub(crate) fn has_logins(manifest: &Manifest) -> bool {
     let Ok(recorded) = convert::from_manifest(manifest) else {
         return false;

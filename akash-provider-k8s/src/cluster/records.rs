@@ -16,18 +16,18 @@ use std::time::Duration;
 /// Maximum number of attempts to write an object that other clients write concurrently.
 const TRIES: usize = 4;
 
-/// Decision about a record object in the API server.
+/// What to do with a record object in the API server.
 #[derive(Debug)]
 pub(crate) enum Verdict<K> {
-    /// Leave an existing object unchanged, and a missing object missing.
+    /// Change nothing.
     Keep,
-    /// Write the object; its metadata is merged with the existing one.
+    /// Write the object. Its metadata is merged with that of the existing object.
     Write(K),
     /// Delete the object if it did not change since it was read.
     Delete,
 }
 
-/// Result of a decision about a record object.
+/// Result of the change of a record object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome<K> {
     /// Nothing was written. Contains the object as last read.
@@ -59,8 +59,8 @@ where
         })
     }
 
-    /// Decides about an object with `judge` and executes the decision. After a concurrent write, decides again. `seen` is
-    /// the cached object, which may be outdated.
+    /// Lets `judge` decide what to do with an object, and does it. After a concurrent write, `judge` decides
+    /// again. `seen` is the cached object, which may be outdated.
     pub(crate) async fn settle(
         &self,
         name: &str,
@@ -128,7 +128,7 @@ where
         }
     }
 
-    /// Returns an error that names the cause of a 403: a missing right, or a denial by admission.
+    /// Adds the cause to the error of a denied call (403): a missing right, or a denial by admission.
     async fn judged(&self, error: kube::Error, verbs: &'static [&'static str]) -> Error {
         let error = from_kube(self.operation, error);
         let attempt = Attempt::at::<K>(verbs, self.api.namespace());
@@ -142,8 +142,9 @@ where
     }
 }
 
-/// Returns the error for a 404 of a request that does not need an existing object: the API server does not serve the
-/// kind, or the namespace is missing. The tenant cannot fix this, but a later request may succeed.
+/// Returns the error for a 404 of a request that does not need an existing object. The API server does not
+/// serve the kind, or the namespace is missing. Only an operator can fix this, but a later request may
+/// succeed.
 fn not_served(operation: &'static str, message: &str) -> Error {
     let message = format!(
         "cannot access the record: {message}; check the CustomResourceDefinitions of deploy/crds and the namespace of \
@@ -158,8 +159,8 @@ fn changed(status: &kube::core::Status, was_there: bool) -> bool {
     gone || status.is_conflict() || status.is_already_exists()
 }
 
-/// Merges metadata. Labels with the prefix `akash.network` and annotations with the prefix `provider.akash.network/`
-/// are replaced by those of `wanted`; all other metadata of `there` is unchanged.
+/// Merges the metadata of `there` and `wanted`. Labels with the prefix `akash.network` and annotations with
+/// the prefix `provider.akash.network/` come from `wanted`, all other metadata from `there`.
 fn merge_meta(there: &ObjectMeta, wanted: &mut ObjectMeta) {
     let ours = wanted.labels.take().unwrap_or_default();
     let mut merged = there.labels.clone().unwrap_or_default();

@@ -138,7 +138,7 @@ impl Inner {
     }
 }
 
-/// Returns the pods of each StatefulSet that seem to block its update, by service.
+/// Returns the pods that seem to block the update of their StatefulSet, by service.
 fn stuck_services(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
     let is_going = view
         .namespace
@@ -166,8 +166,8 @@ pub(super) fn is_applied(meta: &ObjectMeta) -> bool {
     annotations.is_some_and(|a| a.contains_key(labels::APPLIED_HASH))
 }
 
-/// Returns true if the pod belongs to the set, has another revision than the update revision, is not ready and is not
-/// being deleted.
+/// Returns true if the pod belongs to the StatefulSet, has an older revision, is not ready and is not being
+/// deleted.
 fn is_of_old_revision(pod: &Pod, set: &StatefulSet) -> bool {
     let status = set.status.clone().unwrap_or_default();
     // Before the controller has observed the latest specification, its status is outdated.

@@ -28,9 +28,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Fields of a pod that a manifest or the settings of its deploy determine.
+/// Pod fields that depend on the manifest, or on the settings at the time of the deploy.
 const POD_FIELDS: [&str; 4] = ["affinity", "imagePullSecrets", "runtimeClassName", "volumes"];
-/// Fields of a container that a manifest determines.
+/// Container fields that depend on the manifest.
 const CONTAINER_FIELDS: [&str; 7] = [
     "image",
     "command",
@@ -40,29 +40,29 @@ const CONTAINER_FIELDS: [&str; 7] = [
     "resources",
     "volumeMounts",
 ];
-/// Fields of a workload that a manifest determines.
+/// Workload fields that depend on the manifest.
 const WORKLOAD_FIELDS: [&str; 2] = ["replicas", "volumeClaimTemplates"];
 
-/// Rules that derive the desired objects of a lease without a Manifest record. The objects are rendered from a stand-in
-/// manifest, which contains the services that the live objects show.
+/// Rules that derive the desired objects of a lease whose Manifest record is missing. The objects are
+/// rendered from a substitute manifest, which is built from the live objects.
 pub(super) struct Rules {
     rendered: BTreeMap<Id, Item>,
     ledger: Ledger,
-    /// Whether the namespace has a ledger, which lists all applied objects of kinds without a watch.
+    /// Whether the namespace has a ledger of the applied objects that the provider does not watch.
     has_ledger: bool,
-    /// Namespace with its existing hash and ledger.
+    /// Namespace with its current hash and ledger.
     pub(super) namespace: Value,
 }
 
-/// Desired object, derived without a Manifest record.
+/// Desired object of a lease whose Manifest record is missing.
 pub(super) struct DerivedItem {
     pub(super) item: Item,
-    /// Whether the item has the hash of the applied object.
+    /// Whether the hash of the item equals the hash of the applied object.
     pub(super) is_verified: bool,
 }
 
 impl Inner {
-    /// Renders a stand-in manifest for a lease without a Manifest record.
+    /// Renders a substitute manifest for a lease whose Manifest record is missing.
     pub(super) fn rules(&self, lease: &LeaseId, namespace: &Namespace, view: &LeaseView) -> Rules {
         Rules::new(lease, namespace, view, self.rendering())
     }
@@ -116,7 +116,7 @@ impl Rules {
             .collect()
     }
 
-    /// Returns one desired object, or `None` if no part of the object can be derived.
+    /// Returns one desired object, or `None` if the object cannot be derived.
     pub(super) fn item(&self, id: &Id, live: Option<&LiveObject>) -> Option<DerivedItem> {
         let rendered = self.rendered.get(id)?;
         let applied = live.and_then(|live| live.annotation(labels::APPLIED_HASH));
@@ -155,8 +155,8 @@ impl Rules {
         Some(item(over(rendered, live?), false))
     }
 
-    /// Returns true for an object that the provider rendered for the lease, or may have rendered according to the
-    /// labels.
+    /// Returns true if the provider rendered the object for the lease, or if the labels show that this is
+    /// possible.
     pub(super) fn is_rendered(&self, id: &Id, meta: &ObjectMeta) -> bool {
         let labels = meta.labels.as_ref();
         let is_labelled = labels.is_some_and(|l| l.get(labels::MANAGED).is_some_and(|value| value == "true"));
@@ -166,8 +166,8 @@ impl Rules {
     }
 }
 
-/// Returns the isolation level of a lease. A lease with a quota has the level `Baseline`, so an edited annotation
-/// cannot lower the level.
+/// Returns the isolation level of a lease. A lease with a quota always has the level `Baseline`, so that
+/// editing the annotation cannot lower the level.
 fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolation) -> Isolation {
     let has_quota = ledger.keys().any(|id| id.kind == Kind::ResourceQuota)
         || view.quotas.values().any(|quota| is_applied(&quota.metadata));
@@ -178,8 +178,9 @@ fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolatio
 }
 
 impl Item {
-    /// Derives the desired object if the hash of the applied object is unknown, because the live object is missing or
-    /// another client recreated it. Returns `None` if the object cannot be derived.
+    /// Derives the desired object if the hash of the applied object is unknown. The hash is unknown if the
+    /// live object is missing or was recreated by another client. Returns `None` if the object cannot be
+    /// derived.
     fn without_hash(&self, live: Option<&LiveObject>) -> Option<DerivedItem> {
         let is_of_every_lease = self.id.name == objects::RESTRICTIONS || self.id.is_access();
         let body = match live {
@@ -194,8 +195,8 @@ impl Item {
     }
 }
 
-/// Returns the live object in the form of a rendering. If no client edited the object, the hash of this form is the
-/// hash of the applied object.
+/// Converts the live object to the form of a rendered object. If no client edited it, the result has the hash
+/// of the applied object.
 fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     let kind = rendered.id.kind;
     let mut body = rendered.body.clone();
@@ -210,7 +211,7 @@ fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Returns a Role for each possible list of permissions.
+/// Returns one Role for each set of permissions that a manifest can request.
 fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
     let is_role = rendered.id.kind == Kind::Role;
     let all = is_role.then(objects::all_permissions).into_iter().flatten();
@@ -221,7 +222,7 @@ fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the rendered object with those fields of the live one that a manifest determines.
+/// Returns the rendered object, with the fields that depend on the manifest copied from the live object.
 fn over(rendered: &Item, live: &LiveObject) -> Value {
     let mut body = rendered.body.clone();
     let live_body = &live.body;
@@ -261,8 +262,8 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Copies pod fields of the live object. Only volumes in memory, volume claims and variables with plain values are
-/// copied, because the provider renders no others.
+/// Copies pod fields from the live object. Copies only those volumes and variables that the provider could
+/// have rendered: volumes in memory, volume claims, and variables with plain values.
 fn pod(body: &mut Value, live: &Value, claims: &Value) {
     for field in POD_FIELDS {
         copy(body, live, field);
@@ -295,8 +296,8 @@ fn pod(body: &mut Value, live: &Value, claims: &Value) {
     });
 }
 
-/// Adds the networks that the live policy excludes to the networks that the rendered policy excludes. At the start of
-/// the process, the nodes may not be listed yet, so the rendered policy may lack their addresses.
+/// Adds the networks that the live policy excludes to those that the rendered policy excludes. Shortly after
+/// a start, the rendered policy may lack the addresses of nodes that are not listed yet.
 fn keep_closed(body: &mut Value, live: &Value) {
     let blocks = |body: &Value| -> Vec<Value> {
         let rules = elements(&body["spec"]["egress"]).iter();

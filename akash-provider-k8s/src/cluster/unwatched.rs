@@ -65,7 +65,7 @@ impl Lists {
     }
 }
 
-/// Lists that the first deploys of all leases share for the period [`START`].
+/// Lists of the whole cluster that the first deploys of all leases share during [`START`].
 #[derive(Default)]
 pub(crate) struct StartupLists(Mutex<Phase>);
 
@@ -82,8 +82,8 @@ enum Phase {
 }
 
 impl StartupLists {
-    /// Returns the shared lists. Returns `None` for a namespace after its first deploy, and for all
-    /// namespaces after [`START`]. If `deploys` is true, this call counts as a deploy in the namespace.
+    /// Returns the shared lists. Returns `None` after the first deploy in the namespace, and for all
+    /// namespaces after [`START`]. If `deploys` is true, this call counts as a deploy.
     fn lists(&self, namespace: &str, deploys: bool) -> Option<Arc<Lists>> {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +199,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Returns the namespaces of leases with registry logins and readable Secrets.
+    /// Returns the namespaces of leases that have registry logins and whose Secrets the provider may read.
     fn homes_of_logins(&self) -> Vec<String> {
         let manifests = self.manifests().state();
         let ours = manifests.iter().filter(|manifest| self.is_ours(manifest));
@@ -221,8 +221,8 @@ pub(crate) fn is_in(all: &ByNamespace, namespace: &str, id: &Id) -> bool {
     found.is_some_and(|found| !found.is_deleting)
 }
 
-/// Returns the part of each listed object to read. Login Secrets are compared by their data, because their hashes are
-/// not persisted.
+/// Returns what to read of each listed object. Login Secrets are compared by their data, because their hashes
+/// are not persisted.
 const fn parts_of(kind: Kind) -> Read {
     if matches!(kind, Kind::Secret) {
         Read::Data

@@ -27,14 +27,14 @@ use std::sync::Arc;
 /// annotations of an object.
 pub const MAX_EXTRA_BYTES: usize = 200 * 1024;
 
-/// Deployment read from a Manifest object.
+/// Deployment decoded from a Manifest object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedDeployment {
-    /// The deployment. Passwords that the object does not contain are empty.
+    /// Decoded deployment. Passwords that the Manifest object does not contain are empty.
     pub deployment: WorkloadSpec,
     /// Chain id of the lease; `None` if another program, such as the Go provider, wrote the object.
     pub chain_id: Option<String>,
-    /// Ignored parts of the Manifest object with reasons, for the log.
+    /// Ignored parts of the Manifest object, each with the reason, for the log.
     pub remarks: Vec<String>,
 }
 
@@ -84,8 +84,8 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
     Ok(manifest)
 }
 
-/// Converts a Manifest object to its deployment. An object that another program wrote has no hostnames; the
-/// caller reads the hostnames from the ProviderHost objects.
+/// Decodes the deployment in a Manifest object. If another program wrote the object, it has no hostnames. The
+/// caller reads them from the ProviderHost objects.
 ///
 /// # Errors
 /// [`BadObject`] for the first invalid field.

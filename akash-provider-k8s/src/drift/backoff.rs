@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Number of repairs of one object within [`WINDOW`] that count as a conflict.
+/// Number of repairs of one object within [`WINDOW`] from which on another client is assumed to revert the
+/// repairs.
 pub(crate) const CONFLICT_REPAIRS: usize = 10;
 /// Period in which repairs are counted.
 const WINDOW: Duration = Duration::from_secs(600);
 /// Delay after the first failure; each further failure doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
-/// First delay in a conflict, and maximum delay without a conflict.
+/// First delay in a conflict with another client, and maximum delay after failures without a conflict.
 const CONFLICT_DELAY: Duration = Duration::from_secs(60);
 /// Maximum delay in a conflict.
 const MAX_DELAY: Duration = Duration::from_secs(3600);
@@ -56,8 +57,8 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         (attempts.next > now).then_some(attempts.next)
     }
 
-    /// Records a repair. Returns true if this repair starts a conflict: another client is then assumed to revert the
-    /// repairs. `limit` bounds the following delay.
+    /// Records a repair. Returns true if a conflict starts: there were so many repairs that another client is
+    /// assumed to revert them. `limit` bounds the next delay.
     pub(crate) fn repaired(&mut self, key: &K, limit: Limit, now: Instant) -> bool {
         let attempts = self.attempts(key, now);
         attempts.repairs.push_back(now);
@@ -81,7 +82,7 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         self.attempts(key, now).put_off(limit, now, FIRST_DELAY);
     }
 
-    /// Removes the entries of objects with a back-off that ended more than [`WINDOW`] ago.
+    /// Removes the entries of objects whose back-off ended more than [`WINDOW`] ago.
     pub(crate) fn remove_old(&mut self, now: Instant) {
         self.objects.retain(|_, attempts| now < attempts.next + WINDOW);
     }

@@ -54,8 +54,7 @@ pub(super) fn patch(claim: &Claim, version: &str) -> Value {
     })
 }
 
-/// Returns the value of the annotation with the additional state of the leader, or `None` if the leader has no such
-/// state.
+/// Returns the annotation value with the additional state of the leader, or `None` without such state.
 fn beside(claim: &Claim) -> Option<String> {
     (claim.payload != RecordPayload::default()).then(|| claim.payload.to_json())
 }

@@ -85,7 +85,8 @@ impl InfrastructureWatch {
     }
 }
 
-/// Preserves the last endpoints if the API server reports none, because the server that responds must have an endpoint.
+/// Returns `now` with the last known API servers if `now` contains none. The API server that sent the list
+/// must have an endpoint.
 fn with_last_servers(now: Infrastructure, last: &Infrastructure) -> Infrastructure {
     if now.api_servers.is_empty() {
         let api_servers: BTreeSet<SocketAddr> = last.api_servers.clone();
@@ -127,7 +128,7 @@ where
     task::spawn("watch of addresses", follower.run())
 }
 
-/// Sink for the addresses in objects of one kind.
+/// Receiver of the addresses in objects of one kind.
 struct Addresses<T, A> {
     sender: watch::Sender<ListedAddresses>,
     read: fn(&T) -> Vec<A>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Kind of a watched object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Nodes of the cluster, offered or not.
+    /// Nodes of the cluster, including those that are not offered.
     Node,
     /// Pods of all namespaces.
     Pod,
@@ -111,9 +111,9 @@ pub enum ObjectFacts {
 pub enum Change {
     /// The object exists with these fields.
     Set(Key, ObjectFacts),
-    /// The object does not exist, or does not count. The UID, if known, may be that of an older object with the same
-    /// name.
+    /// The object does not exist or is not counted. The UID, if known, may belong to an older object with the
+    /// same name.
     Gone(Kind, Key, Option<Box<str>>),
-    /// Complete list of the objects of a kind: an object that the list lacks does not exist or does not count.
+    /// Keys of all counted objects of a kind. Every other object does not exist or is not counted.
     Only(Kind, HashSet<Key>),
 }

@@ -14,7 +14,7 @@ pub(crate) mod vendor_labels;
 
 /// Prefix of the node labels that count GPUs.
 pub(crate) const PREFIX: &str = "akash.network/capabilities.gpu.vendor.";
-/// Maximum number of models, sizes and interfaces of one vendor on a node, together.
+/// Maximum number of device kinds (model, size and interface) of one vendor on a node.
 /// [`NodeInventory`](akash_provider_core::inventory::NodeInventory) has the same limit.
 pub(super) const KINDS: usize = 8;
 
@@ -113,7 +113,7 @@ pub(crate) fn devices(
     all
 }
 
-/// Counters in the labels with the prefix [`PREFIX`]: numbers of devices by model, size and interface.
+/// Device counts from the labels with the prefix [`PREFIX`], by size, by interface and by both.
 #[derive(Debug, Default)]
 struct Model<'a> {
     devices: u32,
@@ -161,8 +161,8 @@ fn kinds(
     kinds
 }
 
-/// Splits a model from its attributes. Model names contain dots only in versions, so the split is only at
-/// known attribute names.
+/// Splits a label suffix into the model and its attributes. Splits only at known attribute names, because
+/// model names may contain dots.
 fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
     let at = |text: &str| {
         let found = [".ram.", ".interface."].map(|word| text.find(word).map(|at| (at, word)));
@@ -186,8 +186,8 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 impl Model<'_> {
-    /// Returns the device kinds of the counters. If devices differ in both size and interface and no counter combines
-    /// the two, no attribute is offered.
+    /// Adds the device kinds of this model to `out`. Offers no attribute if devices differ in both size and
+    /// interface and no label counts the combination.
     fn kinds(
         mut self,
         vendor: Vendor,
@@ -244,8 +244,8 @@ impl Model<'_> {
     }
 }
 
-/// Returns the GPUs of a node in the form of `NodeSpec`: kinds, number of usable devices, and number of devices in use
-/// of an unknown kind.
+/// Returns the GPUs of a node in the form of `NodeSpec`: the kinds, the number of usable devices, and the
+/// number of used devices whose kind is unknown.
 pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Option<u32>, u32) {
     let mut kinds = Vec::new();
     let (mut usable, mut unknown) = (0u32, 0u32);

@@ -11,7 +11,7 @@ pub struct PodFacts {
     /// UID; a new pod may have the name of an old one.
     pub(crate) uid: Box<str>,
     pub(crate) node: NodeName,
-    /// Service of the lease, if the labels name the lease of the namespace.
+    /// Service of the lease. Set if the labels of the pod name the lease to which its namespace belongs.
     pub(crate) service: Option<Box<str>>,
     /// The pod is being deleted.
     pub(crate) going: bool,

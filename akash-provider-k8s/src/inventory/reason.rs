@@ -94,11 +94,12 @@ pub(crate) enum GpuProblem {
     InvalidCount { label: String, value: String },
     /// The node has more than [`gpu::KINDS`] kinds of devices of a vendor.
     TooManyKinds(Vendor),
-    /// Labels count sizes and interfaces of a model, but no label combines them.
+    /// Labels count the sizes and the interfaces of a model separately, but no label counts their
+    /// combinations.
     UncombinedAttributes { vendor: Vendor, model: String },
     /// No label names the model.
     UnknownModel { vendor: Vendor, capacity: i64 },
-    /// Only the label `source` of the vendor's tool names the model.
+    /// Only the label `source`, which the vendor's tool sets, names the model.
     VendorLabelOnly {
         vendor: Vendor,
         capacity: i64,

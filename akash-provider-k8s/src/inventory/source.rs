@@ -51,8 +51,8 @@ pub struct Options {
     pub storage: StorageOptions,
     /// Duration for which changes are collected before an inventory update is published.
     pub gather: Duration,
-    /// Maximum wait for storage objects before the first inventory update. After this time, all other resources are
-    /// offered without the storage that cannot be read.
+    /// Maximum wait for storage objects before the first inventory update. The first update then omits the
+    /// storage that could not be read.
     pub patience: Duration,
     /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
@@ -97,8 +97,9 @@ pub struct InventoryWatch {
     pub last_event: Option<Duration>,
 }
 
-/// Capacity count that includes the pods of leases. Each count is computed on request: with thousands of nodes a count
-/// takes longer than an update, and most counts would never be read. Dropping the value stops the watches.
+/// Capacity count that includes the pods of leases. Each count is computed on request: with thousands of
+/// nodes, counting takes longer than an update, and most counts are never read. Dropping the value stops the
+/// watches.
 #[derive(Debug)]
 pub(crate) struct WholeInventory {
     shared: Arc<Shared>,
@@ -107,11 +108,11 @@ pub(crate) struct WholeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Last publication of a count that is computed on request: `Ok` after a change, or the reason why the count is
-/// unknown. `None` before the first publication.
+/// Last announcement of a count that is computed on request: `Ok` after a change, or the reason why the count
+/// is unknown. `None` before the first announcement.
 type Publication = Option<Result<(), String>>;
 
-/// Handle that computes the current capacity count on request. Receivers may store the handle for any time.
+/// Handle that computes the current capacity count on request. The handle stays valid for any time.
 #[derive(Debug, Clone)]
 pub(crate) struct CountHandle(Arc<Shared>);
 
@@ -127,8 +128,8 @@ pub(super) struct Shared {
     inner: Mutex<Inner>,
     change: Notify,
     updates: MemoryInventorySource,
-    /// Channel that announces changes if counts are computed on request; `None` if complete updates are published
-    /// instead.
+    /// Channel that announces changes to readers that request each count; `None` if complete updates are
+    /// published instead.
     publisher: Option<watch::Sender<Publication>>,
     /// Settings for the count of leased addresses; `None` if the addresses are not counted.
     leased_ips: Option<Settings>,
@@ -142,11 +143,11 @@ struct Inner {
     watches: BTreeMap<Kind, Watch>,
     /// Time since which the lists of all essential kinds are complete.
     known_since: Option<Instant>,
-    /// True if the current failure of the essential watches was already published.
+    /// Whether the current failure of the essential watches was published.
     is_failure_reported: bool,
     /// True after the first inventory update was published.
     published: bool,
-    /// True if the number of leased addresses changed and the change is not published yet.
+    /// Whether a changed number of leased addresses still has to be published.
     recounted: bool,
 }
 
@@ -203,7 +204,7 @@ impl Shared {
         change(&mut self.inner().watches.entry(kind).or_default().counts);
     }
 
-    /// Returns the states of the started watches, without kinds that the cluster does not serve.
+    /// Returns the states of the started watches. Omits kinds that the cluster does not serve.
     fn watches(&self) -> BTreeMap<&'static str, InventoryWatch> {
         let inner = self.inner();
         let is_shown = |watch: &Watch| watch.counts.starts > 0 && !watch.absent;
@@ -236,9 +237,9 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the usage of leased addresses from the last count. Before the first count, the total is the
-    /// setting `leased_ip_pool`. Returns `None`, so that no address is offered, if addresses are not counted,
-    /// or if both the count and this setting are missing.
+    /// Returns the usage of leased addresses from the last count. Before the first count, the setting
+    /// `leased_ip_pool` is the total. Returns `None` if addresses are not counted, or if neither a count nor
+    /// this setting exists. Without a value, no address is offered.
     fn leased_ips(&self) -> Option<LeasedIpUsage> {
         let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
         Some(LeasedIpUsage {
@@ -374,8 +375,8 @@ impl KubeInventory {
         )
     }
 
-    /// Starts the watches of a count that includes the pods of leases, for reports that do not use reservations.
-    /// Manifests are not read.
+    /// Starts the watches of a capacity count that includes the pods of leases and reads no Manifests. The
+    /// count is for reports that do not use reservations.
     #[must_use]
     pub fn start_whole(client: &Client, options: &Options) -> Self {
         Self::start_with(client, options, None, without_leases)
@@ -423,7 +424,7 @@ impl WholeInventory {
         }
     }
 
-    /// Waits for the next change; returns the count, or the reason why it is unknown.
+    /// Waits for the next change. Returns a handle for the count, or the reason why the count is unknown.
     pub(crate) async fn next(&mut self) -> Result<CountHandle, String> {
         loop {
             if self.publications.changed().await.is_err() {
@@ -439,7 +440,7 @@ impl WholeInventory {
     }
 }
 
-/// Marks Manifests as listed without listing them, because the count includes the pods of leases.
+/// Marks Manifests as listed although they are not, because this count does not need them.
 fn without_leases(starter: &mut Starter<'_>) {
     starter
         .shared

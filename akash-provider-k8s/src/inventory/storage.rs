@@ -48,7 +48,7 @@ pub struct ClassFacts {
 pub struct VolumeFacts {
     pub(crate) class: Box<str>,
     pub(crate) bytes: i64,
-    /// Namespace of the claim that is bound to the volume.
+    /// Namespace of the claim that is bound to the volume; `None` without a claim.
     pub(crate) claim: Option<Box<str>>,
     /// Node that stores a local-path volume. The volume uses the same disk as the ephemeral storage of the node.
     pub(crate) node: Option<NodeName>,
@@ -135,7 +135,7 @@ pub struct StorageOptions {
     pub unknown_is_unlimited: bool,
 }
 
-/// Inputs of the computation of storage capacity.
+/// Inputs for the computation of storage capacity.
 pub(crate) struct View<'a> {
     pub(crate) classes: &'a BTreeMap<Box<str>, ClassFacts>,
     pub(crate) volumes: &'a mut dyn Iterator<Item = &'a VolumeFacts>,
@@ -144,8 +144,8 @@ pub(crate) struct View<'a> {
     pub(crate) pools: &'a [CephPoolFacts],
     /// Returns true if the namespace belongs to a lease of this provider.
     pub(crate) ours: &'a dyn Fn(&str) -> bool,
-    /// Returns the total size of the disks of the nodes that mount a class, and the total requests of pods for these
-    /// disks.
+    /// Returns two sums over the nodes that mount a class: the size of their disks, and the disk requests of
+    /// their pods.
     pub(crate) disks: &'a dyn Fn(&str) -> (i128, i128),
     pub(crate) options: &'a StorageOptions,
 }
@@ -155,7 +155,7 @@ pub(crate) struct View<'a> {
 struct Volumes {
     ours: i128,
     others: i128,
-    /// Part of `others`: bytes of volumes without a claim.
+    /// Bytes of volumes without a claim. They are included in `others`.
     unbound: i128,
 }
 
@@ -165,8 +165,8 @@ impl Volumes {
     }
 }
 
-/// Returns the capacity of each offered class with the part that other users use, and the reasons why the other classes
-/// are not offered.
+/// Returns the capacity of each offered class with the amount that other users use. Also returns the other
+/// classes with the reasons why they are not offered.
 pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<IgnoredClass>) {
     let mut volumes: HashMap<&str, Volumes> = HashMap::new();
     for volume in view.volumes {

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 /// Environment variable that marks the processes of one command.
 const VARIABLE: &str = "AKASH_EXEC_ID";
-/// Script that succeeds if commands can be marked and found by their mark.
+/// Script that succeeds if the container has the tools to mark commands and to find marked commands.
 const TOOLS: &str = "{ command -v env && command -v grep; } >/dev/null && [ -r /proc/self/environ ]";
 /// Script that succeeds if the container runtime would find the executable `$1`.
 const THERE: &str = r#"
@@ -34,10 +34,10 @@ case $1 in
   *) IFS=:; for dir in $PATH; do [ -f "${dir:-.}/$1" ] && exit 0; done; exit 1 ;;
 esac
 "#;
-/// Script that sends HUP, and KILL a second later, to sessions with marked processes. A session is left
-/// running if its first process still runs and has a parent inside the container, because the command created
-/// such a session. The script retries, because a command starts a little after its request. `grep` runs
-/// without `-F`: with it, busybox searches only the first variable.
+/// Script that sends HUP, and KILL a second later, to the sessions of marked processes. A session that the
+/// command itself created keeps running: its first process runs and has a parent in the container. The script
+/// retries, because a command starts a little after its request. `grep` runs without `-F`: with it, busybox
+/// searches only the first variable.
 const SCRIPT: &str = r#"
 stat() { { read -r line </proc/$1/stat; } 2>/dev/null; }
 gone=" "; tries=0
@@ -101,7 +101,8 @@ pub(super) struct Session {
     access: Access,
     namespace: String,
     replica: Replica,
-    /// Mark of the command; `None` if the container lacks the tools, or if `env` cannot start the command.
+    /// Variable that marks the command; `None` if the container lacks the tools, or if `env` cannot start the
+    /// command.
     mark: Option<String>,
     over: bool,
 }

@@ -15,7 +15,7 @@ impl WatchedObjects for Cache {
 }
 
 impl Cache {
-    /// Stores the applied object in the cache, as a write to the API server would.
+    /// Stores an object in the simulated cache after a write.
     fn take(&mut self, id: &Id, body: Value) {
         let live = LiveObject {
             uid: format!("uid of {id}"),

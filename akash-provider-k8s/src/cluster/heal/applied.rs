@@ -22,9 +22,9 @@ pub(super) struct AppliedLease {
     pub(super) namespace: Value,
     /// Whether the isolation objects were rendered from a Manifest record.
     pub(super) is_recorded: bool,
-    /// Rules that derive the other objects of the lease, if its Manifest record is missing.
+    /// Rules for the other objects of the lease, used if its Manifest record is missing.
     pub(super) rules: Option<Rules>,
-    /// Ids of the desired objects that may differ from the applied objects, because their hashes differ.
+    /// Desired objects whose hash differs from that of the applied objects. They may therefore be wrong.
     pub(super) unverified: BTreeSet<Id>,
 }
 
@@ -44,8 +44,8 @@ impl AppliedLease {
         })
     }
 
-    /// Returns the repair of an object that the API server returned, or `None` if the object does not differ or a newer
-    /// deploy wrote it.
+    /// Returns the repair of `live`, which the API server returned. Returns `None` if `live` does not differ
+    /// or a newer deploy wrote it.
     pub(super) fn repair_of(&self, id: &Id, live: &DynamicObject) -> Option<Repair> {
         let meta = &live.metadata;
         let live = LiveObject {

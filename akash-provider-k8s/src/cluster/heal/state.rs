@@ -17,16 +17,16 @@ pub(super) struct RepairState {
     pub(super) backoff: RepairBackoff<(String, Id)>,
     /// Back-off for the labels of namespaces.
     pub(super) labels: RepairBackoff<String>,
-    /// Versions of repaired objects that their watches have not shown yet.
+    /// Written versions of repaired objects that the watches do not show yet, by namespace.
     pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
-    /// Time of the next comparison of a lease, by namespace, for leases that are compared again without a change.
+    /// Time of the next comparison, by namespace, for leases that are compared again even without a change.
     pub(super) later: BTreeMap<String, Instant>,
-    /// Objects that are not repaired and were logged, by namespace.
+    /// Drifted objects that are not repaired and were already logged, by namespace.
     pub(super) logged: BTreeMap<String, BTreeSet<Id>>,
     /// Lease of each namespace, including namespaces that have lost their labels and their Manifest record.
     pub(super) leases: BTreeMap<String, LeaseId>,
-    /// Last Manifest record of each lease that matched the applied objects of the lease. The memory is shared with the
-    /// cache until the record changes.
+    /// Last Manifest record of each lease that matched the applied objects. The cache and this map share the
+    /// record until it changes.
     pub(super) records: BTreeMap<String, Arc<Manifest>>,
 }
 
@@ -38,7 +38,7 @@ impl RepairState {
         self.repaired.remove(home);
     }
 
-    /// Returns true if the watches show the object as it was before its last repair.
+    /// Returns true if the caches show a version of the object from before its last repair.
     pub(super) fn is_outdated(&mut self, home: &str, id: &Id, view: &LeaseView) -> bool {
         let Some(versions) = self.repaired.get_mut(home) else {
             return false;
@@ -53,8 +53,8 @@ impl RepairState {
         is_outdated
     }
 
-    /// Logs and counts the objects in `left`, which are not repaired. An object of the previous call is not logged
-    /// again.
+    /// Logs and counts the drifted objects in `left`, which are not repaired. Objects logged in the previous
+    /// call are skipped.
     pub(super) fn log(
         &mut self,
         home: &str,

@@ -40,7 +40,7 @@ pub(super) fn workload(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec 
     }
 }
 
-/// Returns services that render to objects with the names, requests and ports of the live ones.
+/// Returns services that render to objects with the same names, requests and ports as the live objects.
 pub(super) fn services(view: &LeaseView, ledger: &Ledger) -> Vec<Service> {
     let is_account = |kind: Kind| matches!(kind, Kind::ServiceAccount | Kind::Role);
     let accounts: BTreeSet<&String> = ledger
@@ -97,7 +97,7 @@ fn container<'a>(template: &'a PodTemplateSpec, service: &str) -> Option<&'a Con
     containers.find(|container| container.name == service)
 }
 
-/// Returns resources with limits that equal the requests of the live container.
+/// Returns resources whose limits equal the requests of the live container.
 fn resources(container: Option<&Container>, is_stateful: bool) -> Resources {
     let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());
     let amount = |name: &str, unit: i128| -> u64 {

@@ -182,7 +182,8 @@ impl Lease {
         id
     }
 
-    /// Returns the objects without annotations, because a repair adds an annotation.
+    /// Returns the objects without their annotations. A repair adds an annotation, so annotations are not
+    /// compared.
     fn content(&self) -> BTreeMap<Id, Value> {
         let mut objects = self.objects.clone();
         for body in objects.values_mut() {
@@ -242,8 +243,7 @@ fn an_edited_level_of_isolation_loosens_nothing() {
     assert_eq!(annotations[labels::ISOLATION], "baseline");
 }
 
-/// Returns edits of objects, each with kind and name of the edited object. A rendering rule or the applied hash
-/// makes the provider revert each of them.
+/// Returns edits, each with the kind and name of the edited object. The provider must revert each of them.
 fn edits() -> Vec<(&'static str, Value)> {
     [edits_of_rules(), edits_of_workloads()].concat()
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Content of the annotation [`EXTRA`](crate::labels::EXTRA), as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Extra {
-    /// Hash of the spec for which this annotation was written, without passwords.
+    /// Hash of the spec to which this annotation belongs, computed without passwords.
     spec: String,
     /// Leadership epoch of the writer.
     #[serde(default)]
@@ -80,8 +80,8 @@ pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<St
     Ok(text)
 }
 
-/// Returns the original deployment, from the decoded spec and the annotation `text`, and the ignored parts of the
-/// annotation.
+/// Returns the original deployment and the ignored parts of the annotation. The deployment is the decoded
+/// spec, changed by the annotation `text`.
 pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (WorkloadSpec, Vec<String>) {
     let extra: Extra = match serde_json::from_str(text) {
         Ok(extra) => extra,
@@ -117,8 +117,8 @@ pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (W
     }
 }
 
-/// Returns the deployment for an annotation that does not match the spec: the decoded spec, with those
-/// hostnames of the annotation that still match an exposed port.
+/// Returns the deployment if the annotation does not match the spec: the decoded spec, with the hostnames of
+/// the annotation that still match an exposed port.
 fn changed(decoded: WorkloadSpec, extra: Extra) -> WorkloadSpec {
     let leads = |name: &HostnameDeclaration| {
         let mut services = decoded.group.services.iter();

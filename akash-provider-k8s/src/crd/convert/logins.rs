@@ -3,7 +3,8 @@
 use akash_provider_core::manifest::{Credentials, Group, Service};
 use std::collections::BTreeMap;
 
-/// Returns the key in the password Secret for the registry login that the params of a service contain.
+/// Returns the key of a registry password in the password Secret, for a login that the params of a service
+/// contain.
 fn params_key(service: &str) -> String {
     // The names of services have no dot, so the key is unique.
     format!("{service}.params")
@@ -29,7 +30,7 @@ pub fn passwords(group: &Group) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Sets the registry passwords with the given keys. The others remain unchanged.
+/// Sets the registry passwords whose keys are in `passwords`. Other passwords remain unchanged.
 pub fn restore_passwords(group: &mut Group, passwords: &BTreeMap<String, String>) {
     for service in &mut group.services {
         for (key, login) in logins(service) {

@@ -10,8 +10,8 @@ const NOISE: [&str; 9] = [
     "nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon", "hbm3", "oam",
 ];
 
-/// Calls `note` for devices without `akash.network` labels. Such devices are not offered, because pods of leases are
-/// bound to nodes by these labels.
+/// Calls `note` for devices without `akash.network` labels. Such devices are not offered, because pods of
+/// leases select their nodes by these labels.
 pub(super) fn report(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,
@@ -29,7 +29,8 @@ pub(super) fn report(
     });
 }
 
-/// Returns the label of the vendor's tool that contains the model, and the device kind with the count 0.
+/// Returns the label from which the model is read, set by the vendor's tool, and the device kind with a count
+/// of 0.
 pub(crate) fn gpu_of_vendor(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,

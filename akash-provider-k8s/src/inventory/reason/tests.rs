@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const A100: &str = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
 
-/// Returns the entries of a changed node in the list of resources that are not offered.
+/// Changes a node and returns its resources that are not offered.
 fn of_node(change: impl FnOnce(&mut Value)) -> Vec<IgnoredResource> {
     let mut node = json!({
         "metadata": {"name": "n1", "labels": {"akash.network": "true", A100: "2"}},
@@ -26,7 +26,7 @@ fn of_node(change: impl FnOnce(&mut Value)) -> Vec<IgnoredResource> {
     closed.into_iter().chain(notes).collect()
 }
 
-/// Returns the only entry of a changed node.
+/// Changes a node and returns its only resource that is not offered.
 fn entry(change: impl FnOnce(&mut Value)) -> IgnoredResource {
     let mut entries = of_node(change);
     assert_eq!(entries.len(), 1, "{entries:?}");

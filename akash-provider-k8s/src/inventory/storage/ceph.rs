@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Share of the raw size at which Ceph stops writing (`mon_osd_full_ratio`).
 const FULL: (i128, i128) = (95, 100);
-/// Number of copies of a pool that does not set the number: the default of Ceph.
+/// Default number of copies of a Ceph pool.
 const COPIES: i128 = 3;
 
 /// Fields of a `CephCluster` that the capacity count uses.
