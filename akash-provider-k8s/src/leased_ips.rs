@@ -108,7 +108,7 @@ impl Inner {
             .collect()
     }
 
-    /// Returns the names of the objects through which other leases hold the address. The caller deletes these objects
+    /// Returns the names of the objects with which other leases hold the address. The caller deletes them
     /// after the address has moved to `lease`.
     fn other_holders(
         &self,
@@ -161,7 +161,7 @@ impl Inner {
         object
     }
 
-    /// Deletes the object through which another lease of the same tenant holds the address.
+    /// Deletes the object with which another lease of the same tenant holds the address.
     async fn release(&self, name: &str, ip: &IpDeclaration) -> Result<(), Error> {
         let seen = self.cached(self.ips(), name).map(|ip| (*ip).clone());
         let declaring_lease = seen.as_ref().and_then(|ip| lease_of(&ip.spec));
@@ -182,8 +182,8 @@ impl Inner {
     }
 }
 
-/// Returns an error unless the address may move to `lease`: only between leases of one tenant, and only with
-/// `overwrite`.
+/// Returns an error unless the address may move to `lease`. An address moves only between leases of one
+/// tenant, and only with `overwrite`.
 fn check_move(lease: &LeaseId, declared: &ProviderLeasedIP, overwrite: bool) -> Result<(), Error> {
     let holder = lease_of(&declared.spec);
     if holder.as_ref() == Some(lease) {

@@ -68,14 +68,14 @@ pub struct LeaseObjects {
     pub services: Vec<Service>,
 }
 
-/// State of an existing lease that determines the rendering.
+/// State of an existing lease on which its rendered objects depend.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PriorState {
     /// `resourceVersion` of the Manifest object, written as the version label.
     pub manifest_version: String,
     /// Isolation level of the lease.
     pub isolation: Isolation,
-    /// Running pod templates of unchanged services, by service. These templates are applied without changes.
+    /// Running pod templates of unchanged services, by service. They are applied without changes.
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 
@@ -139,8 +139,8 @@ pub fn render(
     Ok(objects)
 }
 
-/// Returns pod templates as earlier versions rendered them, without default ephemeral storage, for the
-/// services that request no ephemeral storage. For [`PriorState::unchanged`].
+/// Returns the pod templates that earlier versions rendered for services without a request for ephemeral
+/// storage. These templates have no default ephemeral storage. Used for [`PriorState::unchanged`].
 ///
 /// # Errors
 /// As [`render`].
@@ -159,7 +159,7 @@ pub fn without_default_disk(
     Ok(templates)
 }
 
-/// Returns an error for an invalid name of a service, and for two services that need objects with the same name.
+/// Returns an error if the name of a service is invalid, or if two services need objects with the same name.
 fn names_differ(group: &Group) -> Result<(), Refusal> {
     let mut workloads = BTreeSet::new();
     let mut taken: BTreeMap<String, &str> = BTreeMap::new();

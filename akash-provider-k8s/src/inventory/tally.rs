@@ -38,10 +38,11 @@ pub struct Tally {
     capacities: HashMap<Key, CapacityFacts>,
     clusters: BTreeMap<Key, CephClusterFacts>,
     pools: BTreeMap<Key, CephPoolFacts>,
-    /// Kinds that cannot be read, with the reason.
+    /// Kinds that cannot be read, each with the reason.
     troubles: BTreeMap<Kind, String>,
     dirty: Dirty,
-    /// Capacity of each offered storage class with the part that other users use, from the last count of the storage.
+    /// Capacity of each offered storage class, including the amount that other users use, as of the last
+    /// storage count.
     storage: BTreeMap<String, Quantity>,
     storage_notes: Vec<IgnoredClass>,
     ignored: Arc<Vec<IgnoredResource>>,
@@ -52,9 +53,9 @@ pub struct Tally {
 #[derive(Debug, Default)]
 struct NodeEntry {
     facts: Option<NodeFacts>,
-    /// Sums of the requests of pods that belong to no lease of this provider.
+    /// Total requests of the pods that belong to no lease of this provider.
     others: Sums,
-    /// Sums of the requests of pods that belong to leases of this provider.
+    /// Total requests of the pods that belong to leases of this provider.
     ours: Sums,
     /// Bytes of volumes on the disk of the node.
     volumes: i128,
@@ -72,7 +73,7 @@ struct Space {
 #[derive(Debug, Default)]
 struct Dirty {
     any: bool,
-    /// True if a node was added or removed, or if a node changed in anything other than amounts.
+    /// Whether a node was added or removed, or changed in more than its amounts.
     structure: bool,
     nodes: BTreeSet<NodeName>,
     spaces: HashSet<Arc<str>>,
@@ -83,14 +84,15 @@ struct Dirty {
 /// Result of a capacity count of the cluster.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Capacity; the requests of pods that belong to leases of this provider are not subtracted.
+    /// Capacity, from which the requests of this provider's leases are not subtracted.
     pub inventory: Arc<NodeInventory>,
     /// Nodes of the pods that belong to leases of this provider.
     pub placements: Vec<Placement>,
 }
 
 impl NodeEntry {
-    /// Returns the fields of the node if it has the label `akash.network=true` or runs pods of leases of this provider.
+    /// Returns the fields of the node if it has the label `akash.network=true` or runs pods of this
+    /// provider's leases.
     fn listed(&self) -> Option<&NodeFacts> {
         let facts = self.facts.as_ref()?;
         (facts.offered || self.ours.pods > 0).then_some(facts)
@@ -115,7 +117,7 @@ impl NodeEntry {
 }
 
 impl Space {
-    /// Returns the resource unit of a pod, if the namespace belongs to a lease of this provider.
+    /// Returns the resource unit of a pod, or `None` if the namespace belongs to no lease of this provider.
     fn unit(&self, pod: &PodFacts) -> Option<u32> {
         let units = &self.lease.as_ref()?.units;
         units.get(pod.service.as_ref()?).copied()
@@ -177,7 +179,7 @@ impl Tally {
         }
     }
 
-    /// Records why a kind cannot be read, or with `None` that the kind can be read again.
+    /// Records why a kind cannot be read. With `None`, records that the kind can be read.
     pub fn trouble(&mut self, kind: Kind, why: Option<String>) {
         let before = match &why {
             Some(why) => self.troubles.insert(kind, why.clone()),
@@ -200,7 +202,6 @@ impl Tally {
         self.dirty.any = false;
     }
 
-    /// Returns true before the first snapshot.
     #[cfg(test)]
     pub(super) const fn is_uncounted(&self) -> bool {
         self.last.is_none()
@@ -373,7 +374,7 @@ impl Tally {
         }
     }
 
-    /// Adds a pod to the sums of its node, or subtracts it for a negative `sign`.
+    /// Adds a pod to the sums of its node, or subtracts it if `sign` is negative.
     fn count(&mut self, namespace: &Arc<str>, pod: &PodFacts, ours: bool, sign: i64) {
         if ours {
             self.dirty.spaces.insert(Arc::clone(namespace));

@@ -10,10 +10,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Function that decodes the fields that the capacity count uses; returns `None` for an object that does not count.
+/// Function that decodes the counted fields of an object. Returns `None` for an object that is not counted.
 pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<ObjectFacts> + Send>;
 
-/// Fields of a node that are dropped because they are not counted.
+/// Uncounted fields of a node, which are dropped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeParts;
 
@@ -27,7 +27,7 @@ impl Parts for NodeParts {
     ];
 }
 
-/// Fields of a pod that are decoded because they determine its requests and its lease, for [`super::PodFacts`].
+/// Fields of a pod that are decoded for [`super::PodFacts`]. They determine its requests and its lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodParts;
 
@@ -69,7 +69,7 @@ pub(super) struct CountSink<T> {
     read: Read<T>,
     /// Keys of the current list.
     listed: HashSet<Key>,
-    /// Namespace of the previous object, shared by consecutive objects of a list.
+    /// Namespace of the last object. Consecutive objects of a list share it.
     namespace: Arc<str>,
 }
 
@@ -97,8 +97,8 @@ impl<T: kube::Resource> CountSink<T> {
         Change::Gone(self.kind, self.key(meta), meta.uid.as_deref().map(Into::into))
     }
 
-    /// Returns the key of an object. For a Manifest, the name is the namespace of its lease. The key then has no
-    /// namespace, because all Manifests are in one namespace.
+    /// Returns the key of an object. The key of a Manifest has no namespace; its name is the namespace of the
+    /// lease.
     fn key(&mut self, meta: &ObjectMeta) -> Key {
         let namespace = match self.kind {
             Kind::Lease => "",
@@ -120,8 +120,7 @@ impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
         self.listed.clear();
     }
 
-    /// Applies the objects of a page at once. Objects that the list lacks still count until the list is
-    /// complete.
+    /// Applies all objects of a page at once. Objects missing in the list count until the list is complete.
     fn page(&mut self, objects: Vec<T>) {
         let mut changes = Vec::with_capacity(objects.len());
         for object in objects {
@@ -160,7 +159,7 @@ pub(super) struct Watch {
     pub(super) absent: bool,
     /// Error of a watch that does not work.
     pub(super) down: Option<String>,
-    /// Counters, which are no reason to publish an update.
+    /// Counters. Their changes do not cause an update.
     pub(super) counts: WatchCounts,
 }
 
@@ -243,8 +242,8 @@ mod tests {
     use serde::Deserialize;
     use serde_json::{Value, json};
 
-    /// Returns a pod that sets every field that the count reads. The pod is of a lease of this provider, was resized, and
-    /// is being deleted.
+    /// Returns a pod that sets every counted field. The pod belongs to a lease of this provider, was resized
+    /// and is being deleted.
     fn pod() -> Value {
         let amounts = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "9"}});
         json!({
@@ -287,7 +286,7 @@ mod tests {
             .0
     }
 
-    /// Returns the pod of [`pod`] in six states. The counted amounts come from different fields in each state.
+    /// Returns six variants of [`pod`] in which the counted amounts come from different fields.
     fn pods() -> [Value; 6] {
         let (mut starting, mut growing, mut over) = (pod(), pod(), pod());
         starting["spec"]["initContainers"][1]["resources"]["requests"]["cpu"] = json!("900m");

@@ -31,8 +31,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns true for a lease with pods that another program, such as the Go provider, created. These pods lack the
-    /// restrictions of this provider.
+    /// Returns true if another program, such as the Go provider, created the pods of the lease. Such pods
+    /// lack the restrictions of this provider.
     pub(super) fn is_legacy(&self) -> bool {
         self.prior.isolation == Isolation::Legacy
     }

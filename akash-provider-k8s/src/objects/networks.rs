@@ -5,7 +5,7 @@ use super::context::Context;
 use crate::settings::network;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Networks that no lease can reach, independent of the settings, and the reason.
+/// Networks that no lease can reach, whatever the settings are, each with the reason.
 const EXCLUDED: [(&str, &str); 10] = [
     ("100.100.100.200/32", "instance metadata of Alibaba Cloud"),
     (
@@ -31,7 +31,7 @@ const EXCLUDED: [(&str, &str); 10] = [
     ("fd20:ce::254/128", "instance metadata of Google Cloud over IPv6"),
 ];
 
-/// Networks by IP version, without duplicates and without networks that another network contains.
+/// Networks by IP version. Duplicates and networks contained in other networks are removed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Networks {
     pub(super) v4: Vec<Ipv4Net>,
@@ -39,7 +39,7 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Returns all networks closed to pods.
+    /// Returns all networks that pods must not reach.
     pub(super) fn closed(cx: &Context<'_>) -> Result<Self, Refusal> {
         let egress = &cx.settings.egress;
         let closed = read("egress.closed", &egress.closed)?;
@@ -49,8 +49,8 @@ impl Networks {
         ))
     }
 
-    /// Returns the IPv4 addresses of cloud metadata services, which are also closed to leases that another program
-    /// created. The policies of such leases do not open IPv6.
+    /// Returns the IPv4 addresses of cloud metadata services. They are also closed to leases that another
+    /// program created. The policies of such leases do not open IPv6.
     pub(super) fn metadata() -> Vec<Ipv4Net> {
         Self::merge(excluded()).v4
     }

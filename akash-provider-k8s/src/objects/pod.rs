@@ -32,8 +32,8 @@ fn template(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refu
     })
 }
 
-/// Returns the pod template as earlier versions rendered it, without default ephemeral storage; `None` for a service that
-/// requests ephemeral storage.
+/// Returns the pod template without default ephemeral storage, as earlier versions rendered it. Returns
+/// `None` if the service requests ephemeral storage.
 pub(super) fn without_default_disk(
     cx: &Context<'_>,
     service: &Service,
@@ -136,8 +136,8 @@ fn arguments(service: &str, field: &str, list: Option<&[String]>) -> Result<Opti
     Ok((!list.is_empty()).then(|| list.to_vec()))
 }
 
-/// Returns the variables of the tenant, and the `AKASH_…` variables that the tenant did not set. Of variables with the
-/// same name, the last one is used, as in a process.
+/// Returns the variables of the tenant, and the `AKASH_…` variables that the tenant did not set. If a name
+/// occurs several times, the last variable is used, as in a process.
 fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
     let mut vars: Vec<EnvVar> = Vec::new();
     for (n, line) in service.env.iter().flatten().enumerate() {

@@ -172,7 +172,7 @@ fn leased_ips(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     ))
 }
 
-/// Gives a service with permissions access to the API servers, and to no other closed address.
+/// Permits connections from a service with permissions to the API servers, but to no other closed address.
 fn api_server(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     let servers = &cx.settings.egress.api_servers;
     if permissions(service).is_empty() || servers.is_empty() {

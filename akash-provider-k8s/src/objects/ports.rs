@@ -94,7 +94,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service
     Ok(services)
 }
 
-/// Returns the ports of a Service, without duplicates of external port and protocol.
+/// Returns the ports of a Service. A combination of external port and protocol occurs only once.
 fn service_ports(service: &Manifest, wanted: Selection) -> Result<Vec<ServicePort>, Refusal> {
     let mut seen: BTreeMap<(u16, Proto), u16> = BTreeMap::new();
     let mut ports = Vec::new();

@@ -21,9 +21,10 @@ use std::collections::BTreeMap;
 /// Name of the ResourceQuota.
 pub const QUOTA: &str = "akash-lease";
 
-/// Number of pods of a service that the quota permits per replica: one new, one replaced and two being deleted.
+/// Number of pods per replica that the quota permits for a service: one new, one replaced and two being
+/// deleted.
 const TIMES: u64 = 4;
-/// Additional CPU per pod for runtime classes and injected containers, in millicores.
+/// Additional CPU per pod in millicores, for the overhead of runtime classes and for injected containers.
 const CPU_ON_TOP: u64 = 1_000;
 /// Additional memory per pod, in bytes.
 const MEMORY_ON_TOP: u64 = 1024 * 1024 * 1024;

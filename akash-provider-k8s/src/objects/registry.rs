@@ -21,7 +21,7 @@ pub fn registry_secret_name(service: &str) -> String {
     format!("docker-creds-{service}")
 }
 
-/// Returns the registry login of a service: tenant clients set it in the service or in the params of the service.
+/// Returns the registry login of a service. Tenants set the login in the service or in its params.
 pub(crate) fn credentials(service: &Service) -> Option<&Credentials> {
     let in_params = || service.params.as_ref()?.credentials.as_ref();
     service.credentials.as_ref().or_else(in_params)
@@ -64,8 +64,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
     }))
 }
 
-/// Registry login. Fields, their order and omitted fields equal those of the Go provider, so that this provider and the
-/// Go provider do not rewrite each other's Secrets.
+/// Registry login in the format of the Go provider: same fields, same order, same omissions. So neither
+/// provider rewrites the Secrets of the other.
 #[derive(Serialize)]
 struct Entry<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]

@@ -143,8 +143,8 @@ pub struct BackendRef {
     pub port: Option<u16>,
 }
 
-/// Renders the HTTPRoute that routes a hostname to a service of a lease through a gateway. `buffer_size` is the proxy
-/// buffer, for example `16k`; the tenant's size takes precedence.
+/// Renders the HTTPRoute that routes a hostname to a service of a lease through a gateway. `buffer_size` is
+/// the proxy buffer, for example `16k`. A size set by the tenant takes precedence.
 #[must_use]
 pub fn http_route(
     lease: &LeaseId,
@@ -203,7 +203,8 @@ fn route_annotations(options: &HttpOptions, buffer_size: &str) -> Labels {
         .collect()
 }
 
-/// Returns the options, or the defaults if the body size is 0, which means that no options were given.
+/// Returns the options. Returns the defaults if the body size is 0, because tenants without options have this
+/// value.
 pub(crate) fn effective(options: &HttpOptions) -> HttpOptions {
     if options.max_body_size == 0 {
         HttpOptions::default()
@@ -217,8 +218,8 @@ const fn seconds(milliseconds: u32) -> u32 {
     milliseconds.div_ceil(1_000)
 }
 
-/// Formats the retry conditions for nginx, in which numbers are status codes. Drops unknown conditions, because records
-/// that another program wrote may contain arbitrary text.
+/// Formats the retry conditions for nginx. Numbers become status codes. Drops unknown conditions, because a
+/// record of another program may contain any text.
 pub(crate) fn next_cases(options: &HttpOptions) -> String {
     let word = |case: &String| {
         let is_status = case.starts_with(|c: char| ('1'..='5').contains(&c));

@@ -15,7 +15,8 @@ pub enum Change<K, V> {
 }
 
 impl<K, V> Change<K, V> {
-    /// Returns all values of a complete list, or the value of a new or changed object. A deletion has none.
+    /// Returns all values of a complete list, the value of a new or changed object, or nothing for a
+    /// deletion.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         let (all, one) = match self {
             Self::Listed(all) => (Some(all), None),
@@ -26,7 +27,8 @@ impl<K, V> Change<K, V> {
     }
 }
 
-/// Applies a change to a table and returns the keys with changed values. Events before the first list are ignored.
+/// Applies a change to a table and returns the keys whose values changed. Changes before the first list are
+/// ignored.
 pub(super) fn changed<V: PartialEq>(
     table: &mut Option<BTreeMap<String, V>>,
     change: Change<String, V>,

@@ -11,9 +11,9 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
 
-/// Number of passes over the pending names after which the writer must have no further work.
+/// Maximum number of passes in which the writer must finish all pending work.
 const LOOKS: u32 = 8;
-/// Maximum number of rounds of events and writes after which the world must be stable.
+/// Maximum number of rounds of events and writes after which the cluster no longer changes.
 const ROUNDS: u32 = 6;
 
 /// Model of a cluster, an index that follows the cluster, and a writer.
@@ -22,11 +22,12 @@ pub(crate) trait World: Clone {
     type Step: Copy + Debug + 'static;
     /// Event that the index receives.
     type Event: Clone;
-    /// Objects that the writer wrote. A restarted world must produce equal objects.
+    /// Objects that the writer wrote. A restart must not change them.
     type Outcome: PartialEq + Debug;
     /// All steps.
     const STEPS: &'static [Self::Step];
-    /// Steps that deliver all pending events: the events arrive, or are missed and replaced by lists.
+    /// Steps that deliver all pending events. Events are delivered one by one, or are lost and replaced by a
+    /// list.
     const ENDS: &'static [Self::Step];
 
     /// Executes a step.
@@ -39,9 +40,9 @@ pub(crate) trait World: Clone {
     fn works_on(&mut self, name: &str);
     /// Hashes the state that affects later steps.
     fn identify(&self, state: &mut DefaultHasher);
-    /// Returns all object versions and the version counter.
+    /// Returns the versions of all objects, and the version counter.
     fn versions(&mut self) -> Vec<&mut u64>;
-    /// Returns a world with the same objects, a new index and no pending work.
+    /// Returns a copy after a restart: the same objects, a new index and no pending work.
     fn restarted(&self) -> Self;
     /// Returns the objects that the writer wrote, without their versions.
     fn made(&self) -> Self::Outcome;
@@ -70,9 +71,9 @@ pub(crate) trait World: Clone {
         }
     }
 
-    /// Does the work for all pending names until no name is left. A write makes its own name pending again,
-    /// so one pass is not enough. A name that stays pending would be reconciled even if the index does not
-    /// return it after a list, and the test would miss this error.
+    /// Does the pending work of all names. The work of a name can make this name pending again, so several
+    /// passes are needed. No name may stay pending: it would be reconciled even if the index forgot it after
+    /// a list, and the test would miss this error.
     fn works(&mut self) {
         for _ in 0..LOOKS {
             for name in std::mem::take(&mut self.pending().touched) {
@@ -98,7 +99,7 @@ pub(crate) trait World: Clone {
     }
 }
 
-/// Pending events of an index, and the names to reconcile. The writer works on these names only.
+/// Pending events of an index, and the only names that the writer reconciles.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct PendingEvents<E> {
     pub(crate) waiting: Vec<E>,
@@ -152,7 +153,7 @@ fn judge<W: World>(world: &W, history: &[W::Step]) {
     }
 }
 
-/// Hashes a state, with versions replaced by their ranks.
+/// Hashes a state. Only the order of the versions is hashed, not their values.
 fn state<W: World>(world: &mut W) -> u64 {
     let mut versions = world.versions();
     let ranks: BTreeSet<u64> = versions.iter().map(|version| **version).collect();
@@ -198,7 +199,7 @@ mod tests {
         made: BTreeMap<String, u64>,
         version: u64,
         pending: PendingEvents<(&'static str, Option<u64>)>,
-        /// The index ignores the deletion of the second name.
+        /// Whether the index ignores the deletion of the second name.
         is_deaf: bool,
     }
 
@@ -299,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Collects the states of all sequences without merging equal states.
+    /// Collects the states of all sequences of steps. Equal states are visited again.
     fn one_by_one(world: &Pair, left: usize, seen: &mut HashSet<u64>) {
         seen.insert(state(&mut world.clone()));
         for &step in Pair::STEPS.iter().filter(|_| left > 0) {

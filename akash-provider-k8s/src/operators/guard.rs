@@ -18,47 +18,48 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Delay before the first deletion, so that a burst of deletions is counted as a whole.
+/// Delay before the first deletion, so that all deletions of a burst are counted.
 const SETTLE: Duration = Duration::from_secs(2);
 /// Records that go missing within this interval are counted together.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Duration for which the guard stores the time of a permitted deletion. Much longer than [`RETRY`], after
-/// which a waiting name is judged again.
+/// Duration for which the time of a permitted deletion is stored. Longer than [`RETRY`], so that the next
+/// check of a waiting name counts this deletion.
 const REMEMBER: Duration = Duration::from_secs(300);
 /// Number of records that may disappear together without a hold, even in a small cluster, if other records
-/// remain. One lease may have several hostnames, and therefore several records.
+/// remain. A single lease may have several records.
 const FREE: usize = 5;
 /// Divisor for large clusters: one tenth of all records may disappear together without a hold.
 const SHARE: usize = 10;
-/// Delay until a deletion that waits for a reason or for new evidence is judged again.
+/// Delay before a waiting deletion is checked again for a reason or new evidence.
 const RETRY: Duration = Duration::from_secs(5);
-/// Delay before a hold is logged. Within this delay, the namespace of a closed lease is usually deleted with all
-/// objects.
+/// Delay before a hold is logged. If the lease was closed, its namespace is usually deleted within this
+/// delay.
 const REPORT: Duration = Duration::from_secs(30);
-/// Remedy for a hold: deletions that wait for a confirmation.
+/// Remedy in messages about held deletions.
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
                       `provider-daemon operator NAME confirm` in the pod of a stand-alone operator";
 
-/// Missing record that is the only reason for a deletion.
+/// Missing record whose absence is the only reason for a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingRecord {
     /// Key of the record in the index.
     pub key: String,
-    /// True if a reason for the absence is known: the record was removed after the start, or the Manifest of the lease
-    /// no longer names the declared hostname or address. Such a reason does not exist if the definition was deleted and
+    /// Whether it is known why the record is missing: it was removed after the start, or the Manifest of the
+    /// lease no longer contains the hostname or address. There is no reason if the definition was deleted and
     /// restored while the operator was down.
     pub has_reason: bool,
 }
 
-/// Evidence that records are absent: a complete list of the existing records, and the definition of their kind.
+/// Evidence that records are missing: a complete list of the existing records, and the definition of their
+/// kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Evidence {
-    /// Time directly before the request of the list.
+    /// Time directly before the list was requested.
     pub(super) asked: Instant,
-    /// UID of the CustomResourceDefinition of the records. A read after the list returned this definition with the
-    /// condition `Established`.
+    /// UID of the CustomResourceDefinition of the records. It was read after the list and had the condition
+    /// `Established`.
     pub(super) definition: String,
-    /// Keys of the listed records in the index.
+    /// Index keys of the listed records.
     pub(super) records: BTreeSet<String>,
 }
 
@@ -73,12 +74,13 @@ pub struct Hold {
     pub remedy: &'static str,
 }
 
-/// State of a name (a hostname or a Service) without a record.
+/// State of a hostname or a Service whose record is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The deletion waits for [`SETTLE`], and then for the evidence.
+    /// The deletion waits until [`SETTLE`] has elapsed and evidence was read.
     Pending,
-    /// No reason for the absence is known. The deletion waits for a reason or for the confirmation of an administrator.
+    /// The reason for the missing record is not known. The deletion waits for a reason or for a confirmation
+    /// by an administrator.
     Unexplained,
     /// Too many records are missing, or the definition of the records was replaced. The deletion waits for the
     /// confirmation of an administrator.
@@ -100,17 +102,18 @@ struct Missing {
 pub(super) struct Wait {
     /// Reason why the deletion waits, for the status of the name.
     pub(super) why: String,
-    /// When to judge the name again; `None` if only a change can affect the decision.
+    /// Time of the next decision; `None` if only a change can alter the decision.
     pub(super) again: Option<Instant>,
     /// True if the deletion requires new evidence.
     pub(super) reads: bool,
 }
 
-/// Names without a record, and the last evidence about the records and their definition.
+/// Names whose record is missing, and the last evidence about the records and their definition.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
-    /// Times at which the guard permitted a deletion that no administrator had confirmed, within the last [`REMEMBER`].
+    /// Times within the last [`REMEMBER`] at which a deletion was permitted without a confirmation by an
+    /// administrator.
     released: VecDeque<Instant>,
     /// UID of the CustomResourceDefinition; `None` until it is read for the first time.
     definition: Option<String>,
@@ -194,7 +197,7 @@ impl Guard {
         wait(why, Some(now + RETRY), true)
     }
 
-    /// Removes a name if its record exists again, or if the name has no objects.
+    /// Removes a name whose record exists again, or that has no objects.
     pub(super) fn clear(&mut self, name: &str) {
         let was_held = self
             .missing
@@ -222,8 +225,8 @@ impl Guard {
         self.problem = None;
     }
 
-    /// Stores why the records or their definition cannot be read. Returns true if names without a record exist and the
-    /// problem differs from the previous one.
+    /// Stores why the records or their definition cannot be read. Returns true if records are missing and the
+    /// reason is a new one.
     pub(super) fn fail(&mut self, problem: String, is_absent: bool) -> bool {
         if is_absent {
             // The definition that comes next is another one.
@@ -247,7 +250,7 @@ impl Guard {
         confirmed
     }
 
-    /// Returns the names without a record.
+    /// Returns the names whose record is missing.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.missing.keys()
     }
@@ -275,7 +278,8 @@ impl Guard {
         }
     }
 
-    /// Sets the state of a name with a missing record: `Pending` if the reason is known, otherwise `Unexplained`.
+    /// Sets the state of a name whose record is missing: `Pending` if the reason is known, otherwise
+    /// `Unexplained`.
     fn explain(&mut self, name: &str, has_reason: bool, now: Instant) {
         let state = if has_reason {
             State::Pending
@@ -289,9 +293,9 @@ impl Guard {
         }
     }
 
-    /// Holds the pending and the unexplained names that went missing within [`WINDOW`] of `since`, if too many names
-    /// went missing together. If the definition of the records was replaced, holds all such names that went missing
-    /// before the replacement or within [`WINDOW`] after it.
+    /// Holds pending and unexplained names. If too many records went missing within [`WINDOW`] of `since`,
+    /// holds their names. If the definition was replaced, holds all names whose record went missing before
+    /// the replacement or within [`WINDOW`] after it.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
         while self.released.front().is_some_and(|at| *at + REMEMBER < now) {
             self.released.pop_front();

@@ -36,9 +36,9 @@ pub struct OpenedPolicies {
     pub why: Vec<String>,
 }
 
-/// Adds the namespace of a Gateway to the network policy of every lease with a Manifest in the namespace `records`. The
-/// rest of the policy is unchanged. A policy that another client changes at the same time counts as failed; the next
-/// call tries this policy again.
+/// Adds the namespace of a Gateway to the network policy of every lease with a Manifest in the namespace
+/// `records`. Does not change other rules. A policy that another client changes at the same time counts as
+/// failed, and the next call tries it again.
 ///
 /// # Errors
 /// Fails without a change if Manifests or policies cannot be listed.
@@ -102,7 +102,8 @@ async fn policies(client: &Client, limit: Duration) -> Result<Vec<NetworkPolicy>
     Err(pages::endless(OPEN))
 }
 
-/// Returns true if a label of the policy contains the name of its namespace, as in the namespaces of leases.
+/// Returns true if a label of the policy contains the name of the policy's namespace. Only policies in lease
+/// namespaces have such a label.
 fn is_of_a_lease(policy: &NetworkPolicy) -> bool {
     let labelled = policy
         .metadata

@@ -63,7 +63,7 @@ pub struct Options {
     pub manifest_namespace: String,
     /// Rules for the objects that the operator creates for hostnames.
     pub plan: Plan,
-    /// Minimum age of a new Ingress without a reported status before the HTTPRoute of its hostname is deleted
+    /// Minimum age of an Ingress without status before the HTTPRoute of the same hostname is deleted
     /// (`--handover-wait`).
     pub handover: Duration,
     /// Back-off after failed writes, and limits of the ignore list.
@@ -188,8 +188,8 @@ impl HostnameOperator {
         self.shared.status(None, usize::MAX)
     }
 
-    /// Returns the status of at most `limit` hostnames after `after`, in order. [`Status::next`] is the start of the
-    /// next page.
+    /// Returns the status of at most `limit` hostnames that follow `after` in alphabetical order.
+    /// [`Status::next`] is the start of the next page.
     #[must_use]
     pub fn status_page(&self, after: Option<&str>, limit: usize) -> Status {
         self.shared.status(after, limit)
@@ -213,8 +213,8 @@ impl HostnameOperator {
         self.shared.ignored()
     }
 
-    /// Retries all hostnames of a lease, given as `owner/dseq/gseq/oseq/provider`, without their back-off. Returns the
-    /// number of those hostnames that had failed before.
+    /// Retries all hostnames of a lease at once, despite their back-off. `lease` has the form
+    /// `owner/dseq/gseq/oseq/provider`. Returns the number of hostnames with failed writes.
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {
         self.shared.forget(lease)

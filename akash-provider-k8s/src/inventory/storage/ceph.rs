@@ -46,7 +46,8 @@ impl CephClusterFacts {
         }
     }
 
-    /// Returns true if the storage class uses this cluster: `clusterID` of Rook is the namespace of the cluster.
+    /// Returns true if the storage class uses this cluster. In Rook, `clusterID` is the namespace of the
+    /// cluster.
     pub(super) fn is(&self, id: &str) -> bool {
         *self.namespace == *id
     }
@@ -83,8 +84,8 @@ fn names(object: &DynamicObject) -> (Box<str>, Box<str>) {
     (text(&object.metadata.namespace), text(&object.metadata.name))
 }
 
-/// Returns the usable bytes of a class and the bytes that other users use. `shared` is the size of the volumes of other
-/// users in the Ceph cluster.
+/// Returns the usable bytes of a class, and the bytes that other users use. `shared` returns the bytes that
+/// the volumes of other users occupy in a Ceph cluster.
 pub(super) fn amount(
     class: &ClassFacts,
     clusters: &[CephClusterFacts],

@@ -26,8 +26,8 @@ impl World {
         self
     }
 
-    /// Adds a volume of `gib` GiB that is bound in the namespace `claim`. The namespace `ours` belongs to a
-    /// lease of this provider, and `""` means that the volume is unbound.
+    /// Adds a volume of `gib` GiB that is bound in the namespace `claim`, or unbound if `claim` is empty. The
+    /// namespace `ours` belongs to a lease of this provider.
     fn volume(mut self, class: &str, gib: i64, claim: &str) -> Self {
         let mut volume =
             json!({"spec": {"storageClassName": class, "capacity": {"storage": format!("{gib}Gi")}}});

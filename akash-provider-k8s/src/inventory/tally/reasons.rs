@@ -9,7 +9,7 @@ use akash_provider_core::inventory::IgnoredResource;
 const ENTRIES_MAX: usize = 200;
 
 impl Tally {
-    /// Returns the number of resources that are not offered. The number of storage classes is that of the last
+    /// Returns the number of resources that are not offered. Storage classes are counted as of the last
     /// snapshot.
     pub(crate) fn ignored_resources(&self) -> IgnoredResources {
         let nodes = || self.nodes.values().filter(|node| node.facts.is_some());
@@ -26,8 +26,8 @@ impl Tally {
         }
     }
 
-    /// Returns all resources that are not offered (of unreadable kinds, storage classes, Manifests and nodes), each
-    /// with the reason and the remedy.
+    /// Returns every resource that is not offered (kind, storage class, Manifest or node), with the reason
+    /// and the remedy.
     pub(super) fn reasons(&self) -> Vec<IgnoredResource> {
         // Entries about the whole cluster come first, because the end is truncated.
         let kinds = self.troubles.iter();

@@ -13,7 +13,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Adds a pod, or subtracts it for a negative `sign`.
+    /// Adds the requests of a pod, or subtracts them if `sign` is negative.
     pub(super) fn add(&mut self, pod: &Requests, sign: i64) {
         let signed = |amount: i64| i128::from(amount) * i128::from(sign);
         self.cpu += signed(pod.cpu);

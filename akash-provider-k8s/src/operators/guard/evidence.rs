@@ -36,7 +36,7 @@ impl<K> Records<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
 {
-    /// Reads the evidence once at the start, and then whenever the guard requires evidence. Never returns.
+    /// Reads the evidence once at the start, and then each time the guard needs new evidence. Never returns.
     pub(in crate::operators) async fn follow<I: Index>(self, state: Arc<OperatorState<I>>) {
         let mut wait = WAIT_FIRST;
         loop {
@@ -68,7 +68,8 @@ where
         })
     }
 
-    /// Returns the UID of the definition, if the API server serves the kind and the definition is not being deleted.
+    /// Returns the UID of the definition. Returns an error if the API server does not serve the kind or the
+    /// definition is being deleted.
     async fn definition(&self) -> Result<String, Error> {
         let name = format!("{}.{}", K::plural(&()), K::group(&()));
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());

@@ -12,7 +12,7 @@ fn evidence(asked: Instant, definition: &str, records: &[&str]) -> Evidence {
     }
 }
 
-/// Returns a record that the guard observes as missing after the start.
+/// Returns a missing record with a known reason.
 fn record(name: &str) -> MissingRecord {
     MissingRecord {
         key: name.to_owned(),
@@ -20,8 +20,8 @@ fn record(name: &str) -> MissingRecord {
     }
 }
 
-/// Judges the deletion of several names, all of them with a record that is missing since `now`. Returns the names with a
-/// permitted deletion.
+/// Judges the deletion of several names whose records are missing. Returns the names whose deletion is
+/// permitted.
 fn judge(guard: &mut Guard, names: &[String], declared: usize, now: Instant) -> Vec<String> {
     let mut gone = Vec::new();
     for name in names {
@@ -36,8 +36,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("n{number}")).collect()
 }
 
-/// Returns a guard that has observed the record definition and, at the start, the missing records of these
-/// names.
+/// Returns a guard that has read the definition and has observed these missing records at `start`.
 fn guard(start: Instant, missing: &[String], declared: usize) -> Guard {
     let mut guard = Guard::default();
     guard.learn(evidence(start, "uid", &[]));

@@ -37,7 +37,7 @@ pub struct CertificateState {
     pub not_after: Option<String>,
 }
 
-/// Renders the Certificate of a hostname. The Certificate has the name of the hostname's route.
+/// Renders the Certificate of a hostname. The Certificate and the route have the same name.
 #[must_use]
 pub fn render(name: &str, host: &Host, issuer: &Issuer) -> Value {
     let resource = ObjectKind::Certificate.resource();

@@ -141,8 +141,8 @@ fn options_of(group: &Group) -> BTreeMap<(String, u16), HttpOptions> {
     all
 }
 
-/// Limits the proxy options to the ranges that the SDL permits. The values become part of the configuration of a proxy
-/// that all tenants share.
+/// Limits the proxy options to the ranges that the SDL permits, because all tenants share the proxy that is
+/// configured with them.
 fn bounded(options: &HttpOptions) -> HttpOptions {
     HttpOptions {
         max_body_size: options.max_body_size.min(MAX_BODY),

@@ -60,7 +60,7 @@ pub struct Plan {
     /// Whether to keep existing routes of the other mode (Ingresses in Gateway API mode, HTTPRoutes in
     /// Ingress mode).
     pub keep_other_routes: bool,
-    /// Hostnames for which no new route is created. Existing routes are unchanged.
+    /// Hostnames for which the operator creates no new route. Existing routes remain.
     pub blocked: HostnameLedger,
     /// Rule that selects the hostnames with a required proof of ownership; `None` if no hostname requires a proof.
     pub proof: Option<ProofRule>,
@@ -89,13 +89,13 @@ pub struct Index {
     hosts: Option<BTreeMap<Name, DecodedRecord<Host>>>,
     manifests: Option<BTreeMap<Name, DecodedRecord<Exposes>>>,
     objects: BTreeMap<ObjectKind, Table>,
-    /// Providers that have, or had, ProviderHost records in this cluster.
+    /// Providers whose ProviderHost records are, or were, in this cluster.
     providers: BTreeSet<Address>,
-    /// Hostnames that lost their ProviderHost record after the start.
+    /// Hostnames whose ProviderHost record was removed after the start.
     removed: BTreeSet<Name>,
 }
 
-/// Work for a hostname; empty in the desired state.
+/// Work for a hostname; empty if the objects are in the desired state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Work {
     /// Filter that the route references, written before the route.
@@ -106,12 +106,12 @@ pub struct Work {
     pub certificate: Option<Write>,
     /// Objects to delete after the write of the route, even if this write failed.
     pub deletes: Vec<Delete>,
-    /// HTTPRoutes to delete after the handover time, because the controller of the new Ingress has not
-    /// reported whether this Ingress serves requests.
+    /// HTTPRoutes to delete after the handover time. The controller of the new Ingress has not reported a
+    /// status yet.
     pub held: Vec<Delete>,
     /// Reason why the hostname has no route.
     pub problem: Option<String>,
-    /// The missing record, if its absence is the only reason for `deletes`.
+    /// Missing record, set if its absence is the only reason for `deletes`.
     pub missing: Option<MissingRecord>,
 }
 
@@ -126,9 +126,9 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
-    /// True if this operator must first become the manager of the object's fields, to remove a surplus field.
+    /// Whether this operator must first take over the fields of the object, to remove a surplus field.
     pub take_over: bool,
-    /// Merge patch that removes fields of other clients, used instead of an apply.
+    /// Merge patch that removes fields of other clients. If set, the patch is sent instead of an apply.
     pub patch: Option<Value>,
     /// Path of the first field that differs; empty for a new object.
     pub at: String,
@@ -226,7 +226,8 @@ impl Index {
         declared.chain(made).cloned().collect()
     }
 
-    /// Returns at most `limit` hostnames after `after`, in order, without a scan of all hostnames.
+    /// Returns at most `limit` hostnames that follow `after` in alphabetical order. Does not scan all
+    /// hostnames.
     #[must_use]
     pub fn names_after<'a>(&'a self, after: Option<&str>, limit: usize) -> BTreeSet<&'a Name> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -277,15 +278,15 @@ impl Index {
         self.table(sort).get(name, namespace)
     }
 
-    /// Returns the namespaces in which the hostname has a route of the other mode, Ingress or HTTPRoute, that
-    /// the operator may delete.
+    /// Returns the namespaces with a route of the other mode (Ingress or HTTPRoute) that the operator may
+    /// delete.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).objects_of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));
         ours.map(|(namespace, _)| namespace)
     }
 
-    /// Returns the reason why the proxy does not apply the options of the tenant, if any.
+    /// Returns why the proxy does not apply the tenant's options, or `None` if it applies them.
     #[must_use]
     pub fn options_problem(&self, name: &str, namespace: &str) -> Option<String> {
         if !self.mode().has_filters() {
@@ -397,7 +398,7 @@ impl Index {
         matches!(manifest, Some(Ok(exposes)) if !exposes.names(name))
     }
 
-    /// Returns true for an object that no route references any more.
+    /// Returns true for an object that no route references.
     fn is_left_over(
         &self,
         sort: ObjectKind,
@@ -447,8 +448,8 @@ impl Index {
         self.objects_of(name).filter(|(sort, ..)| sort.is_route())
     }
 
-    /// Returns those objects of a hostname that the operator may delete, because they belong to a lease of a provider
-    /// with records in this cluster.
+    /// Returns the objects of a hostname that the operator may delete: those of leases whose provider has, or
+    /// had, records in this cluster.
     fn ours(&self, name: &str) -> impl Iterator<Item = (ObjectKind, &Name, &LiveObject)> {
         self.objects_of(name)
             .filter(|(_, place, live)| self.is_ours(place, live) && !live.is_going)
@@ -476,7 +477,8 @@ impl Index {
         names
     }
 
-    /// Removes the state of hostnames that are not in `names`, the hostnames with a ProviderHost record or an object.
+    /// Drops all hostnames that are not in `names` from `removed`. `names` contains the hostnames with a
+    /// ProviderHost record or an object.
     pub(super) fn prune(&mut self, names: &BTreeSet<Name>) {
         self.removed.retain(|name| names.contains(name));
     }

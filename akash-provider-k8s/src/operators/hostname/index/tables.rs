@@ -50,7 +50,7 @@ impl Table {
         self.all()?.get(name)?.get(namespace)
     }
 
-    /// Marks the kind as not served, and returns the hostnames that had objects.
+    /// Marks the kind as not served. Returns the hostnames that had objects of the kind.
     pub(super) fn vanish(&mut self) -> BTreeSet<Name> {
         let names = self.names().cloned().collect();
         *self = Self::Absent;
@@ -94,8 +94,7 @@ impl Table {
         touched
     }
 
-    /// Inserts or removes an object. Has no effect before the first list, because this list already includes
-    /// the change.
+    /// Inserts or removes an object. Has no effect before the first list, which includes the change.
     pub(super) fn put(&mut self, name: &str, namespace: &str, live: Option<LiveObject>) {
         let Self::Known(all) = self else {
             return;

@@ -76,8 +76,8 @@ impl Index {
         })
     }
 
-    /// Returns true if the hostname requires a proof of ownership and the proof of its tenant was withdrawn,
-    /// because DNS no longer has the TXT record.
+    /// Returns true if the hostname requires a proof of ownership, but DNS no longer has the TXT record that
+    /// proves it.
     pub(super) fn is_withdrawn(&self, name: &str, host: &Host) -> bool {
         self.plan.needs_proof(name) && Self::proof(host) == Some(ProofState::Withdrawn)
     }
@@ -90,10 +90,9 @@ impl Index {
         self.plan.wants(sort) && self.table(sort).is_known()
     }
 
-    /// Returns true if the desired route references the object. The route always references an accepted
-    /// object, and never a refused filter. Any other object is referenced only if the existing route already
-    /// references it, because a reference to a missing certificate or to a filter that is not accepted breaks
-    /// a route.
+    /// Returns true if the desired route references the object. It always references an accepted object, and
+    /// never a refused filter. It references any other object only if the existing route does, because a
+    /// route with a missing certificate or an unaccepted filter does not work.
     fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;
@@ -110,7 +109,7 @@ impl Index {
         }
     }
 
-    /// Returns the write for an object, or `None` in the desired state.
+    /// Returns the write that restores an object, or `None` if the object is in the desired state.
     fn differing(
         &self,
         sort: ObjectKind,

@@ -8,7 +8,7 @@ use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
 const DEPTH: usize = 4;
-/// Hostname with a declaration that no step changes.
+/// Hostname whose declaration is not changed by any step.
 const BYSTANDER: &str = "other.example.com";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +60,7 @@ struct World {
     version: u64,
     pending: PendingEvents<Event>,
     index: Index,
-    /// If true, a write of the route of [`BYSTANDER`] fails the test. Set after the initial routes are
+    /// Whether a write of the route of [`BYSTANDER`] fails the test. True after the initial routes are
     /// written.
     bystander_is_written: bool,
 }
@@ -158,8 +158,8 @@ impl Explored for World {
         )
     }
 
-    /// Reconciles one hostname as the writer does: writes the route, then deletes objects. Both changes
-    /// become pending events.
+    /// Reconciles one hostname like the writer: writes the route, then deletes objects. The changes become
+    /// pending events.
     fn works_on(&mut self, name: &str) {
         let mut work = self.index.work(name);
         // The guard lists the records before a deletion.

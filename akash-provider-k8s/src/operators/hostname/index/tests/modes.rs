@@ -298,7 +298,7 @@ impl Explored for World {
         )
     }
 
-    /// Reconciles one hostname with the same sequence of steps as the writer.
+    /// Reconciles one hostname in the order of the writer.
     fn works_on(&mut self, name: &str) {
         let mut work = self.index.work(name);
         if self.time_passed {
@@ -355,8 +355,8 @@ impl Explored for World {
         self.objects.iter().flat_map(of).collect()
     }
 
-    /// Applies `end`, accepts all objects, delivers the events, runs the writer and lets time pass. Retries a
-    /// filter that could not be written.
+    /// Applies `end`, accepts all objects, delivers the events, runs the writer and advances the time.
+    /// Retries a failed write of a filter.
     fn round(&mut self, end: Step) {
         self.controllers(true);
         for step in [end, Step::Works, Step::Waits] {

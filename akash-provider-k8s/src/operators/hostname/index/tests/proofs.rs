@@ -3,7 +3,7 @@
 use super::*;
 use crate::operators::hostname::notes::{Proof, ProofState};
 
-/// Returns a record that stores a proof of this tenant in the given state.
+/// Returns a record with a stored proof of this tenant in the given state.
 fn noted(lease: &LeaseId, tenant: u8, state: ProofState) -> Host {
     let mut host = host(lease);
     host.notes.proof = Some(Proof {
@@ -15,8 +15,8 @@ fn noted(lease: &LeaseId, tenant: u8, state: ProofState) -> Host {
     host
 }
 
-/// Returns an index that requires proofs of ownership, with the record of one hostname. If `routed` is a
-/// lease, the hostname has a route to this lease.
+/// Returns an index that requires proofs of ownership and contains one hostname. If `routed` is set, the
+/// hostname has a route to this lease.
 fn proving(name: &str, host: &Host, routed: Option<&LeaseId>) -> Index {
     let mut proving = index(
         &[(name, Ok(host.clone()))],
