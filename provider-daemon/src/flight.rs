@@ -55,10 +55,10 @@ fn limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// First part of each file: the origin of the recording.
+/// Origin of the recording, at the start of each file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
-    /// Version of the recording program; another version may decide differently.
+    /// Version of the recording program. Other versions may decide differently.
     pub(crate) version: String,
     pub(crate) chain_id: String,
     pub(crate) provider: Address,
@@ -79,14 +79,14 @@ pub(crate) enum Record {
         wall: u64,
         engine: Box<Engine>,
     },
-    /// Input of the engine, or `None` for a timeout, with the number and the checksum of the resulting effects.
+    /// One step of the engine: its input (`None` for a timeout), and the number and checksum of its effects.
     Turn {
         now: Now,
         input: Option<Input>,
         effects: u32,
         digest: u64,
     },
-    /// Number of missing steps, which arrived faster than they were written.
+    /// Number of steps that are missing, because the engine was faster than the writer.
     Gap { turns: u64 },
     /// Regular end of the process.
     End,

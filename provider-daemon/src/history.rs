@@ -41,7 +41,7 @@ use writer::FileAccess;
 
 /// Remedy for an interruption of the recording.
 pub const INTERRUPTION_HELP: &str = "free space on the file system of --home, or remove the cause above; recording continues without a restart";
-/// Pause of the recording after a failure with another cause than a full disk.
+/// Pause of the recording after any failure except a full disk.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Bounds of the history.

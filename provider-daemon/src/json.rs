@@ -40,7 +40,7 @@ impl Json {
             .map(|(_, value)| value)
     }
 
-    /// Returns a field of an object, or `Null`.
+    /// Returns a field of an object, or `Null` if it is missing.
     #[must_use]
     pub fn at(&self, name: &str) -> &Self {
         self.field(name).unwrap_or(&Self::Null)

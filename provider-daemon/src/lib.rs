@@ -42,7 +42,6 @@ use std::process::ExitCode;
 /// `AP_BUILD_COMMIT`.
 const COMMIT: &str = env!("AP_BUILD_COMMIT");
 
-/// Returns the name and version of this program for responses of the gateway.
 pub(crate) fn program() -> Program {
     Program {
         name: env!("CARGO_PKG_NAME"),

@@ -66,14 +66,14 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Adds a source. A part that is restarted must not add its source again.
+    /// Adds a source. A component that restarts must not add its source again.
     pub fn add(&self, source: impl MetricSource) {
         let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         sources.push(Arc::new(source));
     }
 
-    /// Registers all sources with a registry, also the sources that are added later. Before each scrape of the registry
-    /// the caller runs [`Metrics::refresh`].
+    /// Registers all sources, including sources that are added later. The caller runs [`Metrics::refresh`]
+    /// before each scrape of the registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.clone()));
     }

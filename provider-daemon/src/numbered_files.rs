@@ -53,8 +53,7 @@ impl NumberedFiles {
         options.open(path(&self.dir, self.newest, self.extension))
     }
 
-    /// Counts the newest file, which has `bytes` bytes, as complete. If `is_useless` is true, removes the
-    /// file instead.
+    /// Counts the newest file, which has `bytes` bytes, as complete, or removes it if `is_useless` is true.
     pub(crate) fn finish(&mut self, bytes: u64, is_useless: bool) {
         let newest = path(&self.dir, self.newest, self.extension);
         let removed = is_useless && fs::remove_file(newest).is_ok();
@@ -71,8 +70,8 @@ impl NumberedFiles {
         Ok(())
     }
 
-    /// Removes old files until the total size, with `newest` bytes for the newest file, is below the limit. Returns false
-    /// if the newest file alone exceeds the limit.
+    /// Removes old files until the total size, with `newest` bytes for the newest file, is at most the limit.
+    /// Returns false if the newest file alone exceeds the limit.
     pub(crate) fn remove_oldest(&mut self, newest: u64) -> io::Result<bool> {
         let total = |old: &[(u64, u64)]| old.iter().map(|(_, bytes)| bytes).sum::<u64>();
         while total(&self.old).saturating_add(newest) > self.limit {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Maximum number of IP networks with a counter. A counter takes a few hundred bytes.
 const COUNTED_MAX: u64 = 10_000;
-/// Period to which the maximum of a budget applies.
+/// Length of the period in which requests are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 
 pub(super) fn network(peer: IpAddr) -> IpAddr {

@@ -37,7 +37,7 @@ impl Calls {
         Call(Arc::clone(&self.open))
     }
 
-    /// Waits until no call has been open for `time`.
+    /// Waits until there has been no open call for the duration `time`.
     pub(super) async fn idle_for(&self, time: Duration) {
         let mut open = self.open.subscribe();
         loop {

@@ -259,8 +259,8 @@ impl Table {
         }
     }
 
-    /// Closes an authenticated connection of a port in favor of a connection of `class` from an account that already
-    /// has `mine` connections. Returns false if no connection may be closed.
+    /// Closes an authenticated connection on a port to make room for a new one of `class`, whose account has
+    /// `mine` connections. Returns false if no connection may be closed.
     fn displace_for(&mut self, port: Port, class: Class, mine: usize) -> bool {
         if self.close_least(|e| e.port == port && e.class == Class::Account, |e| e.used) {
             return true;

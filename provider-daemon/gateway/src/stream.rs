@@ -129,7 +129,7 @@ fn open_shell(
     )
 }
 
-/// Upgrades a request to a stream if the tenant of the lease has fewer open streams than permitted.
+/// Upgrades a request to a stream, unless the tenant of the lease already has the maximum number of streams.
 fn open<F>(
     (app, kind): (&Arc<App>, StreamKind),
     caller: &Caller,

@@ -36,7 +36,7 @@ pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
         .is_ok()
 }
 
-/// Result of a certificate verifier for a TLS 1.2 signature: an error, because TLS 1.2 is disabled.
+/// Rejects a TLS 1.2 signature in a certificate verifier, because TLS 1.2 is disabled.
 ///
 /// # Errors
 /// Always returns an error.

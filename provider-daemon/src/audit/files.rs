@@ -21,7 +21,7 @@ const LOCK: &str = "lock";
 /// Maximum time to wait for the lock. A write takes milliseconds.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// Location and bounds of the log.
+/// Directory and size limit of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditSettings {
     /// Directory of the files.

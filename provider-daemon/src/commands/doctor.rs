@@ -210,7 +210,7 @@ async fn all(context: &Context<'_>) -> Vec<(Area, Vec<Check>)> {
     join_all(areas.map(|(area, checks)| async move { (area, limited(area, checks).await) })).await
 }
 
-/// Returns the checks of an area, or a failure after the limit.
+/// Returns the checks of an area, or a failure if they exceed the time limit.
 async fn limited(area: Area, checks: BoxFuture<'_, Vec<Check>>) -> Vec<Check> {
     match tokio::time::timeout(AREA_LIMIT, checks).await {
         Ok(checks) => checks,

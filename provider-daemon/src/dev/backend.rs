@@ -107,7 +107,7 @@ impl Backend {
         }
     }
 
-    /// Returns the objects of leases that the cluster still has, one line each.
+    /// Returns the lease objects that remain in the cluster, one line each.
     ///
     /// # Errors
     /// Returns an error if the cluster does not respond.

@@ -222,13 +222,13 @@ fn fund_tenant(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Formats the address of the gateway, and the error of the tenant's key with its remedy.
+/// Formats the gateway's address together with the error of the tenant's key and its remedy.
 fn without_key(address: SocketAddr, error: &anyhow::Error) -> String {
     let error = message_text(error);
     format!("gateway at https://{address}; cannot create the key of the tenant: {error}")
 }
 
-/// Returns the keyring with the key of the tenant of the given SDLs, which is not secret.
+/// Returns the keyring that contains the key of the SDLs' tenant. The key is not secret.
 fn tenants_keyring() -> anyhow::Result<PathBuf> {
     let folder = cache("dev")?;
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;

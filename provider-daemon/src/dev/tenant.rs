@@ -52,7 +52,7 @@ pub struct Outcome {
     pub to_bid: Option<Duration>,
     /// Time from the order until all services run.
     pub to_run: Option<Duration>,
-    /// Price per block of each group.
+    /// Price per block of each lease.
     pub prices: Vec<DecCoin>,
     /// Reason of a decline or failure.
     pub problem: Option<String>,
@@ -62,7 +62,7 @@ pub struct Outcome {
     pub reason: Option<DeclineCode>,
     /// Duration for which the tenant waited for released capacity.
     pub waited: Option<Duration>,
-    /// Remedy of a failure, or flags or changes with which the provider bids on the SDL.
+    /// Remedy of a failure, or the changes after which the provider would bid on the SDL.
     pub remedy: Option<String>,
 }
 
@@ -83,7 +83,7 @@ pub struct Tenant {
     name: String,
     sdl: Sdl,
     started: Instant,
-    /// Queue for capacity; a tenant without a queue gives up after the first decline.
+    /// Queue of tenants that wait for capacity; a tenant without a queue stops after the first decline.
     queue: Option<Arc<CapacityQueue>>,
 }
 
@@ -115,7 +115,7 @@ impl Tenant {
         })
     }
 
-    /// Lets the tenant wait for capacity as long as other tenants may release capacity.
+    /// Lets the tenant wait in `queue` for capacity while other tenants may release some.
     #[must_use]
     pub fn with_queue(mut self, queue: &Arc<CapacityQueue>) -> Self {
         self.queue = Some(Arc::clone(queue));
@@ -153,7 +153,7 @@ impl Tenant {
         outcome
     }
 
-    /// Runs one deployment from its current state.
+    /// Runs one deployment, starting from its current state on the chain.
     async fn attempt(&mut self, to_the_end: bool) -> Outcome {
         self.started = Instant::now();
         let mut outcome = Outcome {
@@ -173,7 +173,6 @@ impl Tenant {
         outcome
     }
 
-    /// Continues the life cycle of the deployment from its state on the chain.
     async fn life(&self, to_the_end: bool, outcome: &mut Outcome) -> anyhow::Result<()> {
         let record = self
             .world
@@ -330,7 +329,7 @@ impl Tenant {
         }
     }
 
-    /// Returns whether the provider has deployed this manifest and all services are healthy.
+    /// Returns whether the provider has deployed the manifest with this hash and all services are healthy.
     async fn all_run(&self, leases: &[LeaseId], hash: [u8; 32]) -> bool {
         let (status, hash) = (self.world.status(), HEXLOWER.encode(&hash));
         let mine = status.deployments.iter().find(|d| d.deployment == self.id);
@@ -351,8 +350,7 @@ impl Tenant {
         true
     }
 
-    /// Returns whether the cluster reports all services as healthy. The cluster may report this earlier than the
-    /// provider.
+    /// Returns whether the cluster reports all services as healthy. The provider may report this later.
     async fn all_serve(&self, leases: &[LeaseId]) -> bool {
         for lease in leases {
             match self.world.cluster.lease_status(lease).await {

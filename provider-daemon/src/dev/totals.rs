@@ -23,7 +23,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Returns the totals of `orders` orders. `ended` contains the outcomes of the tenants that have finished.
+    /// Returns the totals of `orders` orders. `ended` yields the outcomes of the finished tenants.
     #[must_use]
     pub fn from_outcomes<'a>(orders: u32, ended: impl Iterator<Item = &'a Outcome>) -> Self {
         let mut totals = Self {

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Interval at which the status of the provider is queried.
+/// Interval at which the provider's status and the block height are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Chain, cluster and provider.
@@ -53,7 +53,7 @@ pub struct World {
 }
 
 impl World {
-    /// Builds and starts all parts; returns when the provider is ready.
+    /// Starts the chain, the cluster and the provider. Returns when the provider is ready.
     ///
     /// # Errors
     /// Returns an error if a setting is invalid, or if the provider does not become ready.
@@ -134,14 +134,15 @@ impl World {
         Ok(world)
     }
 
-    /// Returns the latest status of the provider. One query serves all tenants, to limit the load of the provider.
+    /// Returns the latest status of the provider. All tenants share one periodic query, which limits the
+    /// load.
     #[must_use]
     pub fn status(&self) -> Arc<Status> {
         self.status.borrow().clone()
     }
 
-    /// Waits until the provider can observe earlier changes of the market. If the provider uses the network protocols,
-    /// this is the next block; otherwise the function returns at once.
+    /// Waits until the provider can observe earlier changes of the market. With the network protocols, this
+    /// takes until the next block. Otherwise the function returns at once.
     pub async fn settled(&self) {
         let height = || self.chain.market(|m| m.height());
         let before = height();
@@ -196,7 +197,7 @@ impl World {
         left
     }
 
-    /// Returns a keyword and a notice about the limits of the workloads, if there are any.
+    /// Returns a keyword and a notice if workloads do not run as pods.
     #[must_use]
     pub fn notice(&self) -> Option<(&'static str, &'static str)> {
         self.backend.notice()
@@ -259,7 +260,7 @@ pub(crate) fn widest_reclamation<'a>(sdls: impl IntoIterator<Item = &'a Sdl>) ->
     wanted.max().map(|window| window.max(least))
 }
 
-/// Returns the number of volumes of the unit with the most volumes.
+/// Returns the maximum number of volumes of a resource unit.
 pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) -> u32 {
     let units = groups.into_iter().flat_map(|g| &g.resources);
     let most = units.map(|u| u.resources.storage.len()).max().unwrap_or(0);
@@ -345,7 +346,7 @@ fn watch_status(
     (tokio::spawn(asking), status)
 }
 
-/// Starts a task that adds a block to the chain, and advances the cluster, every `block_time`.
+/// Starts a task that adds a block to the chain and advances the cluster at each `block_time`.
 fn make_blocks(
     chain: &MemoryChain,
     backend: &Arc<Backend>,

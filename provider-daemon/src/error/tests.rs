@@ -42,7 +42,8 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the string literal at the start of `code`, also inside of `format!`, with Rust line continuations removed.
+/// Returns the string literal at the start of `code` or of its `format!` argument, without Rust line
+/// continuations.
 fn literal(code: &str) -> Option<String> {
     let mut text = String::new();
     let code = code.trim_start();
@@ -70,7 +71,7 @@ fn is_sentence(text: &str) -> bool {
     (is_capitalized && !is_name) || (text.ends_with('.') && !text.ends_with(".."))
 }
 
-/// Returns whether an error is built from a literal at `at`, in code outside of tests.
+/// Returns whether the literal at `at` is in code, and not in a comment or a test.
 fn builds_an_error(code: &str, at: usize) -> bool {
     let tests = code.find("#[cfg(test)]").unwrap_or(code.len());
     let line = code[..at].rfind('\n').map_or(0, |end| end + 1);

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tar::{Builder, Header};
 
-/// Text in each bundle about the data that was removed.
+/// Text in each bundle about the removed data.
 const TAKEN_OUT: &str = "\
 Removed before writing, and replaced by taken-out-<hash>-<length>:
   values of environment variables of services (the names of the variables remain)
@@ -120,8 +120,8 @@ fn add(tar: &mut Builder<impl Write>, name: impl AsRef<Path>, bytes: &[u8]) -> a
     Ok(())
 }
 
-/// Returns the files within the window. A file starts with a state of the engine, which contains the start time of the
-/// file.
+/// Returns the files with entries within the window. The start time of a file is in its first entry, a state
+/// of the engine.
 fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::Result<Vec<PathBuf>> {
     if let (Some(from), Some(until)) = (from, until)
         && from > until

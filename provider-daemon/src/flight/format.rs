@@ -19,7 +19,7 @@ const HEAD_MAX: usize = 64 << 10;
 // Maximum sizes of one part, compressed and uncompressed.
 const PART_MAX: usize = 256 << 20;
 const RAW_MAX: usize = 1 << 30;
-/// Number of bytes before the content of a part: the length (4 bytes) and the checksum (4 bytes) of the content.
+/// Length of the header of a part, in bytes: the length (4 bytes) and the checksum (4 bytes) of the content.
 const START: usize = 8;
 /// Number of bytes by which a buffer grows.
 const STEP: usize = 64 << 10;
@@ -67,7 +67,7 @@ pub(super) struct Encoder<W> {
     raw: Vec<u8>,
     packed: Vec<u8>,
     written: u64,
-    /// Whether the file has only its head.
+    /// True while the file contains no records.
     is_empty: bool,
 }
 
@@ -88,8 +88,8 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Adds a record to the waiting bytes, which reach the file with the next [`pack`](Self::pack) and
-    /// [`store`](Self::store).
+    /// Adds a record to the uncompressed bytes. [`pack`](Self::pack) and [`store`](Self::store) write them to
+    /// the file.
     pub(super) fn push(&mut self, record: &Record) -> io::Result<()> {
         let at = self.raw.len();
         self.raw.extend([0; 4]);
@@ -104,7 +104,7 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Returns the number of uncompressed bytes that wait for the next [`pack`](Self::pack).
+    /// Returns the number of uncompressed bytes.
     pub(super) const fn waiting(&self) -> usize {
         self.raw.len()
     }
@@ -155,7 +155,7 @@ pub(super) struct Decoder<R> {
     raw: Vec<u8>,
     /// Number of consumed bytes of `raw`.
     used: usize,
-    /// Offset of the current part; `at` is the offset of the next part.
+    /// Offset of the current part in the file. The next part starts at `at`.
     part: u64,
     at: u64,
 }

@@ -16,10 +16,9 @@ use std::path::{Path, PathBuf};
     reason = "nearly all are turns, and boxing would be one more allocation for each"
 )]
 pub(super) enum Item {
-    /// Record that was written by the process of the latest `File` item.
+    /// Record in the file of the latest `File` item.
     Record(Record),
-    /// Start of a file. `is_other` is true if this file and the previous file were written by different
-    /// processes.
+    /// Start of a file. `is_other` is true if another process wrote the previous file.
     File { is_other: bool, head: Head },
     /// Reason why the rest of the current file cannot be read.
     Broken(String),

@@ -28,18 +28,19 @@ const LAST: Duration = Duration::from_secs(5);
 /// Recorder of the engine's steps.
 #[derive(Debug)]
 pub struct FlightRecorder {
-    /// Queue of boxes, because the channel allocates the memory of all its places when it is created.
+    /// Queue of messages. They are boxed, because the channel allocates the memory of all its slots when it
+    /// is created.
     queue: SyncSender<Box<Message>>,
     key: Key,
-    /// Whether the writer needs the engine's state, to start a file with it.
+    /// Whether the writer needs the engine's state to start a file.
     wants_state: Arc<AtomicBool>,
     health: Health,
     /// Whether the writer has ended.
     stopped: bool,
-    /// Steps since the last message to the writer that did not fit into the queue.
+    /// Number of steps that did not fit into the queue since the last accepted message.
     missed: u64,
-    /// Time of the last state that did not fit into the queue. The recorder waits before it sends the state
-    /// again, because copying the state of the engine is expensive.
+    /// Time at which a state last did not fit into the queue. The recorder waits before it copies the state
+    /// again, because a copy is expensive.
     refused: Option<Instant>,
     open: Option<(Now, Option<Input>)>,
 }
@@ -99,8 +100,8 @@ pub(super) fn with_queue(
 }
 
 impl FlightRecorder {
-    /// Sends the state of the engine to the writer. Each file starts with a state, and a replay needs a state after a
-    /// gap.
+    /// Sends the state of the engine to the writer. Each file starts with a state, and a replay needs one
+    /// after missing steps.
     fn offer_state(&mut self, engine: &Engine, now: Now) {
         if self.refused.is_some_and(|at| at.elapsed() < RETRY) {
             return;

@@ -74,11 +74,11 @@ pub(super) struct Outcome {
     pub(super) inputs: u64,
     /// Number of effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
-    /// Number of steps with effects that differ from the recorded effects, and of recorded states that differ from the
-    /// replayed engine.
+    /// Number of differences: steps whose effects differ from the recorded ones, and recorded states that
+    /// differ from the replayed engine.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
-    /// Number of steps that are missing in the recording, because they arrived faster than they were written.
+    /// Number of steps that are missing in the recording, because the engine was faster than the writer.
     pub(super) missing: u64,
     pub(super) skipped: u64,
     /// Unreadable parts of the recording, with the reason.
@@ -98,9 +98,9 @@ pub(super) struct Turn<'a> {
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
     head: Option<Head>,
-    /// Engine, with the monotonic time and the wall clock of the recorded state that it started from.
+    /// Engine, with the monotonic time and the wall clock of the recorded state from which it started.
     engine: Option<(Box<Engine>, Mono, u64)>,
-    /// Engine as it was before the last gap, or at the end of the recording.
+    /// Engine before the last gap, or at the end of the recording.
     ended: Option<Box<Engine>>,
     pub(super) now: Now,
 }
@@ -117,7 +117,7 @@ impl Replay {
         engine.or(self.ended.as_ref()).map(|engine| &**engine)
     }
 
-    /// Drops the current state of the engine, because the next item does not follow from this state.
+    /// Stops the replay of this engine, because the next item does not continue its state.
     fn leave(&mut self) {
         if let Some((engine, ..)) = self.engine.take() {
             self.ended = Some(engine);
@@ -210,7 +210,7 @@ impl Replay {
         Ok(false)
     }
 
-    /// Counts a difference if a recorded state of the engine has another status than the replayed engine.
+    /// Counts a difference if the replayed engine has another status than a recorded state.
     fn goes_on(&mut self, recorded: &Engine, now: Now) -> anyhow::Result<()> {
         // Calculated in any case, so that an invalid state is reported here.
         let recorded = status(recorded, now)?;
@@ -282,11 +282,11 @@ impl Replay {
     }
 }
 
-/// Remedy for an engine that fails on a recording.
+/// Help text for an engine that panics on a recording.
 const DEFECT: &str = "report the defect with the output of `bundle`, if the recording is unchanged";
 
-/// Returns the status of a recorded engine. A checksum does not prove who wrote the recording, so the state of the
-/// engine may be inconsistent.
+/// Returns the status of a recorded engine. Fails if the state is inconsistent, because a checksum does not
+/// prove who wrote the recording.
 pub(super) fn status(engine: &Engine, now: Now) -> anyhow::Result<Status> {
     let status = catch_unwind(AssertUnwindSafe(|| engine.status(now)));
     status.map_err(|_| WithHelp::new("invalid state in the recording", DEFECT).into())

@@ -55,7 +55,7 @@ fn snapshot() -> Snapshot {
     market.snapshot(&ACCOUNT.parse().unwrap())
 }
 
-/// Returns the first inputs of a provider: orders, blocks, and a manifest for which no client waits.
+/// Returns the first inputs of a provider: orders, blocks, and a manifest without a waiting client.
 fn inputs(turns: u64) -> Vec<Option<Input>> {
     let submit = Request::SubmitManifest {
         deployment: order(1).deployment().clone(),
@@ -90,7 +90,7 @@ fn drive(recorder: &mut impl Recorder, engine: &mut Engine, turn: u64, input: Op
     recorder.record_effects(&effects);
 }
 
-/// Records the inputs of this number of steps in a folder. The queue of the recorder holds all of them.
+/// Records `turns` steps in a folder. The queue of the recorder has space for all of them.
 fn record_in(dir: &Path, limit: u64, turns: u64) {
     let (mut recorder, finish) =
         with_queue(folder::open(dir, limit).unwrap(), head("test"), 1 << 20).unwrap();
@@ -146,7 +146,6 @@ fn written(records: &[Record]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the records of the first steps, and the engine after these steps.
 fn records(turns: u64) -> (Vec<Record>, Engine) {
     let mut engine = Engine::new(config("test")).unwrap();
     let mut records = vec![state(&engine, 0)];

@@ -54,11 +54,11 @@ pub(super) struct Writer {
     wants_state: Arc<AtomicBool>,
     health: Health,
     file: Option<Encoder<File>>,
-    /// Steps that are not in a file yet.
+    /// Number of recorded steps that are not in a file yet.
     unsaved: u64,
-    /// Lost steps that no gap record counts yet.
+    /// Number of lost steps that are not in a gap record yet.
     lost: u64,
-    /// Lost steps counted by a gap record that is not in a file yet.
+    /// Number of lost steps in a gap record that is not in a file yet.
     unsaved_gaps: u64,
     pause: Duration,
 }
@@ -85,7 +85,7 @@ impl Writer {
         }
     }
 
-    /// Writes the messages of the recorder until the recorder is dropped, and retries after errors.
+    /// Writes messages until the recorder is dropped. Retries after errors.
     pub(super) fn run(mut self, messages: &Receiver<Box<Message>>) {
         loop {
             let written = catch_unwind(AssertUnwindSafe(|| self.write(messages)));
@@ -217,7 +217,7 @@ impl Writer {
         }
     }
 
-    /// Returns true if the next file must start, with a state.
+    /// Returns true if the next file must be started.
     fn is_full(&self) -> bool {
         let file = self.file.as_ref();
         file.is_none_or(|file| file.written() >= rotation_size(self.folder.limit()))

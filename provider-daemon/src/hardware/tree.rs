@@ -11,7 +11,7 @@ const VALUE_MAX: u64 = 4 << 10;
 /// Maximum number of names in a directory; a machine with terabytes of memory has ten thousand memory blocks.
 const NAMES_MAX: usize = 65_536;
 
-/// Reader of kernel files below a root directory: `/`, or a partial copy of it.
+/// Reader of kernel files below a root directory: `/`, or a test directory.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     root: PathBuf,

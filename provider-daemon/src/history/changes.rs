@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const CHANGES_MAX: usize = 3;
 /// Maximum number of distinct causes; further ones are ignored.
 const CAUSES_MAX: usize = 10_000;
-/// 100 %, in hundredths of a percent.
+/// Hundredths of a percent in 100 %.
 const SCALE: i64 = 10_000;
 
 /// A change of price or capacity.
@@ -26,7 +26,7 @@ pub struct Change {
     pub cause: String,
     /// Number of orders with this cause.
     pub affected: usize,
-    /// Number of these orders that the change would have won or admitted.
+    /// Number of these orders that would have been won or admitted after the change.
     pub orders: usize,
     /// Description of the change, with its numbers.
     pub text: String,
@@ -40,7 +40,7 @@ pub(super) struct Causes {
     /// For each order with a price above the tenant's maximum: the reduction to this maximum, in hundredths of a
     /// percent.
     too_high: Vec<i64>,
-    /// Number of declines for each missing resource.
+    /// Number of declines by code and missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,
     /// Requested CPU (millicores), memory and storage (bytes) of each order without enough capacity.
     capacity: Vec<(u64, u64, u64)>,
@@ -173,8 +173,8 @@ fn models(models: &[String]) -> String {
     }
 }
 
-/// Returns the reduction from `price` to `target`, rounded up to hundredths of a percent. Returns `None` if no reduction
-/// is necessary, or for different denominations.
+/// Returns the reduction from `price` to `target` in hundredths of a percent, rounded up. Returns `None` if
+/// the price is not above the target, or if the denominations differ.
 fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     if price.denom != target.denom || target.amount >= price.amount {
         return None;
@@ -188,8 +188,8 @@ fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     i64::try_from(whole).ok()?.checked_add(i64::from(!is_exact))
 }
 
-/// Returns the price reduction that maximizes the number of admitted orders times the reduced price.
-/// `reductions` contains, for each order, the smallest reduction that admits it.
+/// Returns the price reduction with the highest product of admitted orders and reduced price. `reductions`
+/// contains, for each order, the smallest reduction that admits it.
 fn price_change(
     cause: &str,
     mut reductions: Vec<i64>,
@@ -216,7 +216,8 @@ fn price_change(
     })
 }
 
-/// Returns the additional free capacity that would have admitted three quarters of the orders, one order at a time.
+/// Returns the free capacity that would have sufficed for each of three quarters of the orders, but not for
+/// all at the same time.
 fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     if orders.is_empty() {
         return None;

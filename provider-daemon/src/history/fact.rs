@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Maximum difference between a price and the sum of its components, which are rounded separately.
 const ROUNDING: Dec = Dec::from_scaled(1_000_000);
 
-/// Fact about an order for the order history, with its time.
+/// Fact for the order history, with its time.
 #[derive(Debug)]
 pub(super) struct Fact {
     pub(super) subject: Subject,
@@ -24,7 +24,7 @@ pub(super) struct Fact {
 #[derive(Debug)]
 pub(super) enum Subject {
     Order(OrderId),
-    /// All orders of a deployment that have a lease.
+    /// All orders with a lease in this deployment.
     Deployment(DeploymentId),
 }
 
@@ -43,7 +43,7 @@ pub(super) enum Kind {
 }
 
 impl Fact {
-    /// Returns the fact of an event. Returns `None` for an event that concerns no order.
+    /// Returns the fact in an event, or `None` if the event concerns no order.
     pub(super) fn from_event(event: &Arc<Event>, at: Moment) -> Option<Self> {
         let subject = match &**event {
             Event::OrderSeen { order }
@@ -74,8 +74,8 @@ impl Fact {
         Some(Self { subject, at, kind })
     }
 
-    /// Returns whether the fact creates a record if the order has none. Any other fact is ignored for an
-    /// order without a record, because the record may have been removed because of its age.
+    /// Returns whether the fact may create the record of an order. Other facts are ignored without a record,
+    /// because the record may have been removed due to its age.
     pub(super) fn creates_record(&self) -> bool {
         let Kind::Event(event) = &self.kind else {
             return false;
@@ -124,8 +124,8 @@ impl Fact {
     }
 }
 
-/// Returns the components of a price. Returns an empty list if the strategy cannot explain its prices, or if
-/// the prices changed since the calculation.
+/// Returns the components of a price. The list is empty if the strategy does not explain its prices, or if
+/// its prices changed since the calculation.
 fn lines_of(request: &PriceRequest, price: &DecCoin, pricing: &dyn PricingStrategy) -> Vec<Line> {
     let lines = pricing.price_lines(request).unwrap_or_default();
     let sum = lines
@@ -195,7 +195,7 @@ fn apply_event(record: &mut OrderRecord, at: Moment, event: &Event) {
     }
 }
 
-/// Returns the name and the details of the step for an event that only adds a step to the record.
+/// Returns the name and the details of an event that only adds a step to the record.
 fn simple_step(event: &Event) -> (&'static str, String) {
     match event {
         Event::BidsNotCounted { message, .. } => ("bids_not_counted", message.clone()),

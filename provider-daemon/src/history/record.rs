@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 /// Maximum number of steps of a record. If an order has more steps, its first 32 and its latest 32 steps are retained.
 const STEPS_MAX: usize = 64;
-/// Maximum length of a text of a record, in characters. Texts contain names that tenants choose.
+/// Maximum length of a text in a record, in characters. Tenants choose the names in these texts.
 const TEXT_MAX: usize = 400;
-/// Maximum number of GPU models and of storage classes of a record.
+/// Maximum number of GPU models in a record, and also of storage classes.
 const NAMES_MAX: usize = 16;
 
 /// Outcome of an order for this provider.
@@ -50,7 +50,7 @@ impl Outcome {
 /// Block height and time of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Moment {
-    /// Height of the block that contains the fact. For a fact that is not on the chain, the height of the newest block.
+    /// Height of the block that contains the fact, or of the newest block if the fact is not on the chain.
     pub height: u64,
     /// Time of the provider, in milliseconds since the Unix epoch.
     pub time: u64,

@@ -11,7 +11,7 @@ use akash_provider_core::types::{Address, ChainEvent, Event, GroupSpec, Now, Ord
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Maximum number of price calculations in flight with a stored request. The oldest request is removed first.
+/// Maximum number of stored requests for unfinished price calculations. The oldest one is removed first.
 const REQUESTS_MAX: usize = 1024;
 
 /// Recorder that sends the decisions of the engine to the writer of the order history.
@@ -21,9 +21,9 @@ pub struct HistoryRecorder {
     /// Account of this provider.
     provider: Option<Address>,
     at: Moment,
-    /// Price calculations in flight, oldest first.
+    /// Requests of unfinished price calculations, oldest first.
     requests: VecDeque<(EffectId, PriceRequest)>,
-    /// Chain snapshot in the current input of the engine, if this input is a `Resync`.
+    /// Chain snapshot, if the current input of the engine is a `Resync`.
     snapshot: Option<Arc<Snapshot>>,
 }
 
@@ -90,7 +90,7 @@ impl HistoryRecorder {
         }
     }
 
-    /// Sends the group of each new order in a snapshot to the writer.
+    /// Sends the groups of new orders in a snapshot to the writer.
     fn groups(&self, snapshot: &Snapshot, effects: &[Effect]) {
         let groups: HashMap<&OrderId, &Arc<GroupSpec>> = snapshot
             .orders

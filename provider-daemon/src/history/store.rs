@@ -16,9 +16,10 @@ pub const FILE: &str = "orders.redb";
 pub const LIMIT_MIN: u64 = 64 << 10;
 /// Version of the tables and records, incremented when one of them changes its meaning.
 const LAYOUT: u64 = 1;
-/// Main table. Key: the time at which the provider received the order, and the order id. Value: the record as JSON.
+/// Main table. Key: the time at which the provider received the order, and the order ID. Value: the JSON
+/// record.
 const RECORDS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("orders");
-/// Index of the main table by order. Key: the order id. Value: the time in the key of the record.
+/// Index of the main table. Key: the order ID. Value: the time in the main table's key.
 const TIMES: TableDefinition<'_, &str, u64> = TableDefinition::new("order-times");
 
 /// Records in the file.
@@ -139,11 +140,11 @@ impl HistoryStore {
         Ok(orders)
     }
 
-    /// Writes records and removes the oldest records outside of the bounds, in one transaction.
+    /// Writes records and removes the oldest records that exceed the bounds, in one transaction.
     ///
     /// # Errors
-    /// Returns an error if the transaction fails. The file is then unchanged, and must be opened again before the next
-    /// write.
+    /// Returns an error if the transaction fails. The file is then unchanged, and must be opened again before
+    /// the next write.
     pub(super) fn write<'a>(
         &self,
         changed: impl Iterator<Item = &'a OrderRecord>,
@@ -186,7 +187,7 @@ struct RecordKey {
     bytes: u64,
 }
 
-/// Returns the oldest record if its order was received before `first`, or if `is_full` is true.
+/// Returns the key of the oldest record if `is_full` is true or the order was received before `first`.
 fn oldest_outside(
     records: &impl ReadableTable<(u64, &'static str), &'static [u8]>,
     first: u64,
@@ -204,7 +205,7 @@ fn oldest_outside(
     }))
 }
 
-/// Returns the size of a record in both tables, in bytes.
+/// Returns the size of a record with its entries in both tables, in bytes.
 fn size(order: &str, record: &[u8]) -> u64 {
     // Each table stores the order and its time.
     2 * (order.len() as u64 + 8) + record.len() as u64

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const QUEUE: usize = 8192;
 /// Maximum number of facts in a transaction.
 const BATCH_MAX: u64 = 2048;
-/// Time in which facts are collected for a transaction. A crash loses the facts of this time.
+/// Time for which facts are collected before a transaction. A crash loses the collected facts.
 const COLLECT: Duration = Duration::from_millis(500);
 /// Maximum time that a reader waits for the writer to write the facts that were queued before.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ const LAST: Duration = Duration::from_secs(5);
 /// Maximum number of orders that are read from the file to apply an event of their deployment.
 const ORDERS_OF_DEPLOYMENT_MAX: usize = 256;
 
-/// Functions for the history file and its file system.
+/// Access to the history file and its file system.
 pub(super) struct FileAccess {
     /// Opens the file.
     pub(super) open: Box<dyn FnMut() -> Result<HistoryStore, StateError> + Send>,
@@ -42,7 +42,7 @@ pub(super) struct FileAccess {
 /// Message to the writer.
 #[derive(Debug)]
 enum Message {
-    /// In a box, because the channel allocates the memory of all its places when it is created.
+    /// Boxed, because the channel allocates the memory of all its slots when it is created.
     Fact(Box<Fact>),
     /// Request to write all earlier facts and respond.
     Flush(SyncSender<()>),
@@ -65,11 +65,11 @@ impl FactSender {
     }
 }
 
-/// State shared by the recorder, the writer and the readers.
+/// State that the recorder, the writer and the readers share.
 #[derive(Debug, Default)]
 struct Shared {
     dropped: AtomicU64,
-    /// True after the log has reported that the writer is too slow.
+    /// True if the warning about a slow writer is already logged.
     is_slow: AtomicBool,
     store: Mutex<Option<HistoryStore>>,
     /// Last failure of the history file; `None` while facts are recorded.
@@ -169,7 +169,7 @@ struct Writer {
     file: FileAccess,
     bounds: Bounds,
     pricing: Arc<dyn PricingStrategy>,
-    /// Duration of a pause after a failure with another cause than a full disk.
+    /// Duration of the pause after any failure except a full disk.
     retry: Duration,
     /// Pause after a failure, until the next attempt to write.
     pause: Option<WritePause>,
@@ -198,7 +198,8 @@ impl Writer {
         }
     }
 
-    /// Applies the facts of one batch. Returns the readers that wait for the batch, and whether the writer ends.
+    /// Applies the facts of one batch. Returns the readers that wait for the batch, and whether the writer
+    /// must end.
     fn collect(&mut self, first: Message, messages: &Receiver<Message>) -> (Vec<SyncSender<()>>, bool) {
         let until = Instant::now() + COLLECT;
         let (mut next, mut flush) = (Some(first), Vec::new());
@@ -278,8 +279,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the record of an order in the batch, read from the file if necessary. Returns `None` if there is no
-    /// record and the fact does not create one.
+    /// Returns the record of an order from the batch or the file. If there is none, creates the record or
+    /// returns `None`, depending on the fact.
     fn record(
         &mut self,
         store: &HistoryStore,
@@ -299,7 +300,7 @@ impl Writer {
         }
     }
 
-    /// Writes the batch. After a failure its facts are counted as dropped.
+    /// Writes the batch. If this fails, its facts are counted as dropped.
     fn write(&mut self) {
         let changed = std::mem::take(&mut self.changed);
         let is_written = !changed.is_empty();
@@ -341,7 +342,7 @@ impl Writer {
         }
     }
 
-    /// Stops recording after a failed call, and opens the file again for readers.
+    /// Stops recording after an error, and reopens the file for readers.
     fn fail_and_reopen(&mut self, error: &redb::Error) {
         self.fail(&error.to_string(), state::is_full(error));
         if let Ok(store) = (self.file.open)() {
@@ -349,8 +350,8 @@ impl Writer {
         }
     }
 
-    /// Stops recording until the next attempt to write, and counts the facts of the batch as dropped. Only the first
-    /// failure is logged.
+    /// Stops recording until the next attempt to write. The facts of the batch are counted as dropped. Only
+    /// the first failure is logged.
     fn fail(&mut self, why: &str, is_full: bool) {
         *locked(&self.shared.store) = None;
         self.changed.clear();
@@ -369,7 +370,7 @@ impl Writer {
         *problem = Some(why.to_owned());
     }
 
-    /// Reports once that facts did not fit into the queue.
+    /// Logs once that facts did not fit into the queue.
     fn report_slow(&self) {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         let is_failed = locked(&self.shared.problem).is_some();

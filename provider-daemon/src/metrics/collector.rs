@@ -37,9 +37,8 @@ impl Collector for Metrics {
     }
 }
 
-/// Merges measures with the same name, because the Prometheus and the `OpenMetrics` format allow each name
-/// only once. Adds a measure with the total number of values that exceeded the limit per metric and are not
-/// reported.
+/// Merges measures with the same name, because the Prometheus and `OpenMetrics` formats allow each name only
+/// once. Adds a measure with the number of values that exceeded the limits and are not reported.
 fn merged(measures: Vec<Measure>) -> Vec<Measure> {
     let mut positions: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut merged: Vec<Measure> = Vec::new();

@@ -18,12 +18,11 @@ pub(crate) fn length(count: usize) -> f64 {
     number(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
-/// Converts a flag to 0 or 1.
 pub(crate) fn flag(is_set: bool) -> f64 {
     f64::from(u8::from(is_set))
 }
 
-/// Converts an amount to a metric value; 0 if the amount cannot be parsed as a floating-point number.
+/// Converts an amount to a metric value, or 0 if this fails.
 pub(super) fn decimal(amount: Dec) -> f64 {
     amount.to_plain().parse().unwrap_or_default()
 }

@@ -81,7 +81,8 @@ type Counts = BTreeMap<&'static str, u64>;
 /// Counts by the values of two labels.
 type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Adds the counts, with their names as values of `label`. Names in `values` without a count get the value 0.
+/// Adds one value per count, with the name of the count as `label`. Names in `values` without a count get the
+/// value 0.
 fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Counts) -> Measure {
     let measure = values
         .iter()
@@ -91,8 +92,8 @@ fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Coun
     })
 }
 
-/// Adds the counts, with their pairs of names as values of `labels`. Pairs of names in `values` without a count get the
-/// value 0.
+/// Adds one value per count, with the two names of the count as `labels`. Pairs of names in `values` without
+/// a count get the value 0.
 fn by_pair(
     measure: Measure,
     labels: [&'static str; 2],

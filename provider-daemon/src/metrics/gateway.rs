@@ -19,7 +19,7 @@ pub(crate) struct GatewaySource {
 }
 
 impl CertificateExpiry {
-    /// Sets the expiry, as time since the Unix epoch.
+    /// Sets the expiry, since the Unix epoch.
     pub(crate) fn set(&self, at: Duration) {
         self.0.store(at.as_secs(), Ordering::Relaxed);
     }
@@ -90,8 +90,7 @@ fn requests(statistics: &GatewayStatistics) -> [Measure; 4] {
     ]
 }
 
-/// Name and help of a counter of a gateway listener, and the function that reads its value from the statistics of the
-/// listener.
+/// Name and help of a counter for a gateway port, and the function that reads its value.
 type PortCounter = (&'static str, &'static str, fn(&PortStatistics) -> u64);
 
 fn connections(statistics: &GatewayStatistics) -> Vec<Measure> {

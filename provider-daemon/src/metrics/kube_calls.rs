@@ -91,9 +91,9 @@ mod tests {
         }
     }
 
-    /// Actions that the Go provider counts. `manifests-get`, `namespace-get` and `statefulsets-get` are not
-    /// in the list, because the Go provider counts only a part of some requests under these names; here,
-    /// these requests are counted as `akash-manifests-get`, `namespaces-get` and `statefulset-get`.
+    /// Actions that the Go provider counts. The list contains `akash-manifests-get`, `namespaces-get` and
+    /// `statefulset-get`, but not the similar names under which the Go provider counts some of these
+    /// requests.
     const GO_ACTIONS: [&str; 50] = [
         "akash-manifests-create",
         "akash-manifests-get",

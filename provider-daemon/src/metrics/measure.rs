@@ -107,7 +107,7 @@ impl Measure {
         self.with_value(labels, Value::Number(value))
     }
 
-    /// Adds a distribution for these labels. A later distribution with equal labels is dropped.
+    /// Adds a distribution for these labels. If the labels already have one, the new distribution is dropped.
     #[must_use]
     pub fn with_histogram<const N: usize>(self, labels: [(&'static str, &str); N], value: Histogram) -> Self {
         self.with_value(labels, Value::Histogram(value))
@@ -154,7 +154,7 @@ impl Measure {
         self.name
     }
 
-    /// Returns the value if the metric has exactly one value and this value is a number.
+    /// Returns the only value of the metric, if it has exactly one value and this is a number.
     #[cfg(test)]
     pub(super) fn number(&self) -> Option<f64> {
         let mut values = self.values.values();
@@ -176,7 +176,7 @@ impl Measure {
         &self.values
     }
 
-    /// Returns the number of values over the limit, which are not reported.
+    /// Returns the number of unreported values over the limit.
     pub(super) const fn dropped(&self) -> usize {
         self.dropped
     }

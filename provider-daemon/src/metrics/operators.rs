@@ -13,7 +13,6 @@ pub(crate) struct OperatorValues {
     pub(crate) work: WorkStatistics,
 }
 
-/// Returns the number of names in a work queue by state.
 pub(crate) const fn queue_states(queue: QueueDepth) -> [(&'static str, usize); 4] {
     [
         ("ready", queue.ready),

@@ -40,7 +40,8 @@ fn setting(variable: SysconfVar, default: f64) -> f64 {
         .map_or(default, |value| value as f64)
 }
 
-/// Returns the start of the process, calculated from the boot time and the start in ticks after the boot.
+/// Returns the start of the process in seconds since the Unix epoch. `ticks` is the number of clock ticks per
+/// second.
 fn started(ticks: f64) -> Option<f64> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum duration over which the spending is averaged.
 const WINDOW_MAX: Duration = Duration::from_secs(86_400);
-/// Minimum duration over which the spending is averaged, so that the many bids after a start do not determine the rate.
+/// Minimum duration over which the spending is averaged. It limits the effect of the many bids after a start.
 const WINDOW_MIN: Duration = Duration::from_secs(3_600);
 /// Minimum time between two stored samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(600);
@@ -22,7 +22,7 @@ type Totals = BTreeMap<Denom, i128>;
 pub(crate) struct RunwaySource {
     chain: ChainSource,
     handle: ProviderHandle,
-    /// False if a fee granter pays the fees.
+    /// Whether the account pays the fees itself, without a fee granter.
     pays_fees: bool,
     spending: Mutex<Spending>,
 }
@@ -81,7 +81,7 @@ impl MetricSource for RunwaySource {
 #[derive(Debug)]
 struct Spending {
     started: Instant,
-    /// Samples by denomination, oldest first. Only the first one may be older than [`WINDOW_MAX`].
+    /// Samples by denomination, oldest first. Only the first sample may be older than [`WINDOW_MAX`].
     samples: BTreeMap<Denom, VecDeque<(Instant, i128)>>,
 }
 

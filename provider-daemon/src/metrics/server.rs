@@ -15,8 +15,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Ratio of the lifetime of a cached text to the duration of its computation, up to [`LIFETIME_MAX`]. Scrapes
-/// use at most 1/50 of one core while one computation takes at most 0.1 s.
+/// Lifetime of a cached text divided by the duration of its computation, up to [`LIFETIME_MAX`]. Scrapes use
+/// at most 1/50 of a core if a computation takes at most 0.1 s.
 const LIFETIME_RATIO: u32 = 50;
 /// Maximum lifetime of a cached text.
 const LIFETIME_MAX: Duration = Duration::from_secs(5);
@@ -137,7 +137,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use tower::ServiceExt;
 
-    /// Part of a label value with the characters that the Prometheus and the `OpenMetrics` format escape.
+    /// Part of a label value that consists of the escaped characters of both formats.
     const LABEL: &str = "\"\\\n";
 
     /// Source that counts its scrapes, with a label value of 4 KiB.

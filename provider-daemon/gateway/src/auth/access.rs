@@ -13,7 +13,7 @@ pub enum Scope {
     SendManifest,
     /// `get-manifest`: reads the manifest that the cluster runs, environment variables included.
     GetManifest,
-    /// `logs`: reads the output of the containers, from the past and while it is written.
+    /// `logs`: reads past and new log lines of the containers.
     Logs,
     /// `shell`: runs commands in a service, with the rights of its container.
     Shell,

@@ -94,7 +94,8 @@ impl Issuers {
         }
     }
 
-    /// Stores a key after its first valid signature, also in the `Memory`, which may persist the key over restarts.
+    /// Caches a key after its first valid signature. Also stores it in the `Memory`, which may survive
+    /// restarts.
     pub(super) fn store(&self, account: &Address, key: &Key) {
         // A proven key is in the memory already; writing it at each request is unnecessary.
         if !key.is_proven {
@@ -126,8 +127,8 @@ impl Issuers {
     }
 }
 
-/// Parses a key and checks that the address of the account is derived from this key. A chain node can therefore not
-/// return a false key.
+/// Parses a key. Returns `None` unless the address of the account is derived from this key, so a chain node
+/// cannot return a false key.
 fn key_of(account: &Address, bytes: &[u8]) -> Option<PublicKey> {
     let key = PublicKey::from_bytes(bytes).ok()?;
     (key.address() == account).then_some(key)

@@ -31,7 +31,7 @@ impl CloseReason {
     }
 }
 
-/// Watch over the credential of an open connection or stream.
+/// Monitor that detects when the credential of an open connection or stream becomes invalid.
 #[derive(Debug, Clone)]
 pub(crate) struct CredentialValidity {
     auth: Arc<Authenticator>,
@@ -44,8 +44,8 @@ pub(crate) struct CredentialValidity {
 }
 
 impl CredentialValidity {
-    /// Creates a watch over the credential of a client. The credential is valid until `until`. A certificate is checked
-    /// again at each interval `every`.
+    /// Creates a monitor of a client's credential, which expires at `until`. A certificate is checked again
+    /// at each interval `every`.
     pub(crate) fn new(
         auth: &Arc<Authenticator>,
         peer: Option<&Peer>,

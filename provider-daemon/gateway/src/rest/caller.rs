@@ -55,7 +55,7 @@ impl Caller {
         }
     }
 
-    /// Returns a watch over the caller's credential, for a stream that stays open.
+    /// Returns a monitor of the caller's credential, for a stream that stays open.
     pub(crate) fn validity(&self, app: &App) -> CredentialValidity {
         let until = self.identity.as_ref().map_or(Duration::MAX, |i| i.until);
         CredentialValidity::new(&app.auth, self.peer.as_ref(), until, app.limits.recheck)

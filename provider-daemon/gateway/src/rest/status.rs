@@ -248,8 +248,8 @@ impl StatusCache {
         snapshot
     }
 
-    /// Returns the reason why an unknown lease or workload may still exist. Returns `None` if the provider
-    /// has read the state of chain and cluster and is not stopping.
+    /// Returns the reason why the provider's state is incomplete, so that an unknown lease or workload may
+    /// still exist. Returns `None` if the provider has read chain and cluster and is not stopping.
     pub(crate) async fn missing_state(&self) -> Option<&'static str> {
         // From the handle and not from the cache: a stopping provider may not respond any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {

@@ -189,8 +189,8 @@ fn result(exit_code: i32, message: Option<String>) -> Message {
     frame(RESULT, text.as_bytes())
 }
 
-/// Returns the message for a command that did not run: a result with an exit code other than 0, or a failure without a
-/// reason.
+/// Returns the message for a command that did not run: a result with the exit code [`NOT_RUN`] and the
+/// reason, or a failure message if the client must not see the reason.
 async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     let is_reason = match error.kind() {
         ErrorKind::Invalid | ErrorKind::Unavailable | ErrorKind::Denied | ErrorKind::Timeout => true,

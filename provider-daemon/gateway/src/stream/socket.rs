@@ -209,10 +209,10 @@ async fn write(
     }
 }
 
-/// Maximum number of messages that one write sends after its first message.
+/// Maximum number of further messages that are written together with a first message.
 const TOGETHER: usize = 256;
 
-/// Writes a message, together with those following messages that are already available.
+/// Writes a message and the following messages that are already available.
 async fn put(
     sink: &mut SplitSink<Io, Message>,
     mut messages: std::pin::Pin<&mut impl Stream<Item = Result<Message, Ending>>>,

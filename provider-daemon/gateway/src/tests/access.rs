@@ -8,7 +8,7 @@ use akash_provider_core::sdl;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Route, and the response that a caller with permission gets.
+/// Route with the response to a caller who has the permission.
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,

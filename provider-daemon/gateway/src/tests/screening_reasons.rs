@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Change of a group, and the reason for which the provider declines the group.
+/// Change of a group, and the decline code that the changed group gets.
 type Case = (DeclineCode, fn(&mut GroupSpec));
 
 const CASES: [Case; 10] = [
@@ -66,7 +66,7 @@ const CASES: [Case; 10] = [
     }),
 ];
 
-/// Change of the settings, and the reason for which the provider declines the group of the test.
+/// Change of the settings, and the decline code that the test's group then gets.
 type SettingsCase = (DeclineCode, fn(&mut Config));
 
 const SETTINGS: [SettingsCase; 4] = [
@@ -128,7 +128,7 @@ async fn explained(world: &World, settings: &Settings, group: &GroupSpec) -> (De
     (decline.code(), decline.to_string())
 }
 
-/// Returns the reasons of both screening interfaces.
+/// Returns the reasons that both screening interfaces return.
 async fn screened(world: &World, group: &GroupSpec) -> Vec<String> {
     let (message, code) = screen(world, group).await;
     assert_eq!(code, "0");
@@ -138,7 +138,8 @@ async fn screened(world: &World, group: &GroupSpec) -> Vec<String> {
     reasons
 }
 
-/// Creates an order for the group. Returns the reason of the running provider, or `None` if the chain refuses the group.
+/// Creates an order for the group. Returns the reason why the running provider declines it, or `None` if the
+/// chain rejects the group.
 async fn declined(world: &World, dseq: u64, group: &GroupSpec) -> Option<(DeclineCode, String)> {
     let id = DeploymentId {
         owner: world.known_tenant(1).address().clone(),

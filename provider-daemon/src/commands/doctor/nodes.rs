@@ -84,7 +84,7 @@ fn judge(metrics: &Metrics) -> Vec<Check> {
     checks
 }
 
-/// Returns the number of nodes, GPU models and storage classes.
+/// Formats the number of nodes, the GPUs by model, and the storage classes.
 fn summary(metrics: &Metrics) -> String {
     let mut gpus: BTreeMap<String, u32> = BTreeMap::new();
     for gpu in metrics.nodes.iter().flat_map(|node| &node.gpus) {

@@ -53,7 +53,7 @@ enum OperatorFacts {
     /// Configured to run in the process of the provider. Contains the status of the operator if the provider is
     /// running.
     Embedded(Option<String>),
-    /// No Service has the name that the charts give the Service of this operator.
+    /// The Service that the charts create for this operator does not exist.
     NoService,
     /// HTTP status of the path `/health`, or the reason why there is no response.
     Health(Result<u16, String>),

@@ -84,7 +84,7 @@ async fn lease_namespaces(client: &Client) -> Result<Vec<String>, kube::Error> {
     Ok(names.filter(|name| is_lease_namespace(name)).collect())
 }
 
-/// Returns the results of all reviews, or `None` after the limit.
+/// Returns the results of all reviews, or `None` if they exceed the time limit.
 async fn all(reviews: Vec<BoxFuture<'_, RightFacts>>, limit: Duration) -> Option<Vec<RightFacts>> {
     let reviews = futures::stream::iter(reviews).buffer_unordered(AT_ONCE);
     timeout(limit, reviews.collect()).await.ok()

@@ -53,7 +53,7 @@ async fn create(what: &LeaseCreateArgs, args: &TxArgs, account: &TxAccount) -> a
     Ok(code)
 }
 
-/// Returns the ID of the bid to accept from the flags alone, without a query.
+/// Returns the bid ID that the flags specify, without a query.
 fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<BidId> {
     let Some(provider) = what.provider.clone() else {
         bail!(WithHelp::new(

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 /// Order or lease for which a replay prints the steps.
 pub(super) struct Subject {
-    /// Common prefix of all ids that belong to the order or lease.
+    /// Prefix of the order's or lease's own ID and of the IDs below it.
     path: String,
-    /// Ids of the deployment and of the group of this order or lease, as JSON strings.
+    /// IDs of the deployment and the group that contain the order or lease, as JSON strings.
     around: [String; 2],
     /// Pending calls and requests that concern the order or lease.
     calls: BTreeSet<EffectId>,
@@ -39,8 +39,8 @@ impl Subject {
         }
     }
 
-    /// Returns descriptions of the effects of a step that concern the order or lease. Returns `None` if
-    /// no input and no effect of the step concerns the order or lease.
+    /// Returns descriptions of the step's effects on the order or lease. Returns `None` if no input and no
+    /// effect of the step concerns it.
     pub(super) fn touched(&mut self, turn: &Turn<'_>) -> Option<Vec<String>> {
         let asked = match turn.input {
             // Both name everything. Only their effects show whether they concern it.

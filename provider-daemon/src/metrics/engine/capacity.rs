@@ -6,7 +6,7 @@ use super::Values;
 use akash_provider_core::engine::status::ReservationStatus;
 use akash_provider_core::inventory::{NodeMetrics, Pair};
 
-/// Sum over all nodes or reservations. If one amount is unlimited, the sum is infinite.
+/// Returns the sum of amounts, or infinity if one of them is unlimited.
 pub(super) fn sum(amounts: impl Iterator<Item = u64>) -> f64 {
     amounts
         .map(|amount| match amount {
@@ -21,7 +21,7 @@ pub(super) fn sum(amounts: impl Iterator<Item = u64>) -> f64 {
 type Amounts = [f64; 4];
 const STATES: [&str; 4] = ["allocatable", "available", "active", "pending"];
 
-/// Returns the amounts of one resource: the sums over all nodes, and over all active and all pending reservations.
+/// Returns the amounts of one resource, summed over all nodes, active reservations and pending reservations.
 fn amounts(
     values: &Values<'_>,
     of_node: impl Fn(&NodeMetrics) -> Pair,
@@ -86,7 +86,7 @@ fn nodes(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the metrics of GPU models, ports and addresses, and of unusable resources.
+/// Returns the metrics of GPUs, ports, IP addresses and unusable resources.
 fn other(values: &Values<'_>) -> Vec<Measure> {
     let inventory = &values.status.inventory;
     let ports = [

@@ -286,7 +286,8 @@ fn available(values: &Values<'_>) -> Measure {
     with_quantities(measure, quantities, classes)
 }
 
-/// Adds a value with the label `quantity` for each of `quantities`, and for each storage class (`storage-<class>`).
+/// Adds one value with the label `quantity` for each entry of `quantities`, and for each storage class as
+/// `storage-<class>`.
 fn with_quantities<'a, const N: usize>(
     measure: Measure,
     quantities: [(&str, f64); N],

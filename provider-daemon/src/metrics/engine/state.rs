@@ -49,7 +49,7 @@ fn calls(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the metrics of scans and of recounts of the ledger.
+/// Returns the metrics of scans and of recounts of the reservations.
 fn scans(values: &Values<'_>) -> Vec<Measure> {
     let (status, counts) = (values.status, values.counts);
     let scans = counts
@@ -115,7 +115,7 @@ fn scans(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the metrics of blocks that the engine missed or received again.
+/// Returns the metrics of missed and repeated blocks.
 fn missed(values: &Values<'_>) -> [Measure; 3] {
     let engine = &values.counts.engine;
     [
