@@ -50,8 +50,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 use writer::Writer;
 
-/// Minimum interval between two checks for assigned addresses that are late, from a wrong pool, or shared with another
-/// tenant. Checks run after a change and while a Service waits for its address.
+/// Minimum interval between two checks of the assigned addresses. A check finds addresses that are late, from
+/// a wrong pool, or shared with another tenant. Checks run after a change and while a Service waits for its
+/// address.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Settings of the operator. [`Options::new`] has the defaults of the command line.

@@ -28,7 +28,7 @@ pub struct LiveObject {
     pub is_going: bool,
     /// Status as reported by the proxy, or by cert-manager for a certificate.
     pub accepted: Acceptance,
-    /// Details of the status, for a certificate.
+    /// State of a certificate as reported by cert-manager.
     pub certificate: Option<CertificateState>,
     /// Address of the proxy in the status of an Ingress.
     pub entrance: Option<ProxyAddress>,
@@ -62,7 +62,7 @@ pub struct Difference {
 }
 
 impl LiveObject {
-    /// Decodes an object of the API server.
+    /// Decodes an object that the API server returned.
     #[must_use]
     pub fn new(object: &DynamicObject, sort: ObjectKind, mode: &Mode) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
@@ -146,9 +146,9 @@ impl LiveObject {
         refers(&self.body, sort, name)
     }
 
-    /// Returns a field that another client added to the spec of an Ingress, with the patch that removes it.
-    /// The operator renders the whole spec, and the API server adds no defaults to the spec of an Ingress, in
-    /// contrast to the spec of an HTTPRoute. TLS entries of other clients are unchanged.
+    /// Returns the path of a field that another client added to the spec of an Ingress, and the patch that
+    /// removes the field. TLS entries of other clients are kept. This check is limited to Ingresses, because
+    /// the API server adds default fields to an HTTPRoute.
     fn added(&self, wanted: &Value) -> Option<(String, Value)> {
         wanted.pointer("/spec/ingressClassName")?;
         let mut live = self.body["spec"].as_object()?.clone();
@@ -165,8 +165,8 @@ impl LiveObject {
         Some((format!("spec.{path}"), patch))
     }
 
-    /// Returns the path of a surplus proxy annotation, a surplus timeout, or a surplus reference to an object of this
-    /// operator.
+    /// Returns the path of a surplus proxy annotation or timeout, or of a surplus reference to an object of
+    /// this operator.
     fn surplus(&self, wanted: &Value) -> Option<String> {
         const TIMEOUTS: &str = "/spec/rules/0/timeouts";
         let annotations = |value: &Value| value.pointer("/metadata/annotations").cloned();
@@ -255,8 +255,8 @@ fn of_certificate(state: Option<&CertificateState>) -> Acceptance {
     }
 }
 
-/// Combines the conditions of this generation. A condition `False` of any controller means refusal; acceptance requires
-/// all conditions from the same controller.
+/// Returns the acceptance that the conditions report for `generation`. A needed condition with the status
+/// `False` means refusal. Acceptance requires all needed conditions from one controller.
 fn acceptance<'a>(
     controllers: impl Iterator<Item = &'a Value>,
     generation: i64,

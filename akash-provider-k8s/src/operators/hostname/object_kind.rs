@@ -57,7 +57,7 @@ impl ObjectKind {
         matches!(self, Self::Ingress | Self::HttpRoute)
     }
 
-    /// Returns the kind of route that references this kind; for a route, the kind itself.
+    /// Returns the kind of route that can reference an object of this kind. A route kind returns itself.
     #[must_use]
     pub const fn route(self) -> Self {
         match self {

@@ -73,9 +73,9 @@ pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
 /// Counters of the DNS queries for a hostname.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tries {
-    /// Consecutive DNS responses without the TXT record. A failed query resets this number.
+    /// Number of consecutive DNS responses that report no such TXT record. A failed query resets the number.
     negative: u32,
-    /// Consecutive DNS queries that did not return the TXT record, including failed queries.
+    /// Number of consecutive DNS queries without success: the query failed, or the TXT record does not exist.
     vain: u32,
 }
 
@@ -223,8 +223,8 @@ fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option
     })
 }
 
-/// Returns the delay until the next query. A proven hostname waits the whole interval, so that a short DNS failure does
-/// not result in [`STRIKES`] consecutive responses without the TXT record. A waiting hostname starts with short delays.
+/// Returns the delay until the next query. A proven hostname waits the whole interval, so that a short DNS
+/// failure does not withdraw its proof. A waiting hostname starts with short delays.
 fn pause(host: &Host, tries: &Tries, every: Duration) -> Duration {
     if host.notes.proof_of(owner(host)) == Some(ProofState::Proven) {
         return every;

@@ -10,7 +10,7 @@ use k8s_openapi::api::networking::v1::IngressTLS;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Prefixes of the proxy annotations that this operator or the Go operator writes on routes.
+/// Prefixes of the proxy annotation names that this operator or the Go operator writes on routes.
 const PREFIXES: [&str; 3] = ["nginx.ingress.kubernetes.io/", "nginx.org/", "haproxy.org/"];
 /// Names of the proxy annotations, without one of the [`PREFIXES`].
 const ANNOTATIONS: [&str; 9] = [
@@ -192,9 +192,9 @@ fn haproxy(options: &HttpOptions) -> BTreeMap<String, String> {
     BTreeMap::from([("haproxy.org/timeout-server".to_owned(), format!("{limit}ms"))])
 }
 
-/// Sets the standard timeout of an HTTPRoute. In the Gateway API standard, the timeout limits the whole response; in
-/// other proxies, the timeout limits each pause. The timeout is therefore set only for a tenant that requests less than
-/// the default, so that long downloads of other tenants continue.
+/// Sets the timeout of an HTTPRoute only for a tenant that requests less than the default. The timeout of the
+/// Gateway API limits the whole response, and would interrupt long downloads of other tenants. In other
+/// proxies, the timeout limits each pause.
 fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> Value {
     let usual = HttpOptions::default().read_timeout;
     let is_own = options.max_body_size != 0 && (1..usual).contains(&options.read_timeout);
@@ -205,8 +205,8 @@ fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> 
     route
 }
 
-/// Returns true for an annotation that this operator or the Go operator writes on routes, so that a surplus one is
-/// removed.
+/// Returns true for an annotation that this operator or the Go operator writes on routes. The operator
+/// removes such an annotation if it is not desired.
 #[must_use]
 pub fn is_of_routes(annotation: &str) -> bool {
     let name = PREFIXES.iter().find_map(|prefix| annotation.strip_prefix(prefix));

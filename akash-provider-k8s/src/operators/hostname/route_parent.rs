@@ -75,7 +75,6 @@ struct RouteParentSink {
     listed: Option<Found>,
 }
 
-/// Address in the status of the Gateway or IngressClass that was found, if it has one.
 type Found = Option<ProxyAddress>;
 
 impl RouteParentSink {
@@ -133,7 +132,7 @@ impl Sink<DynamicObject> for RouteParentSink {
     }
 }
 
-/// State of the watch. During an outage the last state is retained.
+/// Writes the result of the watch to the status. During an outage the last result is retained.
 struct RouteParentReport(Arc<Shared>);
 
 impl Report for RouteParentReport {

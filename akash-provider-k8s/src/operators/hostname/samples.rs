@@ -59,7 +59,7 @@ pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool
     (place, LiveObject::new(&object, ObjectKind::Ingress, &mode))
 }
 
-/// Returns the state of an operator after these lists.
+/// Returns the operator state after the watches listed these records and routes.
 pub(super) fn shared(
     plan: Plan,
     hosts: &[(&str, Host)],

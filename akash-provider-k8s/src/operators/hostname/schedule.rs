@@ -28,8 +28,9 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the next hostname to check: new hostnames first, then the hostname with the earliest due check. If no
-    /// check is due, returns the time of the next check, if any is scheduled.
+    /// Returns the next hostname to check: new hostnames first, then the hostname with the earliest due
+    /// check. If no check is due, returns the time of the next scheduled check, or `None` if no check is
+    /// scheduled.
     fn next(&mut self, wanted: &BTreeSet<String>, now: Instant) -> Result<String, Option<Instant>> {
         let free = wanted.iter().filter(|name| !self.asked.contains(*name));
         let due = free.map(|name| (self.due.get(name).copied(), name));
@@ -52,8 +53,9 @@ impl Schedule {
     }
 }
 
-/// Checks hostnames until `until` is cancelled. `ask` checks one hostname and returns the delay until its next check.
-/// `wanted` returns the hostnames to check, and is called again only after a notification of `changes`.
+/// Checks hostnames until `until` is cancelled. `ask` checks one hostname and returns the delay until its
+/// next check. `wanted` returns the hostnames to check. It is called again only after a notification of
+/// `changes`.
 pub(super) async fn run<F: Future<Output = Duration>>(
     per_minute: u32,
     mut changes: watch::Receiver<()>,
@@ -102,7 +104,7 @@ pub(super) async fn run<F: Future<Output = Duration>>(
     }
 }
 
-/// Returns a random duration from 0.5 times `time` to 1.5 times `time`.
+/// Returns a random duration between 0.5 and 1.5 times `time`.
 fn spread(time: Duration) -> Duration {
     let chance = RandomState::new().hash_one(0_u8) % 1_000;
     time / 2 + time * u32::try_from(chance).unwrap_or(0) / 1_000

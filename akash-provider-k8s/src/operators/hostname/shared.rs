@@ -27,11 +27,11 @@ pub(super) const MANIFESTS: &str = "manifests";
 #[derive(Debug)]
 pub(super) struct Hostnames {
     index: Index,
-    /// New Ingresses without a reported status, by hostname: the UID of the Ingress, and the time at which
-    /// the operator first observed it in its desired state.
+    /// New Ingresses without a reported status, by hostname. Each value is the UID of the Ingress, and the
+    /// time at which the operator first observed its desired state.
     settling: BTreeMap<String, (String, Instant)>,
-    /// Minimum age of a new Ingress without a reported status before the HTTPRoute of its hostname is
-    /// deleted.
+    /// Minimum age of a new Ingress without a reported status, before the operator deletes the HTTPRoute of
+    /// its hostname.
     handover: Duration,
     /// Results of the last probes, by hostname.
     reached: BTreeMap<String, Reachability>,
@@ -78,8 +78,8 @@ impl operator_state::Index for Hostnames {
         self.index.declared()
     }
 
-    /// Permits the deletion of HTTPRoutes after the handover time of the new Ingress. The age of the new
-    /// Ingress is unknown after a restart, so the handover time starts when the operator first observes it.
+    /// Permits the deletion of HTTPRoutes after the handover time of the new Ingress. This time starts when
+    /// the operator first observes the Ingress, and starts again after a restart.
     fn apply_time_rules(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
         if work.held.is_empty() {
             self.settling.remove(name);
@@ -174,7 +174,7 @@ impl Shared {
         change(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Stores the result of a probe. Returns the ProviderHost record and the result that the record contains as a note.
+    /// Stores the result of a probe. Returns the ProviderHost record and the probe result in its note.
     pub(super) fn reached(&self, name: &str, now: Reachability) -> Option<(Host, Option<Reachability>)> {
         let mut inner = self.state.inner();
         let host = inner.index.host(name)?.as_ref().ok()?.clone();
@@ -218,7 +218,7 @@ mod tests {
     use crate::operators::operator_state::Next;
     use std::collections::BTreeSet;
 
-    /// Returns the hostnames with routes that the writer deletes now.
+    /// Finishes all due work items, none of which may be a write. Returns their hostnames.
     fn deletions(shared: &Shared, now: Instant) -> Vec<String> {
         let mut deleted = Vec::new();
         loop {

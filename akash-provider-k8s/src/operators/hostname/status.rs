@@ -74,7 +74,8 @@ pub struct HostnameStatus {
     pub error: Option<String>,
     /// Number of consecutive failed writes of the route.
     pub failures: u32,
-    /// True if the route is not written until the hostname changes, leaves the ignore list or is retried.
+    /// True if the operator does not write the route until the hostname changes, leaves the ignore list or is
+    /// retried.
     pub is_ignored: bool,
 }
 

@@ -62,7 +62,7 @@ pub struct Options {
     pub namespace: String,
 }
 
-/// Identity of a node at the time of its discovery. After a reboot, or with other devices, the node is discovered
+/// Identity of a node when it was discovered. A rebooted node, or a node with other devices, is discovered
 /// again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
@@ -72,7 +72,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns true if the node has the UID of this machine.
+    /// Returns true if `node` has the UID in this identity.
     #[must_use]
     pub fn is(&self, node: &NodeView) -> bool {
         self.uid == node.uid

@@ -46,7 +46,7 @@ pub struct Index {
     offered: BTreeSet<Name>,
     rules: Arc<Rules>,
     list: Arc<Database>,
-    /// Discovered cards by node name, with the identity that the node had at the time of its discovery.
+    /// Discovered cards by node name, with the identity of the node at that time.
     found: BTreeMap<Name, (Machine, Cards)>,
     /// Discovered processors by node name. Nodes with unknown processors are missing.
     processors: Arc<Processors>,
@@ -57,7 +57,7 @@ pub struct Index {
 pub struct Work {
     /// Labels to write.
     pub write: Option<Write>,
-    /// Notes about devices and classes that the labels do not contain, with the reason.
+    /// Devices and storage classes that the labels omit, each with the reason.
     pub problem: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub struct Work {
 pub struct Write {
     /// Patch of the labels that differ from the desired labels, with the UID of the node.
     pub patch: Value,
-    /// Resource version of the node that was compared with the desired labels.
+    /// Resource version of the node from which the patch was computed.
     pub version: u64,
     /// All desired labels. Repeated writes of the same labels show that another client reverts them.
     pub wanted: Value,
@@ -214,7 +214,7 @@ impl Index {
         Arc::make_mut(&mut self.processors).insert(name, processors);
     }
 
-    /// Returns true if this node was discovered, even if it had other devices at that time.
+    /// Returns true if this node was discovered. Its devices may have changed since then.
     fn is_found(&self, node: &NodeView) -> bool {
         self.found
             .get(&node.name)
@@ -311,7 +311,8 @@ impl Index {
     }
 }
 
-/// Returns true if an event is older than the response to this operator's own write.
+/// Returns true if `view` is an older version of the node `current`. An event can be older than the response
+/// to a write of this operator.
 fn is_older(view: &NodeView, current: &NodeView) -> bool {
     view.uid == current.uid && view.version < current.version
 }

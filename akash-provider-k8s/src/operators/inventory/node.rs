@@ -36,7 +36,7 @@ pub struct NodeView {
     pub devices: [Option<i64>; 2],
     /// Labels that this operator writes, and labels that describe devices.
     pub labels: Labels,
-    /// This operator is the only field manager of [`GPU_PRESENT`].
+    /// True if this operator is the only field manager of [`GPU_PRESENT`].
     pub gpu_present_is_ours: bool,
 }
 
@@ -75,7 +75,7 @@ impl NodeView {
         view
     }
 
-    /// Returns true if both values describe the same node and differ at most in the version.
+    /// Returns true if both values describe the same node and differ in the version at most.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let version = other.version;

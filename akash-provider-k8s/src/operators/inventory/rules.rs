@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 const PATTERN_MAX: usize = 4096;
 /// Maximum size of a compiled regular expression, in bytes.
 const COMPILED_MAX: usize = 1 << 20;
-/// Maximum number of entries in each list of a set of rules: storage classes, excluded nodes, and classes excluded from
-/// nodes.
+/// Maximum number of entries in each of three lists of the rules: storage classes, excluded nodes, and
+/// excluded classes of nodes.
 const RULES_MAX: usize = 256;
 
-/// Regular expression for node names, with the semantics of the Go operator: a match anywhere in the name counts. The
+/// Regular expression for node names. As in the Go operator, a match anywhere in the name counts. The
 /// matching time is linear.
 #[derive(Debug, Clone)]
 pub struct Pattern(Regex);

@@ -86,8 +86,8 @@ impl fmt::Debug for LazyInventory {
     }
 }
 
-/// Report of the nodes, storage and processors of the cluster. The part that the rules offer is computed on the first
-/// use: with thousands of nodes this computation takes longer than a recount, and most reports are never read.
+/// Report of the nodes, storage and processors of the cluster. The offered capacity is computed on the first
+/// use: with thousands of nodes the computation takes long, and most reports are never read.
 #[derive(Debug, Clone)]
 pub struct ClusterReport {
     counted: LazyInventory,
@@ -116,7 +116,7 @@ impl ClusterReport {
     }
 }
 
-/// Last capacity count of the cluster, before the rules exclude nodes and classes.
+/// Last capacity count, before the rules exclude nodes and storage classes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastCount {
     /// Inventory of the count; `None` before the first count.
@@ -171,7 +171,7 @@ impl Shared {
         self.show(|_| ());
     }
 
-    /// Stores a count of the cluster, or the reason why the cluster cannot be counted, and publishes the report.
+    /// Stores a capacity count, or the reason why counting failed, and publishes the report.
     pub(super) fn counted(&self, outcome: Result<LazyInventory, String>) {
         self.show(|count| match outcome {
             Ok(inventory) => {
@@ -224,8 +224,8 @@ impl Shared {
     }
 }
 
-/// Returns the part of the counted cluster that the rules offer. New rules take effect in the report before the labels
-/// of the nodes are updated.
+/// Returns the counted nodes and storage that the rules offer. New rules change this report immediately,
+/// before the operator updates the labels of the nodes.
 fn offered(mut metrics: Metrics, rules: &Rules) -> Metrics {
     metrics.nodes.retain(|node| !rules.excludes(&node.name));
     metrics.storage.retain(|class, _| rules.offers(class));

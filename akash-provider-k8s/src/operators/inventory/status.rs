@@ -41,11 +41,11 @@ pub struct NodeStatus {
     pub standing: OfferState,
     /// The labels are in the desired state; false before the initial lists.
     pub is_written: bool,
-    /// Notes about devices and classes that the labels do not contain, with the reason.
+    /// Devices and storage classes that the labels omit, each with the reason.
     pub notes: Vec<String>,
     /// Last error of the API server for a write of the labels.
     pub error: Option<String>,
-    /// Number of failed or reverted writes since the labels were last in the desired state.
+    /// Number of failed or reverted writes since the labels last matched the desired labels.
     pub setbacks: u32,
     /// Seconds until the next write of the labels.
     pub waits_seconds: Option<u64>,

@@ -45,7 +45,7 @@ pub struct DesiredLabels {
     pub standing: OfferState,
     /// Labels that this operator writes, including [`GPU_PRESENT`] if desired.
     pub labels: Labels,
-    /// Notes about devices and classes that the labels do not contain, with the reason.
+    /// Devices and storage classes that the labels omit, each with the reason.
     pub notes: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ pub fn wanted(
     wanted
 }
 
-/// Returns true for an offered node with devices that have no model label, if discovery may find their models.
+/// Returns true if an offered node has devices without a model label, and discovery may find their models.
 pub(super) fn needs_discovery(node: &NodeView, rules: &Rules, list: &Database) -> bool {
     let mut vendors = Vendor::ALL.into_iter().zip(node.devices);
     standing(node, rules) == OfferState::Offered
@@ -116,7 +116,7 @@ fn standing(node: &NodeView, rules: &Rules) -> OfferState {
     }
 }
 
-/// Returns the labels of the operator that the node has and that start with `start`.
+/// Returns the labels of this operator on the node whose keys start with `start`.
 fn existing(node: &NodeView, start: &str) -> Labels {
     let there = node.labels.iter();
     let there = there.filter(|(key, _)| is_ours(key) && key.starts_with(start));
@@ -140,8 +140,8 @@ impl DesiredLabels {
         }
     }
 
-    /// Sets the label for the device plugin. The plugin runs only on nodes with this label and provides the devices,
-    /// so the label is set before devices exist and while they are missing.
+    /// Sets the label that lets the device plugin run on a node. The plugin provides the devices, so the
+    /// label is set before devices exist and while they are missing.
     fn gpu_present(&mut self, node: &NodeView) {
         let named = node.devices[Vendor::Nvidia as usize].is_some();
         let mut on_bus = node.on_bus();

@@ -48,7 +48,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Handles a conflict: reads the node again, and writes once more if the patch is unchanged.
+    /// Handles a write conflict: reads the node again, and retries once if the patch is unchanged.
     async fn again(&self, name: &str, write: &Write, conflict: Error) -> Result<(), Error> {
         let Some(meta) = self.calls.metadata(&self.resource, "", name).await? else {
             // The watch reports the deletion.

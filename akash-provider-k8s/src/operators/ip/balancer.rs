@@ -9,9 +9,9 @@ pub const TARGET: &str = "metal-lb";
 /// Pool name that lets MetalLB choose the pool.
 pub const DEFAULT_POOL: &str = "default";
 
-/// Prefix of annotations for every version of MetalLB; version 0.14.9 and later log a deprecation warning.
+/// Annotation prefix that every version of MetalLB reads; version 0.14.9 and later log a deprecation warning.
 const OLD: &str = "metallb.universe.tf/";
-/// Prefix of annotations for MetalLB 0.14.9 and later, where annotations with this prefix have precedence over [`OLD`].
+/// Annotation prefix for MetalLB 0.14.9 and later, which prefers this prefix to [`OLD`].
 const NEW: &str = "metallb.io/";
 const SHARING_KEY: &str = "allow-shared-ip";
 const POOL: &str = "address-pool";
@@ -31,7 +31,7 @@ pub enum AnnotationPrefix {
 /// Settings for rendering the Services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mode {
-    /// Pool of the addresses; `default` for any pool that MetalLB assigns automatically (`--metal-lb-pool`).
+    /// Pool of the addresses; `default` if MetalLB chooses the pool (`--metal-lb-pool`).
     pub pool: String,
     /// Prefixes of the annotations (`--metal-lb-annotations`).
     pub words: AnnotationPrefix,
@@ -85,7 +85,8 @@ impl Mode {
     }
 }
 
-/// Returns true for an annotation that this operator writes with either prefix, so that a surplus one is removed.
+/// Returns true for an annotation that this operator writes with either prefix. Such an annotation is removed
+/// if it is not desired.
 #[must_use]
 pub fn is_ours(annotation: &str) -> bool {
     let name = [OLD, NEW]

@@ -54,15 +54,16 @@ impl Capacity {
         self.state.wake.notified().await;
     }
 
-    /// Returns the total number of addresses in the pools, and the number that Services outside of this provider's
-    /// leases use. Returns `None` before pools and Services were listed. During an outage the last state is retained.
+    /// Returns the total number of addresses in the pools, and the number used by Services that belong to no
+    /// lease of this provider. Returns `None` before pools and Services were listed. During an outage the
+    /// last state is retained.
     pub(crate) fn count(&self) -> Option<(u32, u32)> {
         others(&self.state.inner().index)
     }
 }
 
-/// Counts the addresses of all load balancers except those of this provider's leases: reservations already count the
-/// addresses of these leases, assigned or not.
+/// Counts the addresses of load balancers that belong to no lease of this provider. The addresses of the
+/// leases are already counted as reservations.
 fn others(index: &Index) -> Option<(u32, u32)> {
     let balancers = index.services().filter(|(_, live)| live.is_balancer);
     let is_ours = |lease: &akash_provider_core::types::LeaseId| lease.provider == *index.provider();

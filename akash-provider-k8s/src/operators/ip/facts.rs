@@ -30,7 +30,7 @@ pub struct LeasedPort {
 pub struct InvalidRecord {
     /// Reason, in at most 300 characters.
     pub problem: String,
-    /// Service that the record would declare if it were valid, as `NAMESPACE/NAME`, if known.
+    /// Service that the invalid record names, as `NAMESPACE/NAME`, if known.
     pub place: Option<String>,
 }
 
@@ -116,7 +116,8 @@ fn problem(leased: &LeasedPort, name: &str) -> Option<String> {
 pub struct DeclaredIps {
     /// Provider of the lease.
     pub provider: Address,
-    /// Names of the ProviderLeasedIP records of the declared addresses; `None` for an invalid Manifest.
+    /// Names of the ProviderLeasedIP records that belong to the declared addresses; `None` for an invalid
+    /// Manifest.
     pub records: Option<BTreeSet<String>>,
 }
 

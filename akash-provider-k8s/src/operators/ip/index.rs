@@ -43,12 +43,12 @@ pub struct Index {
     provider: Address,
     mode: Mode,
     records: Option<BTreeMap<Name, DecodedRecord>>,
-    /// Names of the records that declare a Service, by Service.
+    /// Names of the records that declare each Service, by Service.
     claims: BTreeMap<Name, BTreeSet<Name>>,
     manifests: Option<BTreeMap<Name, Option<DeclaredIps>>>,
     /// Load balancers, and Services with the labels of a leased address.
     services: Option<BTreeMap<Name, LiveService>>,
-    /// Names of Services by the record name that [`LiveService::seat`] returns.
+    /// Names of Services, grouped by the record name that [`LiveService::seat`] returns.
     seats: BTreeMap<Name, BTreeSet<Name>>,
     pools: Option<BTreeMap<Name, Pool>>,
     /// True if the provider has, or had, records in this cluster.
@@ -66,7 +66,7 @@ pub struct Work {
     pub delete: Option<String>,
     /// Reason why the Service differs from the state that its record declares.
     pub problem: Option<String>,
-    /// The missing record, if its absence is the only reason for `delete`.
+    /// The missing record, if the Service is deleted only because this record is missing.
     pub missing: Option<MissingRecord>,
 }
 
@@ -77,7 +77,8 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
-    /// True if this operator must first become the manager of the Service's fields, to remove a surplus annotation.
+    /// True if the operator must first become the manager of the Service's fields, to remove a surplus
+    /// annotation.
     pub take_over: bool,
     /// Path of the first field that differs; empty for a new object.
     pub at: String,
@@ -263,7 +264,7 @@ impl Index {
         }
     }
 
-    /// Returns true if the lease has a valid Manifest, and this Manifest declares no address for the Service.
+    /// Returns true if the lease has a valid Manifest without an address for the Service.
     fn has_given_up(&self, place: &str, live: &LiveService) -> bool {
         let namespace = place.split_once('/').map_or(place, |(namespace, _)| namespace);
         let manifest = self
@@ -330,7 +331,7 @@ impl Index {
         }))
     }
 
-    /// Returns another Service of this operator that has the same [`LiveService::seat`] and that no record declares.
+    /// Returns another Service of this operator with the same [`LiveService::seat`], but without a record.
     fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&Name> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);
@@ -490,7 +491,7 @@ impl Index {
         }
     }
 
-    /// Applies a write; the assigned addresses are retained, because the response has no status.
+    /// Applies a write. The response contains no status, so the assigned addresses are retained.
     fn apply_written(&mut self, place: &Name, mut live: LiveService) -> BTreeSet<Name> {
         let current = self.live(place);
         if current.is_some_and(|current| live.version < current.version) {
@@ -534,7 +535,8 @@ impl Index {
         touched
     }
 
-    /// Returns this Service, and the Service that the record with the name [`LiveService::seat`] now declares.
+    /// Returns this Service, and the Service that is declared by the record with the name
+    /// [`LiveService::seat`].
     fn touched_by(&self, place: &Name, live: Option<&LiveService>) -> BTreeSet<Name> {
         let record = live.and_then(LiveService::seat);
         let record = record.and_then(|seat| self.records.as_ref()?.get(&seat)?.as_ref().ok());
@@ -543,7 +545,8 @@ impl Index {
     }
 }
 
-/// Sets the load balancer class of the existing Service in `body`, because this class is immutable.
+/// Sets the load balancer class of `body` to the class of the existing Service, because the class is
+/// immutable.
 fn with_class(mut body: Value, class: Option<&str>) -> Value {
     if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
         match class {

@@ -38,9 +38,9 @@ pub struct LiveService {
     pub class: Option<String>,
     /// Addresses that the load balancer controller assigned.
     pub given: Assignment,
-    /// Time of the last observed change; at the start, the time of the list.
+    /// Time of the last observed change. After a start, the time of the initial list.
     pub changed: Timestamp,
-    /// Time at which the assigned addresses last changed; the creation time before the first change.
+    /// Time of the last change of the assigned addresses; before the first change, the creation time.
     pub since: Timestamp,
     /// Labels, annotations and spec.
     body: Value,
@@ -111,7 +111,7 @@ impl LiveService {
         }
     }
 
-    /// Returns the name of the ProviderLeasedIP record that would declare this Service. Returns `None` if the
+    /// Returns the name of the ProviderLeasedIP record that belongs to this Service. Returns `None` if the
     /// Service is invalid or has no sharing key.
     #[must_use]
     pub fn seat(&self) -> Option<String> {
@@ -119,7 +119,7 @@ impl LiveService {
         (!ip.sharing_key.is_empty()).then(|| object_name(ip))
     }
 
-    /// Copies `changed` from the previous state if the version is the same, and `since` if the addresses are the same.
+    /// Copies `changed` from `before` if the version is the same, and `since` if the addresses are the same.
     #[must_use]
     pub fn after(mut self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|before| before.uid == self.uid) else {

@@ -22,10 +22,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Minimum interval between two requests for the metrics; doubles while the counts differ.
 const EVERY: Duration = Duration::from_secs(60);
-/// Delay after a change of the operator's own count, so that a burst of changes leads to one request.
+/// Delay between a change of the operator's own count and the request, so that a burst of changes leads to
+/// one request.
 const GATHER: Duration = Duration::from_secs(5);
-/// Maximum number of requests for the metrics of MetalLB after the operator's own number of used addresses has changed.
-/// The delays between the requests add up to about an hour.
+/// Maximum number of requests for the metrics of MetalLB after a change of the operator's own count. The
+/// delays between these requests add up to about an hour.
 const TRIES: u32 = 7;
 /// Maximum size of a response, in bytes.
 const RESPONSE_MAX: u64 = 4 << 20;
@@ -43,7 +44,8 @@ pub struct MetricsStatus {
     pub total: Option<u32>,
     /// Number of used addresses in the counted pools, according to MetalLB.
     pub in_use: Option<u32>,
-    /// Difference from the count of this operator, if two consecutive requests found a difference.
+    /// Difference between the counts of MetalLB and of this operator, if two consecutive requests found a
+    /// difference.
     pub differs: Option<String>,
     /// Reason why the counts are unknown.
     pub error: Option<String>,
@@ -61,8 +63,8 @@ struct RequestSchedule {
 }
 
 impl RequestSchedule {
-    /// Returns the delay from the last request to the next one, or `None` if no request is needed until the count of
-    /// this operator changes.
+    /// Returns the delay between the last request and the next one, or `None` if the next request waits for a
+    /// change of the operator's own count.
     fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
         // An unknown count cannot be compared.
         let counted = counted?;
@@ -183,8 +185,8 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
     }
 }
 
-/// Returns the status for display, and the difference that this request found. The status contains the difference only
-/// if the previous request found one too (`last`).
+/// Returns the status to show, and the difference that this request found. The status contains the difference
+/// only if the previous request (`last`) also found one.
 fn judged(
     of: &str,
     answer: Result<String, String>,

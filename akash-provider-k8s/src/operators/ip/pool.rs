@@ -23,7 +23,7 @@ struct Range {
 pub struct Pool {
     /// Sorted ranges without overlaps and without adjacent ranges.
     ranges: Vec<Range>,
-    /// Addresses that end in .0 and .255 are excluded.
+    /// True if addresses that end in .0 or .255 are excluded.
     avoids_buggy: bool,
     /// Whether MetalLB assigns addresses of this pool to Services that name no pool.
     pub assigns: bool,

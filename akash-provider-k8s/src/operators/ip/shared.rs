@@ -84,7 +84,7 @@ impl operator_state::Work for Work {
 pub(super) struct Shared {
     pub(super) state: Arc<OperatorState<Index>>,
     metrics: Mutex<MetricsStatus>,
-    /// Notices of the last call of `log`, by Service. They are not logged again.
+    /// Notices of the last call of `log`, by Service. A notice in this map is not logged again.
     logged: Mutex<BTreeMap<String, Vec<Notice>>>,
 }
 

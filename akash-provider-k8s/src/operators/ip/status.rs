@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Duration of a watch outage after which the cached Services are too old to report.
+/// Maximum duration of a watch outage. After a longer outage, the cached Services are too old to report.
 const STALE: Duration = Duration::from_secs(60);
 
 /// Status of the IP operator.
@@ -40,15 +40,15 @@ pub struct Status {
     /// Deletions that wait for the confirmation of an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Services that a record declares or that exist for this provider, as `NAMESPACE/NAME`, and invalid records by the
-    /// name of the record.
+    /// Services of this provider and declared Services, as `NAMESPACE/NAME`. Invalid records have the name of
+    /// the record as their key.
     pub addresses: BTreeMap<String, AddressStatus>,
 }
 
 /// Status of one port of a leased address.
 #[derive(Debug, Clone, Serialize)]
 pub struct AddressStatus {
-    /// Lease that declares the port; `None` unless exactly one record declares it.
+    /// Lease that declares the port; `None` if no record or several records declare it.
     pub lease: Option<String>,
     /// Name of the service in the manifest of the lease.
     pub service: Option<String>,
@@ -66,7 +66,7 @@ pub struct AddressStatus {
     pub addresses: Vec<IpAddr>,
     /// Time since when the Service has no address, RFC 3339.
     pub waiting_since: Option<String>,
-    /// Notices about the assigned addresses, or about an address that MetalLB has not assigned in time.
+    /// Notices about the assigned addresses, or about a late address.
     pub notices: Vec<String>,
     /// Reason why the Service differs from the state that its record declares.
     pub problem: Option<String>,
@@ -74,8 +74,8 @@ pub struct AddressStatus {
     pub error: Option<String>,
     /// Number of consecutive failed writes of the Service.
     pub failures: u32,
-    /// True if the Service is on the ignore list. The operator does not write the Service until the Service or its
-    /// record changes, the entry of the list is removed, or a retry is requested.
+    /// True if the Service is on the ignore list. The operator does not write it until the Service or its
+    /// record changes, its entry in the list is removed, or a retry is requested.
     pub is_ignored: bool,
 }
 

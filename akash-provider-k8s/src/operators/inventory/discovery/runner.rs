@@ -378,7 +378,7 @@ impl DiscoveryRunner {
         }
     }
 
-    /// Requests the path `part` from a discovery pod through the proxy of the API server.
+    /// Requests the path `part` from a discovery pod, through the API server's proxy.
     async fn ask(&self, name: &str, part: &str) -> Result<Vec<u8>, Error> {
         let path = Pod::url_path(&(), Some(&self.options.namespace));
         let request = Request::new(path).get_subresource(&format!("proxy/{part}"), &format!("{name}:{PORT}"));

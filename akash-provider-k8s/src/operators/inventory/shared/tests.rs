@@ -50,7 +50,7 @@ fn next(shared: &Shared, now: Instant) -> Result<WorkItem<Work>, Option<Instant>
     }
 }
 
-/// Reports to `shared` that the API server accepted a write.
+/// Applies an accepted write to `shared` and finishes the work item.
 fn taken(shared: &Shared, turn: &WorkItem<Work>, version: u64, now: Instant) {
     let meta = json!({
         "name": turn.name, "uid": format!("uid-{}", turn.name), "resourceVersion": version.to_string(),

@@ -8,7 +8,7 @@ use crate::inventory::Vendor;
 use crate::inventory::gpu::vendor_labels;
 use std::collections::BTreeSet;
 
-/// Models of a vendor's devices on a node.
+/// Models of the devices of one vendor on a node.
 pub(super) enum GpuModels {
     /// Models with their numbers of devices. The numbers add up to the number of all devices.
     Models(Vec<(Model, i64)>),
@@ -18,9 +18,9 @@ pub(super) enum GpuModels {
     Undiscovered(String),
 }
 
-/// Returns the GPU models of a vendor on a node, from the labels of the node. Labels with PCI device IDs have priority,
-/// if the GPU list maps all IDs to one model. If the GPU list lacks one of the IDs, the labels of the vendor's tools
-/// are used.
+/// Returns the GPU models of a vendor on a node, from the labels of the node. Labels with PCI device IDs have
+/// priority, if the GPU list maps all IDs to one model. If an ID is not in the list, the labels of the
+/// vendor's tools are used.
 pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     let by_tools = vendor_labels::gpu_of_vendor(&node.labels, vendor);
@@ -91,8 +91,8 @@ const NUMBERS: usize = 8;
 /// Reason why models are unknown before the list of GPUs is read.
 const UNREAD: &str = "the list of GPUs is pending";
 
-/// Returns the GPU models of a vendor on a node, from the discovered cards. `count` is the number of devices that
-/// Kubernetes reports.
+/// Returns the GPU models of a vendor on a node, from the discovered cards. `count` is the device capacity in
+/// Kubernetes.
 pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     if list.is_empty() {

@@ -62,7 +62,8 @@ const A100_SXM: (&str, &str) = ("10de", "20b2");
 const RTX: (&str, &str) = ("10de", "2684");
 const MI210: (&str, &str) = ("1002", "740f");
 
-/// Returns the model labels of a node with these two devices, abbreviated, and the notes about unknown devices.
+/// Returns the abbreviated model labels of a node with these two devices, and the notes about unknown
+/// devices.
 fn seen(numbers: &[(&str, &str)]) -> (String, String) {
     let node = gpu_node("2", json!({}));
     let wanted = wanted(&node, &rules(), &classes(), &list(), Some(&cards(numbers)));

@@ -25,7 +25,7 @@ const PODS: &str = "/api/v1/namespaces/look/pods";
 #[derive(Debug, Clone)]
 enum Fate {
     Answers(String),
-    /// The pod responds with these GPUs and without processors.
+    /// The pod returns these GPUs and no processors.
     SaysCards(String),
     Refuses(u16, String),
     Silent,

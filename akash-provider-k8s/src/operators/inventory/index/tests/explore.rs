@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// Reconciles as the writer does, with an API server that refuses a write with an outdated version.
+    /// Reconciles as the writer does. The API server refuses a write with an outdated version.
     fn works(&mut self) {
         for _ in 0..3 {
             for name in std::mem::take(&mut self.touched) {
@@ -222,8 +222,8 @@ impl World {
         true
     }
 
-    /// Delivers the pending events, or a new list if `last` is `Missed`, and runs the writer until it has no work.
-    /// Asserts that the nodes then equal those after a start with an empty index.
+    /// Delivers the pending events, or a new list if `last` is `Missed`, and runs the writer until it has no
+    /// work. Asserts that an operator that starts now would produce the same nodes.
     fn judge(mut self, history: &[Step], last: Step) {
         let mut anew = self.clone();
         anew.index = Index::new(anew.rules.clone());

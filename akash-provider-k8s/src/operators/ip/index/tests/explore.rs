@@ -61,8 +61,7 @@ struct World {
     version: u64,
     pending: PendingEvents<Event>,
     index: Index,
-    /// If true, a write of a Service that no step changes fails the test. Set after the initial Services are
-    /// written.
+    /// If true, the test fails when a Service that no step changes is written. Set after the initial writes.
     others_are_written: bool,
 }
 
