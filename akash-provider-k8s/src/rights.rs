@@ -46,8 +46,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Changes the kind of an error from [`ErrorKind::Denied`] to [`ErrorKind::Invalid`] if the account of the client has
-/// all rights that `attempt` requires.
+/// Changes the kind of an error from [`ErrorKind::Denied`] to [`ErrorKind::Invalid`] if the client's account
+/// has all rights that `attempt` requires. In this case, admission caused the denial.
 pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'_>, error: Error) -> Error {
     if error.kind() != ErrorKind::Denied {
         return error;
@@ -79,8 +79,8 @@ pub(crate) fn retried(error: Error) -> Error {
     error
 }
 
-/// Returns true if a webhook or a policy refused the request. There are two signs: `judged` converted the
-/// error because the client had all required rights, or the message contains a text of `ADMISSION`.
+/// Returns true if a webhook or a policy refused the request. Either `judged` found that the client had all
+/// required rights, or the message contains a text of `ADMISSION`.
 fn is_admission(error: &Error) -> bool {
     let mut source = error.source();
     while let Some(cause) = source {
@@ -96,8 +96,8 @@ fn is_admission(error: &Error) -> bool {
     ADMISSION.iter().any(|phrase| message.contains(phrase))
 }
 
-/// Returns true if the account of the client has the right `verb` of a rule. `namespace` is the namespace of the
-/// records or of the lease; rules with another scope ignore it.
+/// Returns true if the account of the client has the right `verb` of a rule. `namespace` is used only for a
+/// rule that applies to the namespace of records or of a lease.
 ///
 /// # Errors
 /// Returns an error if the API server does not respond within `limit`.

@@ -44,8 +44,8 @@ pub struct Settings {
     pub plain_registry_passwords: bool,
     /// Whether the provider offers leased IP addresses (`--ip-operator`).
     pub leased_ips: bool,
-    /// Maximum number of leased addresses (`--ip-pool-size`). 0 means the size of MetalLB's pools; no address is
-    /// offered while this size is unknown.
+    /// Maximum number of leased addresses (`--ip-pool-size`); 0 for the size of MetalLB's pools. While this
+    /// size is unknown, no address is offered.
     pub leased_ip_pool: u32,
     /// MetalLB pool of the leased addresses; `default` if MetalLB chooses the pool (`--metal-lb-pool`).
     pub metallb_pool: String,
@@ -55,8 +55,8 @@ pub struct Settings {
     pub leased_ip_count: LeasedIpCount,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// User or ServiceAccount to bind to the ClusterRole of leases in the namespace of each lease. The backend sets the
-    /// account of its Kubernetes client, unless this account has the rights of the ClusterRole in the whole cluster.
+    /// User or ServiceAccount to bind to the ClusterRole of leases in the namespace of each lease. The
+    /// backend sets its own Kubernetes account, unless this account has these rights in the whole cluster.
     pub lease_account: Option<Subject>,
     /// Timeout of one call to the API server.
     pub call_timeout: Duration,
@@ -109,14 +109,14 @@ impl Settings {
     }
 }
 
-/// Shared count of the addresses in the MetalLB pools for leases: the total number, and the number that Services
-/// outside of this provider's leases use.
+/// Shared count of the addresses in the MetalLB pools for leases. The two numbers are all addresses, and the
+/// addresses that Services outside of this provider's leases use.
 #[derive(Debug, Clone, Default)]
 pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
 
 impl LeasedIpCount {
-    /// Returns the total number of addresses, and the number that Services outside of this provider's leases use.
-    /// Returns `None` before the first count.
+    /// Returns the number of all addresses, and the number that Services outside of this provider's leases
+    /// use. Returns `None` before the first count.
     #[must_use]
     pub fn known(&self) -> Option<(u32, u32)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -130,7 +130,7 @@ impl LeasedIpCount {
 }
 
 impl PartialEq for LeasedIpCount {
-    /// Always returns true, because the count is not a setting.
+    /// Returns true for any two values, because the count is not a setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -271,7 +271,8 @@ impl Isolation {
     }
 }
 
-/// Reaction to workloads and Services that other clients change or delete. Isolation objects are always repaired.
+/// Reaction to workloads and Services that other clients change or delete. Objects that isolate leases are
+/// always repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drift {
     /// Repair the objects immediately.
@@ -289,7 +290,7 @@ pub struct Egress {
     pub infrastructure: Vec<String>,
     /// Networks of DNS resolvers such as node-local DNS, to which pods may connect on port 53 (UDP and TCP).
     pub resolvers: Vec<String>,
-    /// Labels of the DNS resolver pods in `kube-system`, to which pods may connect on port 53.
+    /// Labels of DNS resolver pods in `kube-system`, to which pods may connect on port 53.
     pub resolver_pods: Vec<(String, String)>,
     /// Endpoints of the API server. Services with read permissions may connect to them.
     pub api_servers: Vec<SocketAddr>,

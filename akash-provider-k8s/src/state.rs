@@ -144,15 +144,16 @@ impl State {
         }
     }
 
-    /// Waits until every kind that the start requires was listed once; kinds that the cluster may lack count as empty.
+    /// Waits until all required kinds were listed once. A kind that the cluster may lack counts as empty
+    /// while it is missing.
     pub async fn ready(&self) {
         let mut watches = self.shared.watches.subscribe();
         // The sender is a field of `self`, so the channel is open.
         let _ = watches.wait_for(watches::are_ready).await;
     }
 
-    /// Returns true if every kind that affects the health of leases was listed, and no watch of such a kind is down for
-    /// longer than the grace period.
+    /// Returns true if all kinds that affect the health of leases were listed. Returns false after a watch of
+    /// such a kind was down for longer than the grace period.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.shared.is_known()
@@ -164,15 +165,15 @@ impl State {
         self.shared.watches.read(Clone::clone)
     }
 
-    /// Subscribes to health changes. The stream has a snapshot at the start and whenever changes were missed, and
-    /// `Lost` when health becomes unknown.
+    /// Subscribes to health changes. The stream sends a snapshot first, and again after missed changes. It
+    /// sends `Lost` when the health becomes unknown.
     #[must_use]
     pub fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
         changes::changes(&self.shared)
     }
 
-    /// Returns the health of a lease. Health is unknown while the lease does not run, while the watches are down, and
-    /// until the watches have observed the provider's own writes.
+    /// Returns the health of a lease. Health is unknown in three cases: the lease does not run, the watches
+    /// are down, or the watches have not yet observed all writes of the provider.
     #[must_use]
     pub fn health(&self, lease: &LeaseId) -> Health {
         if !self.is_known() {
@@ -265,7 +266,8 @@ impl State {
             .read(|all| all.get(&kind).is_some_and(|watch| watch.synced))
     }
 
-    /// Returns the kinds of which all objects were listed. A view that is read afterwards contains these lists.
+    /// Returns the kinds of which all objects were listed. A view that is read after this call contains the
+    /// listed objects.
     pub(crate) fn listed(&self) -> BTreeSet<Kind> {
         let synced = |watches: &watches::Watches| {
             let listed = watches.iter().filter(|(_, watch)| watch.synced);
@@ -294,7 +296,7 @@ impl State {
         entry.is_some_and(|e| e.lease.as_ref() == Some(lease))
     }
 
-    /// Subscribes to the namespaces of changed leases; a lagging receiver has to check all leases.
+    /// Subscribes to the namespaces of changed leases. A receiver that misses messages must check all leases.
     pub(crate) fn touched(&self) -> broadcast::Receiver<Arc<str>> {
         self.shared.touched.subscribe()
     }
@@ -305,8 +307,8 @@ impl State {
         orphans::orphans(&self.shared.index())
     }
 
-    /// Records a write that the API server accepted: health is unknown until the watches have observed the write.
-    /// `object` is the response of the API server. Writes of kinds that do not decide health have no effect.
+    /// Records an accepted write. Health is unknown until the watches have observed this write. `object` is
+    /// the response of the API server. Writes of kinds that do not decide health have no effect.
     pub fn wrote<K: kube::Resource<DynamicType = ()> + 'static>(&self, object: &K) {
         let Some((kind, home)) = kind::decisive(object) else {
             return;
@@ -353,8 +355,8 @@ impl State {
         }
     }
 
-    /// Returns the objects with the label `akash.network=true` that cannot be decoded or name no lease: kind, name and
-    /// reason.
+    /// Returns kind, name and reason for each object with the label `akash.network=true` that cannot be
+    /// decoded or names no lease.
     #[must_use]
     pub fn unreadable(&self) -> Vec<(Kind, String, String)> {
         let unreadable = |orphan: Orphan| match orphan.reason {

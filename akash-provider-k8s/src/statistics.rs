@@ -22,7 +22,7 @@ pub struct IgnoredResources {
     pub unlabelled_nodes: usize,
     /// Nodes that accept no new pods, for example because they are cordoned or not ready.
     pub closed_nodes: usize,
-    /// Number of problems of storage classes: a missing label, or no node that mounts the class.
+    /// Problems of storage classes: a class without the label, or a class that no node mounts.
     pub storage_classes: usize,
     /// Manifest records that cannot be read.
     pub unreadable_manifests: usize,

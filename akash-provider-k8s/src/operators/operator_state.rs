@@ -18,19 +18,19 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// Minimum interval between two logs of a problem after the number of names with this problem changed.
+/// Minimum interval between two logs of one problem. After this interval, the problem is logged again if its
+/// number of names has changed.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// Maximum number of names that the writer checks for work while it holds the lock of the state.
 const LOOKS: usize = 64;
 
-/// Index of an operator: holds the objects of the cluster and returns the work that they require. Uses no clock and no
-/// network.
+/// Objects of an operator, and the work that they require. Uses no clock and no network.
 pub(super) trait Index: Debug + Send + 'static {
     /// Change from a watch or from the writer.
     type Event: Send;
     /// Work that brings the objects of one name into the desired state.
     type Work: Work;
-    /// Log message for a name if its objects differ from the state that its record declares.
+    /// Log message for a name whose objects differ from their declared state.
     const PROBLEM: &'static str;
 
     /// Applies an event and returns the names that the event affects: hostnames, Services or nodes.
@@ -50,12 +50,13 @@ pub(super) trait Index: Debug + Send + 'static {
         0
     }
 
-    /// Applies time-dependent rules to the work, and returns when to reconcile the name again if a rule requires this.
+    /// Applies time-dependent rules to the work. Returns the time at which to reconcile the name again, if a
+    /// rule requires this.
     fn apply_time_rules(&mut self, _name: &str, _work: &mut Self::Work, _now: Instant) -> Option<Instant> {
         None
     }
 
-    /// Whether names with the same problem are logged in one line, with the number of these names.
+    /// Whether several names with the same problem are logged as one message with the number of names.
     const SHARES_PROBLEMS: bool = false;
 
     /// Removes state of names that are not in the index.
@@ -77,13 +78,13 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
     /// Returns true if there is nothing to do.
     fn is_done(&self) -> bool;
 
-    /// Returns the reason why the objects of the name differ from the state that its record declares.
+    /// Returns the reason why the objects of the name differ from the state that their record declares.
     fn problem(&self) -> Option<&str>;
 
     /// Returns the objects to write.
     fn bodies(&self) -> Vec<&Value>;
 
-    /// Returns the missing record, if its absence is the only reason for the deletions.
+    /// Returns the missing record, if this record is the only reason for the deletions.
     fn missing(&self) -> Option<&MissingRecord> {
         None
     }
@@ -151,11 +152,12 @@ pub(super) struct WorkItem<W> {
 /// Next step of the writer.
 #[derive(Debug)]
 pub(super) enum Next<W> {
-    /// Work for a name. The name counts as running until [`OperatorState::finish`].
+    /// Work for a name. The name is in progress until [`OperatorState::finish`].
     WorkItem(WorkItem<W>),
-    /// More names wait. The writer calls [`OperatorState::next`] again after it has released the lock.
+    /// More names wait. The writer must release the lock, and then call [`OperatorState::next`] again.
     More,
-    /// No work before this time or the next change.
+    /// There is no work before this time, unless an event arrives. `None` means that only an event can cause
+    /// work.
     Nothing(Option<Instant>),
 }
 
@@ -166,13 +168,13 @@ pub(super) struct OperatorState<I> {
     pub(super) wake: Notify,
     /// Notifies about applied events.
     changes: watch::Sender<()>,
-    /// Notifies about applied events that affect a name. The heartbeat of a node affects none.
+    /// Notifies subscribers of events that affect a name. The heartbeat of a node affects no name.
     touches: watch::Sender<()>,
     /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet.
     pub(super) definitions: Definitions,
     /// True after every required kind was listed.
     ready: watch::Sender<bool>,
-    /// Notifies that the guard requires new evidence about missing records.
+    /// Notification that the guard requires new evidence about missing records.
     pub(super) evidence_wanted: Notify,
     /// Durations of the writes of one name.
     pub(super) durations: DurationHistogram,
@@ -330,7 +332,7 @@ impl<I: Index> OperatorState<I> {
         self.judge_again(|guard| guard.learn(evidence));
     }
 
-    /// Reports to the guard that the evidence about missing records cannot be read.
+    /// Notifies the guard that evidence about missing records cannot be read.
     pub(super) fn fail(&self, error: &Error) {
         let is_absent = error.kind() == ErrorKind::NotFound;
         let is_new = self.inner().guard.fail(error.to_string(), is_absent);
@@ -385,7 +387,7 @@ impl<I: Index> Inner<I> {
         self.guard.hold(Instant::now())
     }
 
-    /// Removes the deletions from `work` if they follow from a missing record and must wait according to the guard.
+    /// Removes from `work` the deletions that follow from a missing record and that the guard delays.
     fn withhold(&mut self, name: &str, work: &mut I::Work, now: Instant) -> Option<Wait> {
         let Some(record) = work.missing() else {
             self.guard.clear(name);
@@ -421,7 +423,7 @@ impl<I: Index> Inner<I> {
         }
     }
 
-    /// Logs problems that several names share; returns when to check again.
+    /// Logs problems that several names share. Returns the time of the next check.
     fn log_shared_problems(&mut self, now: Instant) -> Option<Instant> {
         if !I::SHARES_PROBLEMS {
             return None;
@@ -440,12 +442,12 @@ impl<I: Index> Inner<I> {
     }
 }
 
-/// Logged problems, each with the number of names that had the problem at that time.
+/// Logged problems, with the number of affected names in the last log message.
 #[derive(Debug, Default)]
 struct ProblemLog {
     /// True if a problem was added or removed since the last log.
     is_due: bool,
-    /// For each problem: number of names in its last log message, and time of this message.
+    /// Number of names in the last log message, and time of this message, for each problem.
     logged: BTreeMap<String, (usize, Instant)>,
 }
 
@@ -457,8 +459,8 @@ struct ProblemCount {
 }
 
 impl ProblemLog {
-    /// Returns the problems to log, and when to check again. A known problem is due when its number of names changed
-    /// and [`LOG_INTERVAL`] has passed.
+    /// Returns the problems to log, and the time of the next check. A logged problem is logged again after
+    /// [`LOG_INTERVAL`], if its number of names has changed.
     fn due(
         &mut self,
         problems: &BTreeMap<String, Problem>,

@@ -17,7 +17,8 @@ use tokio::time::Instant;
 /// Maximum back-off after a failure. After an API server or a namespace is available again, a retry runs within this
 /// time.
 const WAIT_MAX: Duration = Duration::from_secs(300);
-/// Minimum time since a write after which a revert by another client is repaired without delay.
+/// Minimum age of a write. If another client reverts an older write, the operator repairs the objects without
+/// delay.
 const STABLE_AFTER: Duration = Duration::from_secs(600);
 
 /// Back-off after failures, and limits of the ignore list.
@@ -64,7 +65,7 @@ pub struct Failure {
     pub is_ignored: bool,
 }
 
-/// Last successful write of the objects of a name, to detect clients that revert the write.
+/// Last successful write of the objects of a name. The operator detects other clients that revert this write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LastWrite {
     hash: String,
@@ -142,7 +143,7 @@ impl Queue {
         meant.len()
     }
 
-    /// Queues the running names again, because the writer that worked on them has stopped.
+    /// Queues the running names again after their writer has stopped.
     pub fn restart(&mut self) {
         for name in std::mem::take(&mut self.running) {
             self.push(name);
@@ -193,8 +194,8 @@ impl Queue {
         self.unfail(name);
     }
 
-    /// Returns true if an object may be written now. If another client reverted the last write soon after it, the next
-    /// write waits as after a failure, so that the two clients do not overwrite each other without a pause.
+    /// Returns true if an object may be written now. Delays the write if another client reverted the last
+    /// write soon after it. Otherwise two clients would overwrite each other without a pause.
     pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;
@@ -281,7 +282,7 @@ impl Queue {
         self.failed.iter()
     }
 
-    /// Returns the number of names by state. A failed name that was queued again is ready or running.
+    /// Returns the number of names by state. A failed name that was queued again counts as ready or running.
     #[must_use]
     pub fn depth(&self) -> QueueDepth {
         let resting = self.failed.iter().filter(|(name, _)| !self.is_busy(name));
@@ -324,7 +325,7 @@ impl Queue {
         }
     }
 
-    /// Queues the name that has been ignored for the longest time, except `newest`, if too many names are ignored.
+    /// Queues the name that has been ignored longest, if too many names are ignored. Never queues `newest`.
     fn make_room(&mut self, newest: &str) {
         let ignored = self.failed.iter().filter(|(_, failed)| failed.is_ignored);
         let ignored: Vec<_> = ignored.map(|(name, failed)| (failed.at, name.clone())).collect();

@@ -53,7 +53,7 @@ pub struct IgnoredLease {
     pub last_error_type: String,
     /// Time of the error or problem in `last_error`, RFC 3339.
     pub failed_at: String,
-    /// Highest number of consecutive failed writes of one hostname or address. A problem counts as one.
+    /// Highest number of consecutive failed writes of one hostname or address; 1 for a problem.
     pub failure_count: u32,
     /// Namespace of the lease.
     pub namespace: String,
@@ -92,8 +92,8 @@ impl<I: Index> Inner<I> {
         statuses.collect()
     }
 
-    /// Returns the failures and problems, grouped by lease. `of` returns the lease of a failed name, and the name to
-    /// report; for `None`, the name is left out.
+    /// Returns the failures and problems, grouped by lease. `of` returns the lease and the name to report, or
+    /// `None` to omit the name.
     pub(super) fn ignored(
         &self,
         of: impl Fn(&I, &str) -> Option<(LeaseId, String)>,

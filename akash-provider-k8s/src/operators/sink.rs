@@ -28,7 +28,7 @@ pub(super) struct WatchSpec {
     pub(super) labels: &'static str,
     /// Field selector; empty for all objects.
     pub(super) fields: &'static str,
-    /// The cluster may not serve this kind.
+    /// True if the cluster may lack this kind.
     pub(super) may_be_absent: bool,
     /// Functions that decode the required parts of an object.
     pub(super) reading: Reading,
@@ -75,7 +75,7 @@ struct IndexSink<I: Index, K, V> {
     state: Arc<OperatorState<I>>,
     read: Read<K, V>,
     event: Box<dyn Fn(Change<K, V>) -> I::Event + Send>,
-    /// Objects of the current list, applied when the list is complete.
+    /// Objects of a list in progress, applied when the list is complete.
     listed: BTreeMap<K, V>,
 }
 

@@ -47,7 +47,7 @@ pub(super) struct OperatorTasks {
 }
 
 impl OperatorTasks {
-    /// Starts the writer, which works while `gate` is open: while the provider leads.
+    /// Starts the writer. It works only while the provider leads and `gate` is therefore open.
     pub(super) fn start(writer: impl ObjectWriter, pace: Timing, gate: LeadershipGate) -> Self {
         let mut running = Self {
             stopping: CancellationToken::new(),
@@ -66,7 +66,7 @@ impl OperatorTasks {
         running
     }
 
-    /// Starts a task that runs while `gate` is open: while the provider leads.
+    /// Starts a task that runs while the provider leads and `gate` is therefore open.
     pub(super) fn lead<W: Future<Output = ()> + Send + 'static>(
         &mut self,
         gate: LeadershipGate,

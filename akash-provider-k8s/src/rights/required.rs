@@ -14,8 +14,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the namespace of the scope, or `None` for the whole cluster. The scopes `Records` and `Lease` have the
-    /// namespace `variable`.
+    /// Returns the namespace of the scope, or `None` for the whole cluster. The argument `variable` is the
+    /// namespace for the scopes `Records` and `Lease`.
     #[must_use]
     pub const fn namespace<'a>(&self, variable: &'a str) -> Option<&'a str> {
         match self {
@@ -183,8 +183,8 @@ pub const fn required() -> &'static [Rule] {
     &RULES
 }
 
-/// Returns the rights of the provider in the namespace of each lease, as in `deploy/rbac/lease.yaml`. In each of these
-/// namespaces, the provider binds its account to the rights.
+/// Returns the rights of the provider in the namespace of each lease, as in `deploy/rbac/lease.yaml`. The
+/// provider creates a role binding for its account in each of these namespaces.
 #[must_use]
 pub const fn required_in_leases() -> &'static [Rule] {
     &LEASE_RULES

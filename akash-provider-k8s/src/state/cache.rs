@@ -32,7 +32,7 @@ impl<K: WatchedKind> Cache<K> {
         (cache, store)
     }
 
-    /// Removes the previous version of an object that cannot be decoded.
+    /// Removes an object from the cache because its new version cannot be decoded.
     fn forget(&mut self, meta: &ObjectMeta) {
         let mut key = ObjectRef::new(meta.name.as_deref().unwrap_or_default());
         key.namespace.clone_from(&meta.namespace);

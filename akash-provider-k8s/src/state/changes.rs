@@ -12,7 +12,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Maximum number of pending signals of a listener. A listener that falls further behind receives a snapshot.
+/// Maximum number of pending signals of a listener. A listener with more pending signals receives a snapshot.
 pub(super) const WAITING_MAX: usize = 1024;
 
 /// Last message that was sent to the listener.
@@ -28,12 +28,12 @@ struct Listener {
     signals: broadcast::Receiver<Signal>,
     watches: watch::Receiver<Watches>,
     last_message: LastMessage,
-    /// Value of `Index::losses` at the last snapshot that the listener received.
+    /// Value of `Index::losses` when the listener received its last snapshot.
     losses: u64,
 }
 
-/// Returns a stream of health changes. A snapshot comes first and whenever changes were missed. The stream ends when
-/// the [`State`](super::State) is dropped.
+/// Returns a stream of health changes. The stream sends a snapshot first, and again after missed changes. It
+/// ends when the [`State`](super::State) is dropped.
 pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<ClusterChange, Error>> {
     let listener = Listener {
         shared: Arc::downgrade(shared),
@@ -89,7 +89,7 @@ impl Listener {
         }
     }
 
-    /// Converts a signal to a message for the listener. Returns `Some(None)` for a signal without a message, and `None`
+    /// Converts a signal to a message. Returns `Some(None)` for a signal that requires no message, and `None`
     /// at the end of the stream.
     #[expect(clippy::option_option, reason = "the end differs from no message")]
     fn answer(&mut self, signal: Result<Signal, RecvError>) -> Option<Option<ClusterChange>> {

@@ -92,7 +92,7 @@ impl DefinitionStates {
     }
 }
 
-/// Number of retries for a missing kind since its definition changed.
+/// Number of retries for a missing kind since its CustomResourceDefinition changed.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     version: String,
@@ -100,8 +100,8 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Returns the delay before the next attempt, or `None` to wait for a change of the definition. `state` is the state
-    /// of the definition.
+    /// Returns the delay before the next attempt, or `None` if the next attempt waits for a change of the
+    /// definition.
     fn wait(&mut self, state: DefinitionState<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
         match state {
             DefinitionState::Unknown => Some(seldom),
@@ -120,8 +120,8 @@ impl Tries {
 }
 
 impl Definitions {
-    /// Waits until a retry of the missing kind at a path may succeed. `seldom` is the delay if the watch of definitions
-    /// gives no information.
+    /// Waits until a retry of a missing kind may succeed. `seldom` is the delay if the state of the
+    /// definition is unknown.
     pub(crate) async fn awaited(
         &self,
         client: &Client,

@@ -21,7 +21,7 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Number of failures at one resource version after which all objects of the kind are listed again.
+/// Number of failures at one resource version before all objects of the kind are listed again.
 const STUCK: u32 = 3;
 
 /// Reason for the end of a watch or a list.
@@ -29,7 +29,7 @@ const STUCK: u32 = 3;
 enum End {
     /// The server ended the watch.
     Closed,
-    /// No event arrived within the idle limit. Contains the time of the last event.
+    /// No event arrived within the idle limit. Contains the time of the previous event.
     Silent(Instant),
     /// The resource version is too old: all objects have to be listed again.
     Expired,
@@ -62,7 +62,7 @@ impl End {
 
 /// Destination of the objects of one watch.
 pub(crate) trait Sink<T>: Send {
-    /// A list starts, possibly after an interrupted one.
+    /// A list starts. The previous list may have been interrupted.
     fn begin(&mut self);
 
     /// Receives a page of a list.
@@ -86,13 +86,13 @@ pub(crate) trait Report: Send + Sync {
     /// All objects were listed.
     fn listed(&self);
 
-    /// A watch was requested; it may still fail.
+    /// A watch was requested. The request may still fail.
     fn starts(&self) {}
 
-    /// The watch works: an event was received, or the watch did not fail within [`WatchConfig::proof`].
+    /// The watch works, because an event arrived or because [`WatchConfig::proof`] passed without a failure.
     fn works(&self);
 
-    /// Reports that the resource version was too old, so that all objects are listed again.
+    /// Reports that the resource version was too old, and that all objects are listed again.
     fn expired(&self) {}
 
     /// Returns true for a kind that a cluster may lack.
@@ -100,13 +100,13 @@ pub(crate) trait Report: Send + Sync {
         false
     }
 
-    /// Reports that the server does not serve the kind. Returns true if this was not reported before.
+    /// Reports that the server does not serve the kind. Returns true unless this was already reported.
     fn absent(&self, error: String) -> bool {
         self.failed(error, Instant::now())
     }
 
-    /// Reports a failure of the watch, which stopped working at `since` or earlier. Returns true if the watch
-    /// was not down before.
+    /// Reports that the watch failed; it stopped working at `since` or earlier. Returns true if the watch
+    /// worked before.
     fn failed(&self, error: String, since: Instant) -> bool;
 }
 
@@ -206,8 +206,8 @@ struct Watch {
     report: Box<dyn Report>,
     watch_config: WatchConfig,
     definitions: Definitions,
-    /// Time of the last event, if the last watch ended because it was idle. The next request shows whether the
-    /// connection was dead.
+    /// Time of the last event of an idle watch that was ended. The next request shows whether the connection
+    /// was dead.
     silent_since: Option<Instant>,
     /// Number of consecutive responses that report the kind as missing.
     absences: u32,
@@ -443,7 +443,7 @@ impl Watch {
     }
 }
 
-/// Returns the end of a watch or list after an object that cannot be decoded. The object is not skipped,
+/// Returns the reason for ending a watch or list whose object cannot be decoded. The object is not skipped,
 /// because the result would be incomplete.
 fn unreadable(why: String) -> End {
     End::Failed(format!("cannot decode an object: {why}"), None)

@@ -18,7 +18,7 @@ pub struct Replicas {
     pub wanted: u32,
     /// Existing replicas, ready or not.
     pub there: u32,
-    /// Replicas of the newest generation; none before the controller observed it.
+    /// Replicas of the newest generation; 0 before the controller has observed this generation.
     pub updated: u32,
     /// Ready replicas of any generation.
     pub ready: u32,
@@ -47,8 +47,8 @@ impl Replicas {
         }
     }
 
-    /// Returns the replicas of a StatefulSet. The field `currentReplicas` counts replicas of the older revision, so it
-    /// is not used.
+    /// Returns the replicas of a StatefulSet. Ignores `currentReplicas`, which counts replicas of the older
+    /// revision.
     #[must_use]
     pub fn of_stateful_set(set: &StatefulSet) -> Self {
         let status = set.status.clone().unwrap_or_default();
@@ -70,9 +70,9 @@ impl Replicas {
         }
     }
 
-    /// Returns true if enough replicas are available. A rolling update may make one replica unavailable. A new workload
-    /// counts only after its controller has observed the workload. A changed workload counts at once, because the pods
-    /// of its previous generation still serve.
+    /// Returns true if enough replicas are available. During a rolling update, one replica may be
+    /// unavailable. A new workload requires that its controller has observed it. A changed workload does not,
+    /// because its previous pods still serve.
     fn serve(&self, wanted: u32) -> bool {
         let one_away = u32::from(self.updating);
         let is_observed = self.observed >= self.generation || self.generation > 1;
@@ -80,13 +80,14 @@ impl Replicas {
     }
 }
 
-/// Returns true for an object that was changed after its creation. The rollout of an unchanged object is its first
-/// start and not an update.
+/// Returns true for an object that was changed after its creation. Without such a change, a rollout is the
+/// first start and not an update.
 fn is_changed(meta: &ObjectMeta) -> bool {
     meta.generation.is_some_and(|generation| generation > 1)
 }
 
-/// Returns true while a Deployment replaces replicas, until its controller reports the end or a stall.
+/// Returns true while a Deployment replaces replicas. Returns false after its controller reports the end or a
+/// stall.
 fn is_progressing(status: &DeploymentStatus) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     conditions
@@ -96,8 +97,8 @@ fn is_progressing(status: &DeploymentStatus) -> bool {
         })
 }
 
-/// Returns the number of updated replicas, or 0 before the controller has observed the newest generation.
-/// Until then, the count in the status is that of the previous generation.
+/// Returns the number of updated replicas. Returns 0 before the controller has observed the newest
+/// generation, because the status still counts the previous generation.
 fn updated(replicas: Option<i32>, is_seen: bool) -> u32 {
     if is_seen { count(replicas) } else { 0 }
 }
@@ -135,8 +136,9 @@ fn is_persistent(service: &ManifestService) -> bool {
     attributes.any(|a| a.key == "persistent" && a.value == "true")
 }
 
-/// Returns the health of a lease, with the reason for missing replicas. Health is unknown without a Manifest, while a
-/// deciding object cannot be decoded, and while the node of a failing container has not been read.
+/// Returns the health of a lease, with the reason for missing replicas. Health is unknown if the Manifest is
+/// missing, if an object that affects health cannot be decoded, or if the node of a failing container has not
+/// been read.
 pub(super) fn health(view: &LeaseView, nodes: &Nodes) -> Health {
     let Some(wanted) = view.wanted() else {
         return Health::Unknown;
@@ -169,7 +171,7 @@ pub(super) struct Write {
 }
 
 impl Write {
-    /// Returns true after the watches observed the write or a later one.
+    /// Returns true after the watches observed this write or a later write.
     pub(super) fn is_seen(&self, view: &LeaseView) -> bool {
         view.metadata(self.kind, &self.name).is_some_and(|meta| {
             let same = meta.uid.as_deref() == Some(self.uid.as_str());

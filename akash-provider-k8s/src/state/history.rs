@@ -66,7 +66,8 @@ impl History {
         }
     }
 
-    /// Returns the events of a lease namespace after record `after` (0 for all), oldest first.
+    /// Returns the events of a lease namespace with a number above `after`, oldest first. 0 selects all
+    /// events.
     #[must_use]
     pub fn after(&self, namespace: &str, after: u64) -> Vec<RecordedEvent> {
         let oldest = now().saturating_sub(millis(self.keep));
@@ -78,14 +79,14 @@ impl History {
             .collect()
     }
 
-    /// Returns a receiver of the number of the newest record. Readers wait for a change and then call
+    /// Returns a receiver of the number of the newest event. Readers wait for a change and then call
     /// [`History::after`].
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// Adds events that an earlier process stored. Events that the history already has are unchanged.
+    /// Adds events that an earlier process stored. Events that are already in the history are not changed.
     pub fn restore(&self, stored: Vec<StoredEvent>) {
         for stored in stored {
             if is_lease_namespace(&stored.namespace) {
@@ -101,8 +102,7 @@ impl History {
         }
     }
 
-    /// Returns all namespaces with events, and the namespaces with an event that has a record number above
-    /// `after`.
+    /// Returns all namespaces with events, and the namespaces whose newest event has a number above `after`.
     fn namespaces(&self, after: u64) -> (BTreeSet<String>, Vec<String>) {
         let rings = self.rings();
         let is_newer = |ring: &VecDeque<RecordedEvent>| ring.back().is_some_and(|last| last.number > after);
@@ -115,8 +115,8 @@ impl History {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores an event. A stored event with the same UID is replaced only if `newer` is true and both the
-    /// version and the content differ.
+    /// Stores an event. If `newer` is true, the event replaces a stored event with the same UID and another
+    /// version and content.
     fn record(&self, namespace: &str, uid: String, version: String, event: LeaseEvent, newer: bool) {
         let number = {
             let mut rings = self.rings();
@@ -211,7 +211,7 @@ impl Sink<Decoded<Event>> for EventSink {
     fn deleted(&mut self, _: Decoded<Event>) {}
 }
 
-/// Returns true for a possible name of a lease namespace; other events are not stored.
+/// Returns true if `name` may be the name of a lease namespace. Events of other namespaces are not stored.
 fn is_lease_namespace(name: &str) -> bool {
     let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'v').contains(&b);
     name.len() == NAME_LENGTH && name.bytes().all(digit)
@@ -259,8 +259,8 @@ fn cut(mut note: String) -> String {
     note
 }
 
-/// Returns the service of an event: by the label of the pod, or by the prefix of the object name (`web-7c9f-x2x`,
-/// `web-np`, `web-data-web-0`). Returns `None` for an event that concerns the whole lease.
+/// Returns the service of an event, from the label of the pod or the prefix of the object name
+/// (`web-7c9f-x2x`, `web-np`, `web-data-web-0`). Returns `None` for an event that concerns the whole lease.
 #[must_use]
 pub(crate) fn service_of(object: &EventObject, view: &LeaseView) -> Option<String> {
     if object.kind == "Pod"

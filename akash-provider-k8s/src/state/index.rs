@@ -57,7 +57,8 @@ pub(super) struct Entry {
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
     holds: usize,
-    /// Number of records before the current list was applied, to detect records that the list lacks.
+    /// Number of records before the current list was applied. A lower number afterwards shows that records
+    /// were deleted.
     records_before: usize,
 }
 
@@ -110,8 +111,8 @@ impl Entry {
         self.view.is_empty() && self.holds == 0 && self.writes.is_empty()
     }
 
-    /// Returns the number of records of a running lease; zero while this process deploys it or while its namespace is
-    /// being deleted.
+    /// Returns the number of records of a running lease. Returns 0 while this process deploys the lease, or
+    /// while the namespace is being deleted.
     fn records(&self) -> usize {
         let view = &self.view;
         let is_live = |namespace: &Arc<Namespace>| namespace.metadata.deletion_timestamp.is_none();
@@ -139,11 +140,11 @@ pub(super) struct Index {
     /// the lease namespace.
     homes: HashMap<Key, String>,
     nodes: Nodes,
-    /// Notified when the health of a lease depends on a node that has not been read.
+    /// Notification that the health of a lease depends on a node that has not been read.
     pub(super) unread_nodes: Arc<Notify>,
-    /// Objects with the label `akash.network=true` and with metadata that names no lease, each with the reason.
+    /// Reasons by object, for objects with the label `akash.network=true` whose metadata names no lease.
     pub(super) strays: BTreeMap<Key, String>,
-    /// Counter that grows when another client deletes records. One increase can stand for several records.
+    /// Counter of deletions of records by other clients. One increase can stand for several records.
     pub(super) losses: u64,
 }
 
@@ -334,8 +335,8 @@ impl Index {
         }
     }
 
-    /// Removes the previous version of an object from its lease, if the new version belongs to another lease or to
-    /// none.
+    /// Removes the previous version of an object from its lease, unless the new version belongs to the same
+    /// lease.
     fn moved<K: WatchedKind>(
         &mut self,
         key: &Key,

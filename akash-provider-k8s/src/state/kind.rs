@@ -66,7 +66,7 @@ impl Kind {
         Self::RoleBindings,
     ];
 
-    /// Returns true for a kind that health depends on.
+    /// Returns true for a kind that affects the health of leases.
     #[must_use]
     pub const fn decides_health(self) -> bool {
         matches!(
@@ -81,14 +81,15 @@ impl Kind {
         matches!(self, Self::Manifests | Self::Hosts | Self::Ips)
     }
 
-    /// Returns true for a kind that a cluster may not serve. The cluster then counts as having no object of
-    /// this kind.
+    /// Returns true for a kind that a cluster may lack. Such a cluster counts as having no object of this
+    /// kind.
     #[must_use]
     pub const fn may_be_absent(self) -> bool {
         matches!(self, Self::Policies | Self::Hosts | Self::Ips | Self::Events)
     }
 
-    /// Returns true for a kind that deployments do not require: the start does not wait for its list.
+    /// Returns true for a kind that deployments do not require. The start does not wait for the list of such
+    /// a kind.
     #[must_use]
     pub(super) const fn may_come_late(self) -> bool {
         matches!(
@@ -150,8 +151,8 @@ pub(crate) trait WatchedKind:
     /// Removes all objects of this kind from the view.
     fn clear(view: &mut LeaseView);
 
-    /// Returns true for an object in a lease namespace. The default is always true, because the watches of most kinds
-    /// select only objects of leases.
+    /// Returns true for an object in a lease namespace. Always true by default, because the watches of most
+    /// kinds select only objects of leases.
     fn is_of_a_lease(&self) -> bool {
         true
     }

@@ -40,12 +40,12 @@ struct Reading {
 #[derive(Debug, Clone, Copy)]
 struct Heartbeat {
     renewed: Timestamp,
-    /// Time after the last renewal at which the next renewal is overdue. A kubelet renews its Lease after a quarter of
-    /// the Lease duration; the limit adds time for a slow renewal.
+    /// Maximum time between two renewals of the Lease. A kubelet renews its Lease after a quarter of the
+    /// Lease duration, so the limit leaves time for a slow renewal.
     limit: Duration,
 }
 
-/// Time of the last read of a node, last renewal of its Lease, and time at which the next renewal is overdue.
+/// Last read of a node, last renewal of its Lease, and deadline of the next renewal.
 #[derive(Debug)]
 struct NodeObservation {
     read: Instant,

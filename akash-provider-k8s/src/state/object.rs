@@ -15,8 +15,7 @@ use std::borrow::Cow;
 pub(crate) trait FromObject: Sized {
     /// Decodes an object.
     ///
-    /// # Errors
-    /// Returns why the object is invalid; the containing list or event then fails too.
+    /// # Errors Returns why the object is invalid. The list or event that contains the object fails too.
     fn from_object(value: &Value) -> Result<Self, String>;
 }
 
@@ -26,7 +25,7 @@ impl<K: DeserializeOwned> FromObject for K {
     }
 }
 
-/// Decoded object, or the error of an object that cannot be decoded. An error does not affect other objects.
+/// Decoded object, or the reason why the object cannot be decoded. The reason does not affect other objects.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoded<K>(pub(crate) Result<K, Unreadable>);
 

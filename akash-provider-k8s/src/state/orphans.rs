@@ -9,7 +9,7 @@ use std::fmt;
 /// Reason why an object is an orphan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// The namespace of a lease exists or its workloads run, but the lease has no Manifest.
+    /// The lease has a namespace or workloads, but no Manifest.
     NoManifest,
     /// The ProviderHost or ProviderLeasedIP record names a lease without a Manifest and without a namespace.
     NoLease,

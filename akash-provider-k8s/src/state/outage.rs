@@ -23,8 +23,8 @@ const FAILING: [&str; 6] = [
 /// Reasons of a waiting container if its image could not be pulled.
 const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
-/// Texts in a registry's response to an image reference that is wrong or not permitted. A registry that does not
-/// respond, or that limits the rate of pulls, does not send these texts.
+/// Texts with which a registry refuses an image reference that is wrong or not permitted. A registry that
+/// does not respond, or that limits the rate of pulls, does not send these texts.
 const WRONG_REFERENCE: [&str; 8] = [
     "not found",
     "notfound",
@@ -36,8 +36,7 @@ const WRONG_REFERENCE: [&str; 8] = [
     "no match for platform",
 ];
 
-/// Termination reasons of a container after a restart of its node: the kubelet did not observe how the container
-/// terminated.
+/// Termination reasons after a restart of the node. The kubelet did not observe how the container terminated.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
 /// Returns the health of a service with fewer available replicas than `count`, the number in the manifest.
@@ -89,7 +88,7 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-/// Returns the health of a pod as [`of_pod`] does; a failing container counts only if the node of the pod is ready and
+/// Returns the health of a pod as [`of_pod`] does. Ignores a failing container unless the node is ready and
 /// its kubelet sends heartbeats.
 fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     let health = of_pod(pod)?;

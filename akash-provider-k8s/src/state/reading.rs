@@ -18,20 +18,22 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-/// Maximum size of a watch event, in bytes. No object that an API server stores is larger than a tenth of this size.
+/// Maximum size of a watch event, in bytes. This limit is more than ten times the size of the largest object
+/// that an API server stores.
 const LINE_MAX: u64 = 16 << 20;
 const LINE_ROOM: usize = 16 << 20;
 /// Capacity of the line buffer that is retained for the next event, in bytes.
 const LINE_KEPT: usize = 64 << 10;
 
-/// Paths in an object, from its root. Lists are transparent: a path into a list applies to each item.
+/// Paths in an object, from its root. A path that leads into a list applies to each item of the list.
 type Paths = &'static [&'static [&'static str]];
 
 /// Parts of an object, at most 64, that are skipped or decoded.
 pub(crate) trait Parts: Clone + Send + Sync + 'static {
     /// Paths of these parts of an object.
     const PATHS: Paths;
-    /// True if only the parts in `PATHS` are decoded, false if these parts are skipped.
+    /// True if only the parts in `PATHS` are decoded; false if they are skipped and all other parts are
+    /// decoded.
     const ARE_READ: bool = false;
 }
 
@@ -247,7 +249,7 @@ struct Part {
     paths: Paths,
     /// True if the paths are decoded, false if they are skipped.
     are_read: bool,
-    /// One bit for each path that leads through this part to parts below it. Without such a path, the whole part is
+    /// One bit for each path that leads from this part to nested parts. If no bit is set, the whole part is
     /// decoded.
     open: u64,
     /// Number of field names on the path from the root to this part.

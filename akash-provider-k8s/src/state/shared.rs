@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(super) watches: Arc<WatchPublisher>,
     index: Mutex<Index>,
     pub(super) signals: broadcast::Sender<Signal>,
-    /// Namespaces of changed leases; a lagging receiver checks all leases.
+    /// Sender of the namespaces of changed leases. A receiver that misses messages must check all leases.
     pub(super) touched: broadcast::Sender<Arc<str>>,
 }
 

@@ -139,8 +139,7 @@ fn service_of(name: &str, service: &Service) -> String {
     label.cloned().unwrap_or_else(by_name)
 }
 
-/// Returns the leased addresses of the lease, by service: the addresses of the load balancers that the IP operator
-/// created.
+/// Returns the addresses that load balancers of the IP operator assigned to the lease, by service.
 fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
     let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
     for service in view.services.values() {
@@ -168,7 +167,7 @@ fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
     by_service
 }
 
-/// Returns the container port of a Service port.
+/// Returns the container port that a Service port targets.
 fn inside(port: &ServicePort) -> Option<u16> {
     let number = match &port.target_port {
         Some(IntOrString::Int(number)) => *number,

@@ -21,14 +21,15 @@ pub struct WatchConfig {
     pub start_timeout: Duration,
     /// Duration of a watch in seconds, enforced by the server; below 295.
     pub watch_seconds: u32,
-    /// Idle time after which a watch without events and bookmarks is restarted. Bookmarks are sent once a minute, and
-    /// API servers omit some, so a working watch may be quiet for two minutes.
+    /// Idle time after which a watch without events and bookmarks is restarted. The server sends a bookmark
+    /// about once a minute, but may omit some. A working watch may therefore be quiet for two minutes.
     pub idle: Duration,
     /// Time after which a started watch counts as working even without an event.
     pub proof: Duration,
     /// Minimum duration of a watch after which the back-off is reset.
     pub steady: Duration,
-    /// First back-off after a failure. The back-off doubles with each failure. Jitter at most doubles each delay.
+    /// First back-off after a failure. The back-off doubles with each failure, and jitter can double it once
+    /// more.
     pub wait_first: Duration,
     /// Maximum back-off after a failure, without jitter.
     pub wait_max: Duration,

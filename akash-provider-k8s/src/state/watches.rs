@@ -42,8 +42,8 @@ impl WatchState {
         self.awaited = None;
     }
 
-    /// Records a failure of the watch, which stopped working at `since` or earlier. Returns true if the watch
-    /// was not down before.
+    /// Records that the watch failed; it stopped working at `since` or earlier. Returns true if the watch
+    /// worked before.
     pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
         let is_new = self.down_since.is_none();
         self.failures += 1;
@@ -92,8 +92,8 @@ impl WatchPublisher {
         self.change(kind, |state| state.down_since = None);
     }
 
-    /// Records a failure of a watch, which stopped working at `since` or earlier. Returns true if the watch
-    /// was not down before.
+    /// Records that a watch failed; it stopped working at `since` or earlier. Returns true if the watch
+    /// worked before.
     pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) -> bool {
         let mut is_new = false;
         self.change(kind, |state| is_new = state.failed(error, since));
@@ -173,15 +173,15 @@ impl Report for WatchReporter {
     }
 }
 
-/// Returns true if every watch has listed its objects, or waits for a kind that the cluster may lack. Kinds that the
-/// start does not require are ignored.
+/// Returns true if each watch has listed its objects, or waits for a kind that the cluster may lack. Ignores
+/// kinds that the start does not require.
 pub(super) fn are_ready(all: &Watches) -> bool {
     let mut needed = all.iter().filter(|(kind, _)| !kind.may_come_late());
     needed.all(|(kind, state)| state.is_usable(*kind))
 }
 
-/// Returns true if health is known: the deciding watches have listed their objects, and none is down for longer than
-/// `grace`.
+/// Returns true if the health of leases is known. All watches that affect health have listed their objects,
+/// and none is down for longer than `grace`.
 pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
     let needed = |(kind, _): &(&Kind, &WatchState)| kind.decides_health();
     all.iter()
@@ -190,7 +190,7 @@ pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
         .all(|(_, state)| state.synced && state.down_for().is_none_or(|down| down < grace))
 }
 
-/// Returns the time when health becomes unknown unless a watch works again.
+/// Returns the time at which health becomes unknown, unless the failed watch works again before.
 pub(super) fn known_until(all: &Watches, grace: Duration) -> Option<Instant> {
     let needed = all.iter().filter(|(kind, _)| kind.decides_health());
     let down = needed.filter_map(|(_, state)| state.down_since);

@@ -19,7 +19,7 @@ const OPERATION_BOUNDS: [Duration; 8] = [
     Duration::from_secs(15),
     Duration::from_secs(60),
 ];
-/// Maximum number of pairs of operation and result, and separately of pairs of kind and outcome.
+/// Maximum number of pairs of operation and result. The same maximum applies to pairs of kind and outcome.
 const PAIRS_MAX: usize = 64;
 
 /// Operation of the backend on a lease.
@@ -42,7 +42,7 @@ pub enum DriftOutcome {
     Deleted,
     /// The repair failed and is retried.
     Failed,
-    /// The object is left changed, because the settings or a missing record do not allow a repair.
+    /// The object remains changed, because the settings do not allow a repair or because a record is missing.
     Left,
 }
 
@@ -53,13 +53,13 @@ pub struct ClusterStatistics {
     pub durations: BTreeMap<Operation, DurationCounts>,
     /// Number of failed operations.
     pub failures: BTreeMap<Operation, u64>,
-    /// Number of objects that other clients changed, by kind and outcome. The kind is `Namespace` for the labels of a
-    /// namespace.
+    /// Number of objects that other clients changed, by kind and outcome. A changed label of a namespace has
+    /// the kind `Namespace`.
     pub drift: BTreeMap<(&'static str, DriftOutcome), u64>,
-    /// Number of leases for which another comparison is scheduled: after a failed repair, or because the lease is
-    /// locked, the watches are down, or another client changes the objects repeatedly.
+    /// Number of leases that wait for another comparison of their objects. Reasons are a failed repair, a
+    /// locked lease, failed watches, or repeated changes by another client.
     pub waiting_leases: usize,
-    /// Number of changed leases in the repair queue, which are compared one at a time.
+    /// Number of changed leases in the repair queue. The leases are compared one at a time.
     pub queued_leases: usize,
 }
 

@@ -24,7 +24,7 @@ pub struct PoolStatus {
     pub counts: bool,
     /// Number of addresses, at most 4,294,967,295.
     pub total: u32,
-    /// Number of addresses that any load balancer holds.
+    /// Number of addresses that load balancers of any kind use.
     pub in_use: u32,
     /// Invalid parts of the pool.
     pub problems: Vec<String>,
@@ -35,9 +35,9 @@ pub struct PoolStatus {
 pub struct Usage {
     /// Number of distinct addresses in the counted pools; `None` if unknown.
     pub total: Option<u32>,
-    /// Number of addresses in the counted pools that load balancers hold; `None` if unknown.
+    /// Number of used addresses in the counted pools; `None` if unknown.
     pub in_use: Option<u32>,
-    /// Reason why the numbers are unknown, or a problem with them.
+    /// Reason why the numbers are unknown, or why they may be wrong.
     pub problem: Option<String>,
     /// All pools.
     pub pools: BTreeMap<String, PoolStatus>,
@@ -57,8 +57,8 @@ impl Usage {
         }
     }
 
-    /// Counts the addresses in the pools that leases use according to `mode`. Also counts how many of these
-    /// addresses are in `addresses`, the addresses that load balancers hold.
+    /// Counts the addresses in the pools that leases use according to `mode`. `addresses` are the addresses
+    /// of all load balancers, from which the used addresses are counted.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {
@@ -188,15 +188,14 @@ impl<'a> NewNotices<'a> {
     }
 }
 
-/// Returns true while a Service waits for an address and is not late yet. Only in this case can the notices change
-/// without an event.
+/// Returns true while a Service waits for an address and is not late yet. Only such a Service can get a new
+/// notice without an event.
 pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     let mut services = index.services().filter(|(_, live)| live.is_leased);
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))
 }
 
-/// Returns the notices about assigned addresses, and about addresses that were not assigned in time, by
-/// Service.
+/// Returns the notices by Service, about assigned addresses and about late addresses.
 pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Notice>> {
     let mut holders: BTreeMap<IpAddr, Vec<(&String, &LiveService)>> = BTreeMap::new();
     for (place, live) in index.services().filter(|(_, live)| live.is_balancer) {
@@ -242,7 +241,7 @@ fn outside(index: &Index, address: IpAddr) -> Option<String> {
     })
 }
 
-/// Returns a notice if a Service that does not belong to the same tenant has the same address.
+/// Returns a notice if the Service of another tenant has the same address.
 fn shared_with<'a>(
     address: IpAddr,
     own: &LiveService,

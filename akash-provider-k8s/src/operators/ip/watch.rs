@@ -108,8 +108,8 @@ fn named(object: &DynamicObject) -> String {
     object.metadata.name.clone().unwrap_or_default()
 }
 
-/// Returns a watch without selectors: a ProviderLeasedIP record without labels declares an address too, and any Service
-/// may hold an address of a pool.
+/// Returns a watch without selectors, because ProviderLeasedIP records without labels also declare addresses,
+/// and any Service may use an address of a pool.
 fn watched(key: &'static str, name: &'static str) -> WatchSpec {
     WatchSpec {
         key,

@@ -26,7 +26,7 @@ fn view(services: &[(&str, u32)], deployments: &[(&str, Counts)], sets: &[(&str,
     view
 }
 
-/// Health of a lease without pods. No container of the tenant is known to fail.
+/// Health of a lease without pods: the reason for the outage is unknown.
 const LACKS: Health = Health::Out(Outage::Unexplained);
 const STARTS: Health = Health::Out(Outage::Starting);
 const MISSING: Health = Health::Out(Outage::Missing);

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const OPERATION: &str = "store lease events";
-/// Interval between two writes of events to the store. A crash loses the events of one interval, but the API server
-/// still has them.
+/// Interval between two writes of events to the store. After a crash, the events of the last interval are
+/// read again from the API server.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of namespaces in one call of the store. The limit bounds the copies in memory.
+/// Maximum number of namespaces in one call of the store. The limit bounds the memory for the copied events.
 const BATCH: usize = 32;
 
 /// Stored lease event.
@@ -82,15 +82,14 @@ impl History {
 /// Progress of the writes of lease events.
 #[derive(Debug, Default)]
 struct Writer {
-    /// Number of the last record that was written to the store.
+    /// Number of the last event that was written to the store.
     last: u64,
     /// Namespaces with stored lease events.
     stored: BTreeSet<String>,
 }
 
 impl Writer {
-    /// Writes the events of namespaces that changed, and removes the events of namespaces that the history no longer
-    /// has.
+    /// Writes the events of changed namespaces, and removes namespaces without events from the store.
     async fn write(&mut self, history: &History, store: &Arc<dyn EventStore>) -> Result<(), Error> {
         let newest = *history.newest().borrow();
         let (all, mut changed) = history.namespaces(self.last);

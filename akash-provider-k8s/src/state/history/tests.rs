@@ -172,7 +172,7 @@ fn event_belongs_to_the_service_of_its_object() {
     }
 }
 
-/// Covers OOM kills, for which the event API has no event.
+/// Kubernetes has no event for an OOM kill.
 #[test]
 fn an_oom_kill_is_an_event_with_reason_and_exit_code_and_a_later_one_replaces_it() {
     let mut view = LeaseView::default();

@@ -63,7 +63,7 @@ fn condition(type_: &'static str, status: &'static str) -> impl FnOnce(&mut Valu
     }
 }
 
-/// Returns a pod that was running and ready at the last heartbeat of its kubelet.
+/// Returns a pod that was ready at the last heartbeat of its kubelet.
 fn silent() -> Value {
     pod(json!({"running": {}}), |pod| {
         pod["status"]["containerStatuses"][0]["ready"] = json!(true);
