@@ -105,7 +105,6 @@ fn routes(deployment: &WorkloadSpec) -> Vec<k8s_openapi::api::networking::v1::In
     hosts.map(route).collect()
 }
 
-/// The Pod Security Standard of the namespace admits the pods of leases.
 #[tokio::test]
 async fn pods_satisfy_pod_security_standard_of_their_namespace() {
     let Some(cluster) = Cluster::from_env().await else {
@@ -249,8 +248,8 @@ async fn names_refused_by_the_provider_are_refused_by_the_api_server() {
     trial.end().await;
 }
 
-/// The quota suffices for every pod, and for replacing all pods while the pods of two older versions
-/// terminate. This includes the overhead of a runtime class.
+/// Covers the quota during an update: all pods are replaced while the pods of two older versions terminate.
+/// The pods have the overhead of a runtime class.
 #[tokio::test]
 async fn quota_has_capacity_for_an_update() {
     let Some(cluster) = Cluster::from_env().await else {

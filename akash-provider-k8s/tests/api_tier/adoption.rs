@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// Field manager of the Go provider: the name of its binary.
 const THEIR_MANAGER: &str = "provider-services";
 const THEIR_PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// Files with all objects that the Go provider writes, in the order of its writes.
+/// Names of the recorded files, in the order in which the Go provider writes their objects.
 const FILES: [&str; 9] = [
     "networkpolicies",
     "serviceaccounts",
@@ -148,7 +148,7 @@ async fn create(world: &World, object: Value) -> Value {
     serde_json::to_value(created.unwrap_or_else(|e| panic!("{}: {e}", object.name_any()))).unwrap()
 }
 
-/// Creates the objects of the lease as the Go provider would.
+/// Creates the objects of the recorded lease.
 pub(crate) async fn make(world: &World, recording: &Recording) {
     let manifest = create(world, recording.manifest.clone()).await;
     let version = manifest["metadata"]["resourceVersion"].clone();
@@ -183,8 +183,8 @@ async fn settle(world: &World, lease: &LeaseId) {
         .await;
 }
 
-/// Returns the pod templates of the workloads and the names of the replica sets. A rollout changes one of the
-/// two.
+/// Returns the pod templates of the lease's workloads and ReplicaSets, by kind and name. A rollout changes
+/// this map.
 async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["Deployment", "StatefulSet", "ReplicaSet"] {
@@ -197,8 +197,8 @@ async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     found
 }
 
-/// Returns the version of each object: the generation for workloads, because controllers write their status, and the
-/// resource version for other objects.
+/// Returns a version for each object. This is the generation for workloads, because controllers write their
+/// status, and the resource version for other objects.
 async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["NetworkPolicy", "Service", "Role", "RoleBinding", "Secret"] {
@@ -357,8 +357,7 @@ fn adopted_leases_lose_only_access_to_metadata_addresses() {
     });
 }
 
-/// Covers a Go provider that stopped between two writes. The first deploy after a start creates the missing
-/// objects of the lease.
+/// The Go provider stopped between two writes, so some objects of the lease are missing.
 #[test]
 fn incomplete_lease_of_another_provider_is_completed_by_first_deploy() {
     run("adopt-half", |world| {

@@ -90,9 +90,8 @@ fn without(value: Value, lease: &LeaseId) -> Value {
     }
 }
 
-/// Returns a value for each object that changes with each write of the provider: the generation of a workload, the spec
-/// of a quota, and otherwise the resource version. Controllers write the status of workloads and quotas, which changes
-/// the resource version.
+/// Returns a value that changes with each write of the provider, for each object. This is the generation of a
+/// workload, the spec of a quota, and the resource version of any other object.
 async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -110,7 +109,7 @@ async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     found
 }
 
-/// Returns a deployment with one container that has every part that an update can remove.
+/// Returns a deployment whose only container has all parts that an update can remove.
 fn rich(lease: &LeaseId) -> WorkloadSpec {
     let mut web = service("web");
     web.expose.push(expose(7000));
@@ -411,8 +410,7 @@ fn workload_of_changed_kind_replaces_the_old_one() {
     });
 }
 
-/// Returns the number of [`Finding::Edited`]: objects of the provider that another process changed. Other findings come
-/// from other tests and are ignored.
+/// Counts findings of the kind [`Finding::Edited`]. Other findings may come from other tests.
 async fn edits(cluster: &KubeCluster) -> usize {
     let findings = cluster.findings().await.unwrap();
     let edited = findings.iter().filter(|f| matches!(f, Finding::Edited { .. }));
@@ -571,8 +569,7 @@ fn refusal_by_api_server_has_reason_and_next_deploy_completes() {
     });
 }
 
-/// Covers the two reasons of HTTP status 403. An administrator must add a missing right. A refusal by admission
-/// concerns a single object.
+/// HTTP status 403 has two reasons: a missing right, or a refusal by admission.
 #[test]
 fn refusal_by_admission_differs_from_missing_rights() {
     run("forbidden", |world| {

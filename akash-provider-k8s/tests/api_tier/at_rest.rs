@@ -19,8 +19,7 @@ use tokio::time::sleep;
 
 const REST: Duration = Duration::from_secs(5);
 
-/// Watch configuration with short intervals, so that polling for a missing kind would produce calls during
-/// the test.
+/// Returns a watch configuration with short intervals. The test would detect calls of a polling client.
 fn eager() -> WatchConfig {
     WatchConfig {
         wait_absent: Duration::from_millis(200),

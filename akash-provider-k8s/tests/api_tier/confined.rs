@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const REFUSAL: &str = "the provider's account may write only in namespaces of leases";
 
 const RBAC: (&str, &str) = ("rbac.authorization.k8s.io", "RoleBinding");
-/// Writes for which the roles of the ServiceAccount grant no right.
+/// Writes that the roles of the ServiceAccount do not permit.
 const BY_RIGHTS: [&str; 4] = [
     "a Secret",
     "a change of a Secret",
@@ -53,8 +53,7 @@ fn namespace(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
 
-/// Tries every write that the roles of the ServiceAccount allow outside of the namespaces of leases. Returns the
-/// results.
+/// Tries every write outside of lease namespaces that the ServiceAccount's roles permit. Returns the results.
 async fn tries(world: &World, theirs: &str) -> Vec<(&'static str, Result<(), String>)> {
     let of = |kind: (&str, &str), namespace: Option<&str>| api(&world.client, kind, namespace);
     let delete = |api: Api<DynamicObject>, name: String| async move {

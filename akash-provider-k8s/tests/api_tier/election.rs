@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 const NAME: &str = "akash-operator-hostname";
 
-/// Timing that is long compared with a call to the API server, and short for a test.
+/// Timing of the election: long compared with a call to the API server, and short enough for a test.
 fn timing() -> Timing {
     Timing {
         lease: Duration::from_secs(4),

@@ -49,8 +49,8 @@ async fn forbid_binding(world: &World) {
         .await;
 }
 
-/// Deletes the role binding of the lease and its entry in the ledger, as in leases of a provider version
-/// without role bindings.
+/// Deletes the role binding of the lease, and its entry in the annotation `provider.akash.network/ledger`.
+/// Leases of older provider versions had neither.
 async fn upgraded(world: &World, lease: &LeaseId) {
     let ns = lease.namespace();
     world.delete("RoleBinding", &ns, ACCESS).await;

@@ -61,8 +61,8 @@ async fn replicas(world: &World, lease: &LeaseId) -> Value {
     field(world, lease, ("Deployment", "web"), "/spec/replicas").await
 }
 
-/// Waits until the network policy of the lease `control` has been repaired twice. By then, all earlier
-/// changes have been processed. Returns the number of writes since the list of calls was last cleared.
+/// Deletes the network policy of the lease `control` twice, and waits for both repairs. Earlier changes are
+/// then processed too. Returns the number of writes since the list of calls was last cleared.
 async fn until_processed(world: &World, control: &LeaseId) -> usize {
     let ns = control.namespace();
     for _ in 0..2 {
@@ -75,7 +75,7 @@ async fn until_processed(world: &World, control: &LeaseId) -> usize {
     writes.len()
 }
 
-/// Returns the edits: kind and name of the object, the changed field, and the change.
+/// Returns the edits: kind and name of an object, path of a field, and merge patch.
 fn edits() -> [(&'static str, &'static str, &'static str, Value); 4] {
     let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "evil:1"}]}}}});
     let selector = json!({"spec": {"selector": {labels::SERVICE: "x"}}});

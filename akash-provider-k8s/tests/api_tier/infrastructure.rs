@@ -26,7 +26,7 @@ async fn is_closed(world: &World, lease: &LeaseId, address: &str) -> bool {
     policy.unwrap()["spec"].to_string().contains(address)
 }
 
-/// Returns the generations of the workloads, and the resource versions of all other objects except policies.
+/// Returns the generations of the Deployments and the resource versions of the Services.
 async fn rest(world: &World, lease: &LeaseId) -> Vec<String> {
     let ns = lease.namespace();
     let mut found = Vec::new();
@@ -123,8 +123,7 @@ fn new_node_is_closed_to_running_leases() {
     });
 }
 
-/// A standby observes the new node, and adds its address to the policies of leases only when it is the
-/// leader.
+/// Only the leader adds the address of a new node to the policies of leases.
 #[test]
 fn standby_does_not_update_policies_until_it_leads() {
     const ADDRESS: &str = "203.0.113.78";

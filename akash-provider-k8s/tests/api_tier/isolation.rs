@@ -14,8 +14,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const POLICY: &str = "akash-deployment-restrictions";
-/// Number of successive edits of one object. This number is lower than the number at which the provider
-/// pauses repairs.
+/// Number of successive edits of one object. After more edits, the provider pauses repairs.
 const REPEATED: usize = 6;
 /// Maximum time until an edit is repaired, generous for slow machines.
 const BOUND: Duration = Duration::from_secs(10);
@@ -30,8 +29,8 @@ fn reading(lease: &LeaseId) -> WorkloadSpec {
     deployment(lease, vec![with_logs(service("web")), service("db"), disk])
 }
 
-/// Returns the fields of an object that affect isolation: all except the status and the metadata of other
-/// field managers.
+/// Returns the fields of an object that affect isolation. Omits the status, and the metadata of other field
+/// managers.
 async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Option<Value> {
     let mut object = world.get(kind, &lease.namespace(), name).await?;
     let fields = object.as_object_mut()?;
@@ -130,7 +129,7 @@ fn edits_of_workloads() -> Vec<Edit> {
     ]
 }
 
-/// All edits. One of them changes a field for which only the Manifest record contains the value.
+/// Returns all edits. One of them changes a field whose value only the Manifest record contains.
 fn all_edits() -> Vec<Edit> {
     let mut edits = edits();
     edits.push(("Service", "web", |mut live| {
@@ -334,7 +333,7 @@ async fn time_until_restored(world: &World, lease: &LeaseId, before: &Contents) 
     begin.elapsed()
 }
 
-/// Asserts that the calls include at most two for each object of the lease and none for the other lease.
+/// Asserts that there are at most two calls for each object of the lease, and none for the other lease.
 fn assert_few_calls(calls: &[Call], lease: &LeaseId, other: &LeaseId) {
     let (ns, others) = (lease.namespace(), other.namespace());
     let namespace = format!("/api/v1/namespaces/{ns}");

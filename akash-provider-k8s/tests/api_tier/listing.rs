@@ -75,7 +75,7 @@ fn damaged_records_are_reported_and_repaired_by_a_new_manifest() {
     });
 }
 
-/// One kind of damage: how to cause it, and how the next start of the provider reports the lease.
+/// A damaged record: how the test damages it, and how the next start of the provider reports the lease.
 struct Case {
     name: &'static str,
     kind: &'static str,

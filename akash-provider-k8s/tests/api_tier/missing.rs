@@ -35,8 +35,7 @@ async fn delete(world: &World, (group, kind, name): (&str, &str, &str), namespac
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
-/// Returns the missing objects of one lease that the provider reports. Findings of other leases come from
-/// other tests and are ignored.
+/// Returns the missing objects of one lease. Ignores findings of other leases.
 async fn missing(cluster: &KubeCluster, of: &LeaseId) -> Vec<String> {
     let findings = cluster.findings().await.unwrap();
     let missing = findings.iter().filter_map(|finding| match finding {
@@ -96,8 +95,7 @@ fn manually_deleted_objects_are_reported_and_recreated() {
     });
 }
 
-/// Covers the Secret with the registry passwords. Without this Secret, the next start has no copy of the
-/// passwords.
+/// Without the Secret with the registry passwords, the next start has no copy of these passwords.
 #[test]
 fn manually_deleted_passwords_are_stored_again() {
     run("missing-passwords", |world| {

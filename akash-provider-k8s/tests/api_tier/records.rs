@@ -235,7 +235,7 @@ async fn stored_passwords(world: &World) -> Vec<String> {
     names
 }
 
-/// Covers the two reasons of HTTP status 403. In both cases, no Secret with passwords remains.
+/// HTTP status 403 has two reasons. In both cases, no Secret with passwords remains.
 #[test]
 fn record_refused_by_admission_differs_from_missing_right() {
     run("refused-record", |world| {
@@ -373,8 +373,7 @@ fn passwords_without_record_are_collected_after_a_delay() {
     });
 }
 
-/// Covers Secrets, which contain no epoch. A writer with an older epoch must therefore fail before it writes
-/// a Secret.
+/// Secrets contain no epoch. A writer with an older epoch must therefore fail before it writes a Secret.
 #[test]
 fn older_epoch_cannot_change_passwords() {
     run("epoch-passwords", |world| {

@@ -37,11 +37,11 @@ use std::time::Duration;
 use testbed::{Cluster as Testbed, Tier};
 use tokio::sync::OnceCell;
 
-/// Maximum wait for a condition. On a busy machine the namespace controller needs a minute for the deletions of many
-/// tests.
+/// Maximum wait for a condition. On a busy machine, the namespace controller needs a minute for the
+/// namespaces of many tests.
 const WAIT_LIMIT: Duration = Duration::from_secs(110);
 
-/// Shared namespaces that all tests read: one with the addresses of the API servers, and one with the
+/// Namespaces that all tests read: `default` has the addresses of the API servers, `kube-node-lease` the
 /// heartbeats of nodes.
 const SHARED: [&str; 2] = ["default", "kube-node-lease"];
 
@@ -53,13 +53,13 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Returns `true` for a watch or for the list before a watch. All other calls belong to an operation.
+    /// Returns `true` for a watch, or for the list before a watch.
     fn is_of_watches(&self) -> bool {
         self.method == "GET" && (self.path.contains("watch=") || self.path.contains("resourceVersion"))
     }
 
-    /// Returns `true` for a request about the ServiceAccount and its rights. The first operation of a process
-    /// makes these requests.
+    /// Returns `true` for a request about the rights of the ServiceAccount. Only the first operation of a
+    /// process makes such requests.
     fn is_review(&self) -> bool {
         self.path.contains("selfsubject") || self.path.contains("dryRun=All")
     }
@@ -86,8 +86,8 @@ pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<
     in_world(&place.kubeconfig, name, test);
 }
 
-/// Same as [`run`], with exclusive access to the cluster. The test may break parts of the cluster and must
-/// restore them.
+/// Runs a test as [`run`] does, with exclusive access to the cluster. The test may break parts of the
+/// cluster, and must restore them.
 pub(crate) fn run_alone(name: &str, test: impl for<'a> FnOnce(&'a World, Arc<Testbed>) -> BoxFuture<'a, ()>) {
     if std::env::var_os(test_cluster::NAMED).is_some() {
         println!(
@@ -305,8 +305,7 @@ impl World {
         cluster
     }
 
-    /// Returns a client of another ServiceAccount in the namespace of the test. The calls of both
-    /// ServiceAccounts are recorded together.
+    /// Returns a client of another ServiceAccount of the test. Its calls are added to the same list.
     pub(crate) async fn client_of(&self, account: &str) -> Client {
         let namespace = &self.settings.manifest_namespace;
         let config = with_token(self.config.clone(), &self.admin, namespace, account).await;
@@ -328,7 +327,7 @@ impl World {
         calls
     }
 
-    /// Injects a fault into the connection of the provider's ServiceAccount. `None` restores the connection.
+    /// Injects a fault into the provider's connection. `None` restores the connection.
     pub(crate) fn break_line(&self, fault: Option<Fault>) {
         *self.fault.lock().unwrap() = fault;
     }
@@ -427,7 +426,7 @@ impl World {
         self.fake_kubelet_of(&self.settings.provider)
     }
 
-    /// Same as [`Self::fake_kubelet`], for the pods of another provider.
+    /// Starts a task as [`Self::fake_kubelet`] does, for the pods of another provider.
     pub(crate) fn fake_kubelet_of(&self, provider: &Address) -> tokio::task::JoinHandle<()> {
         let client = self.admin.clone();
         let provider = provider.to_string();

@@ -53,8 +53,7 @@ fn by_name(objects: &LeaseObjects) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Compares all objects of a recording with the rendered ones. Returns the intended differences that
-/// occurred.
+/// Compares the recorded objects with the rendered objects. Returns the intended differences that occurred.
 fn compare(recording: &Recording, isolation: Isolation) -> BTreeSet<Difference> {
     let mut needed = BTreeSet::new();
     let mut ours = by_name(&render(recording, isolation));
@@ -201,8 +200,7 @@ fn routes_equal_recorded_routes() {
     }
 }
 
-/// The hostname operator adopts the routes that the Go operator created. It needs no write or delete and
-/// reports no error.
+/// The hostname operator writes and deletes nothing, and reports no error.
 #[test]
 fn recorded_routes_are_adopted_without_a_write() {
     for recording in recordings::running() {
@@ -259,7 +257,7 @@ fn has(object: &Value, pointer: &str, key: &str, value: &str) {
     );
 }
 
-/// Labels and names that the Go provider uses to find objects.
+/// The Go provider finds objects by these labels and names.
 #[test]
 fn objects_have_labels_and_names_used_by_the_go_provider() {
     for recording in recordings::running() {

@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// ClusterRoles and ClusterRoleBindings of the Helm charts akash-provider, akash-hostname-operator, akash-ip-operator and
-/// akash-inventory-operator, 2021 to 2026.
+/// Names of the ClusterRoles and ClusterRoleBindings in the Helm charts of the Go provider and its operators,
+/// 2021 to 2026.
 const CHARTS: [&str; 16] = [
     "akash-ip-op-manage-service",
     "akash-ip-op-watch-configmaps",
@@ -78,7 +78,8 @@ type Right = (String, String, String, String, String);
 /// ClusterRole with the rights in the namespaces of leases.
 const LEASE_ROLE: &str = "akash-provider-rs-lease";
 
-/// Returns the rights of the provider in `deploy/rbac`: those in the namespaces of leases, or all others.
+/// Returns the rights in `deploy/rbac` for the namespaces of leases if `is_lease` is true, or all other
+/// rights.
 fn deployed_rights(is_lease: bool) -> BTreeSet<Right> {
     let texts = |value: &Value| -> Vec<String> {
         let texts = value.as_array().into_iter().flatten();

@@ -63,7 +63,7 @@ async fn next(changes: &mut Changes) -> ClusterChange {
         .expect("no error")
 }
 
-/// Health of a lease with a missing replica if no pod shows the reason.
+/// Health of a lease with a missing replica, if no pod shows the reason.
 const UNEXPLAINED: Health = Health::Out(Outage::Unexplained);
 
 fn snapshot(of: &[(u64, Health)]) -> ClusterChange {
@@ -239,8 +239,7 @@ async fn retry_after_of_overloaded_server_is_respected() {
     assert!(waited >= Duration::from_secs(2), "{waited:?}");
 }
 
-/// API Priority and Fairness rejects a request without a status object. The client waits and repeats the
-/// request automatically.
+/// API Priority and Fairness rejects a request without a status object, and the client retries it.
 #[tokio::test]
 async fn rejection_by_priority_and_fairness_is_retried() {
     for retry in [true, false] {

@@ -23,8 +23,7 @@ const FOLLOW: LogOptions = LogOptions {
     tail_lines: None,
 };
 
-/// A follower receives every line of every replica once and in order. The stream continues during a rollout
-/// and ends when the lease is torn down.
+/// A follower receives every line of every replica once and in order. Its stream continues during a rollout.
 #[test]
 fn logs_are_followed_across_rollout_until_teardown() {
     run(CLOCK, |tenant| {
@@ -206,7 +205,7 @@ fn command_ends_when_its_client_disconnects() {
     });
 }
 
-/// The test starts three commands with the same command line, user and start time.
+/// The three commands have the same command line, user and start time.
 #[test]
 fn only_the_command_of_disconnected_client_ends() {
     run(QUIET, |tenant| {
@@ -229,8 +228,7 @@ fn only_the_command_of_disconnected_client_ends() {
     });
 }
 
-/// The provider marks each command to find its process. The mark is one environment variable and no wrapper
-/// program.
+/// The provider marks each command with an environment variable, without a wrapper program.
 #[test]
 fn command_runs_without_wrapper() {
     run(QUIET, |tenant| {

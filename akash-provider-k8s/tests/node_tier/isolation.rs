@@ -25,7 +25,7 @@ const BOUND: Duration = Duration::from_secs(10);
 /// Group and version, kind, and name of an object.
 type Object = (&'static str, &'static str, &'static str);
 
-/// One edit for each object, as a merge patch. Together, the edits cover all kinds of fields that affect
+/// Returns one edit for each object, as a merge patch. Together, they change every kind of field that affects
 /// isolation.
 fn edits() -> [(Object, Value); 8] {
     const RBAC: &str = "rbac.authorization.k8s.io";

@@ -20,7 +20,7 @@ use testbed::{Hold, Tier};
 
 const MANAGER: &str = "akash-provider";
 
-/// A cluster, locked so that no other test breaks parts of it.
+/// A cluster, locked so that no other test can disturb it.
 pub(crate) struct Cluster {
     client: Client,
     _whole: Option<Hold>,
@@ -92,8 +92,8 @@ impl Cluster {
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Creates the rendered namespace under another name and without the provider's label, so that no
-    /// provider treats it as a lease.
+    /// Creates a copy of the rendered namespace under another name. The copy lacks the provider's label, so
+    /// no provider treats it as a lease.
     pub(crate) async fn trial(&self, rendered: &Namespace) -> Trial {
         let number = TRIALS.fetch_add(1, Ordering::Relaxed);
         let name = format!("trial-{}-{number}", std::process::id());
@@ -123,7 +123,7 @@ impl Cluster {
 }
 
 impl Trial {
-    /// Applies objects as a dry run and asserts that each would be stored as sent.
+    /// Applies objects as a dry run. Asserts that the response contains all sent fields.
     pub(crate) async fn all<K>(&self, case: &str, objects: &[K])
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -166,7 +166,7 @@ impl Trial {
         outcome.map(drop).map_err(|error| format!("{case}: {error}"))
     }
 
-    /// Creates a custom resource from JSON as a dry run and returns the object as it would be stored.
+    /// Creates a custom resource from JSON as a dry run. Returns the object in the response.
     pub(crate) async fn value(&self, kind: &str, value: &Value) -> Value {
         let resource = ApiResource {
             group: "akash.network".to_owned(),
@@ -239,8 +239,8 @@ impl Trial {
         }
     }
 
-    /// Waits until there are `count` pods of this version, `ending` terminating pods, and no other pods.
-    /// Marks each pod as ready, as a kubelet would.
+    /// Waits until the namespace has `count` pods of this version, `ending` terminating pods, and no other
+    /// pods. Marks each pod as ready, as a kubelet would.
     pub(crate) async fn pods_of(&self, version: &str, count: usize, ending: usize) {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         self.until("the pods of the version", async || {
@@ -317,7 +317,7 @@ fn subset(name: &str, sent: &impl Serialize, stored: &impl Serialize) {
     }
 }
 
-/// Returns the path of the first value of `sent` that `stored` lacks.
+/// Returns the path of the first value in `sent` that `stored` lacks.
 pub(crate) fn missing(sent: &Value, stored: &Value) -> Option<String> {
     match (sent, stored) {
         (Value::Object(sent), Value::Object(stored)) => sent.iter().find_map(|(key, value)| {

@@ -130,8 +130,8 @@ fn deleted_definitions_delete_no_route_and_the_provider_declares_its_records_aga
     });
 }
 
-/// The definition of the records, and thus every record, is deleted while no operator runs. The definition is
-/// then restored without the records.
+/// The definition of the records is deleted while no operator runs, which deletes all records. The definition
+/// is then restored without records.
 #[test]
 fn restarted_operator_deletes_no_objects_of_lost_records() {
     run("op-down", |world| {

@@ -56,7 +56,7 @@ impl TxtLookup for Zone {
     }
 }
 
-/// Returns the check results of the hostname that the tenant's lease status contains.
+/// Returns the check results of the hostname, as shown in the tenant's lease status.
 async fn hostname_notes(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes {
     let status = cluster.lease_status(lease).await.unwrap();
     let web = &status.services["web"];
@@ -80,8 +80,8 @@ fn proving(world: &World, zone: &Arc<Zone>) -> Options {
     }
 }
 
-/// Asserts three results: a proof survives DNS failures, becomes invalid when DNS returns no record, and is
-/// valid again when DNS returns the record.
+/// Asserts that a proof survives DNS failures, is withdrawn when DNS returns no record, and is accepted again
+/// later.
 async fn through_an_outage(
     world: &World,
     zone: &Arc<Zone>,

@@ -216,8 +216,8 @@ impl Fixture {
             .await;
     }
 
-    /// Deletes a pod as an update of its lease does. No kubelet confirms that the containers have stopped, so
-    /// the pod remains in the terminating state.
+    /// Deletes a pod with a grace period. The pod stays in the terminating state, because no kubelet stops
+    /// its containers.
     pub(crate) async fn delete_slowly(&self, space: &str, name: &str) {
         let api = self.api(&resource("v1", "Pod"), Some(&self.named(space)));
         api.delete(name, &DeleteParams::default().grace_period(300))
@@ -351,7 +351,7 @@ impl Capacity {
         nodes.into_iter().find(|n| n.name == name)
     }
 
-    /// Returns where the pods of a lease run: for each resource unit and node, the number of replicas.
+    /// Returns the number of replicas of a lease for each resource unit and node.
     pub(crate) fn places(&self, lease: &LeaseId) -> Vec<(u32, String, u32)> {
         let placements = self.update().map_or(&[][..], |u| &u.placements);
         let ours = placements.iter().filter(|p| p.lease == *lease);

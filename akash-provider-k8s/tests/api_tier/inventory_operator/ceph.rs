@@ -45,7 +45,7 @@ async fn undefine(world: &World) {
     }
 }
 
-/// Sets the total and the used capacity of the Ceph cluster that Rook reports, in bytes.
+/// Sets the total and the used capacity that Rook reports for the Ceph cluster, in bytes.
 async fn says(world: &World, total: Value, used: u64) {
     let capacity = json!({"bytesTotal": total, "bytesUsed": used});
     let status = Patch::Merge(json!({"status": {"state": "Created", "ceph": {"capacity": capacity}}}));

@@ -94,7 +94,7 @@ async fn unlook(world: &World) {
     let _ = spaces.delete(SPACE, &DeleteParams::default()).await;
 }
 
-/// Asserts that the ServiceAccount of the operator has its documented rights and no further rights.
+/// Asserts that the ServiceAccount has exactly the documented rights of the operator.
 async fn has_no_more_rights(world: &World, client: &Client, seen: &Pod) {
     let own = &world.settings.manifest_namespace;
     let body = |space: &str| {

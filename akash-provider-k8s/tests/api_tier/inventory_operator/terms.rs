@@ -69,9 +69,9 @@ fn node_records_term_of_its_labels_and_new_leader_writes_nothing() {
     });
 }
 
-/// Returns a client, a receiver and a signal. The client delays each PATCH until `arrive` is notified, and
-/// sends it even if its caller is dropped. The receiver gets the status codes of these writes, and the signal
-/// is notified once for each delayed write.
+/// Returns a client that delays each PATCH until `arrive` is notified. The client sends the PATCH even if its
+/// caller is dropped. The receiver gets the status codes, and the returned signal is notified for each
+/// delayed PATCH.
 fn slow(client: &Client, arrive: &Arc<Notify>) -> (Client, mpsc::UnboundedReceiver<u16>, Arc<Notify>) {
     let (status_sender, answers) = mpsc::unbounded_channel();
     let (begun, arrive) = (Arc::new(Notify::new()), Arc::clone(arrive));

@@ -305,8 +305,8 @@ fn logins_accounts_and_variables_are_per_service() {
     assert_eq!(of("AKASH_DEPLOYMENT_SEQUENCE"), [Some(&json!("3944427"))]);
 }
 
-/// Covers three properties of the encoding of the Go provider: the order of the fields, no empty fields, and
-/// the escaped characters.
+/// The encoded login has fields in the order of the Go provider, no empty fields, and the same escaped
+/// characters.
 #[test]
 fn login_is_encoded_byte_for_byte_like_the_go_provider() {
     let secret = |host: &str, username: &str, password: &str, email: &str| {
@@ -538,8 +538,8 @@ fn protections_can_be_disabled() {
     );
 }
 
-/// The quota suffices for an update: both versions of every pod, with the overhead of a runtime class, in
-/// addition to terminating pods of two older versions.
+/// Covers the quota during an update: both versions of every pod run while pods of two older versions
+/// terminate. The pods have the overhead of a runtime class.
 #[test]
 fn quota_allows_an_update() {
     for (count, overhead_cpu, overhead_memory) in [(1_u32, 250, 130 << 20), (20, 1_000, 1 << 30)] {

@@ -40,7 +40,7 @@ pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
 
 type Objects = BTreeMap<String, Value>;
 
-/// Removes the differences that are expected at the isolation level from both sets of objects. Adds each difference
+/// Removes from both sets of objects the differences that the isolation level allows. Adds each difference
 /// that occurred to `needed`.
 pub(super) fn even_out(
     isolation: Isolation,
@@ -159,8 +159,8 @@ fn metadata(theirs: &mut Objects) -> bool {
     true
 }
 
-/// Replaces the recorded egress rule for the internet by the rule for the DNS cache and the two rendered
-/// rules.
+/// Replaces the recorded egress rule for the internet by three rules: two rendered rules and the rule for the
+/// DNS cache.
 fn egress(ours: &Objects, theirs: &mut Objects) -> bool {
     let key = "NetworkPolicy/akash-deployment-restrictions";
     let block =

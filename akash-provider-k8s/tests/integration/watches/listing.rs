@@ -27,7 +27,7 @@ fn is_live(request: &Request) -> bool {
     !request.is_watch() && request.query.contains_key("limit") && !request.query.contains_key("labelSelector")
 }
 
-/// Lists the leases. The watches return `records`, and direct requests get `reply`.
+/// Lists the leases. Watches return `records`, and requests without a watch get `reply`.
 async fn listed(
     records: Vec<Value>,
     live: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static,

@@ -34,8 +34,8 @@ fn stuck() -> Value {
     pod
 }
 
-/// Starts a server. Its lists contain a StatefulSet with a rollout that waits for an old pod. A direct read of the
-/// StatefulSet returns `live`. Deletes of the pod fail while `broken` is set.
+/// Starts a server whose lists contain a StatefulSet with a rollout that waits for an old pod. A direct read
+/// of the StatefulSet returns `live`. While `broken` is set, deletes of the pod fail.
 async fn server(live: Value, broken: &Arc<AtomicBool>) -> Server {
     let broken = Arc::clone(broken);
     Server::start(
@@ -109,7 +109,7 @@ async fn standby_deletes_no_pod_until_it_leads() {
     until("the pod is deleted", || !deletes(&server).is_empty()).await;
 }
 
-/// Covers a namespace without further events, so only the back-off starts another attempt.
+/// Without further events, only the back-off starts another attempt.
 #[tokio::test]
 async fn failed_delete_is_retried_after_back_off() {
     let broken = Arc::new(AtomicBool::new(true));
