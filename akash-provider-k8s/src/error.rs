@@ -13,7 +13,6 @@ const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 /// Text of an RBAC denial. Denials by admission do not contain it.
 const RBAC_DENIAL: &str = "is forbidden: User \"";
 
-/// Remedy appended to an RBAC denial.
 const RBAC_HELP: &str = "; apply deploy/rbac/provider.yaml to give the provider its rights, or deploy/operators to give an \
                     operator its rights";
 

@@ -90,7 +90,6 @@ impl StateWriter {
         Vec::new()
     }
 
-    /// Returns whether no write is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.writing.is_empty()
     }

@@ -13,7 +13,6 @@ pub(crate) trait World: Clone + Eq + Hash + Debug {
     fn violation(&self) -> Option<String>;
 }
 
-/// Number of states and steps that a search visited.
 #[derive(Debug)]
 pub(crate) struct Stats {
     pub(crate) states: usize,

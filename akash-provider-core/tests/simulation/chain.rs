@@ -143,7 +143,6 @@ impl Chain {
         Ok(())
     }
 
-    /// Adds an invalid order to the next block.
     pub(crate) fn add_invalid_order(&mut self, order: Order) {
         let id = order.id.clone();
         Rc::make_mut(&mut self.invalid_orders).push(order);

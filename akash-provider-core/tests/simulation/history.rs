@@ -375,7 +375,6 @@ impl World {
         result
     }
 
-    /// Runs a full scan and returns its findings.
     fn scan(&mut self) -> Result<Vec<String>, Violation> {
         self.trace.findings.clear();
         self.request(Request::Scan { dry_run: false })?;
@@ -482,7 +481,6 @@ impl World {
         })
     }
 
-    /// Stores the findings of a full scan in the trace, if the effect reports a scan.
     pub(crate) fn note_findings(&mut self, effect: &Effect) {
         if let Effect::Reply(_, Ok(Reply::Scan(findings))) = effect {
             self.trace.findings.extend(findings.iter().cloned());

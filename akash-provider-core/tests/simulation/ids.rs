@@ -108,7 +108,6 @@ pub(crate) fn attributes() -> Vec<Attribute> {
     [region()].into_iter().chain(hardware).collect()
 }
 
-/// Storage class of a volume in memory.
 pub(crate) const RAM: &str = "ram";
 
 fn volumes(shape: Shape) -> Vec<Storage> {

@@ -83,7 +83,6 @@ impl World {
         self.lead()
     }
 
-    /// Makes the active instance the leader.
     pub(crate) fn lead(&mut self) -> Checked {
         self.epoch += 1;
         self.feed(Input::Leadership(Leadership::Leader { epoch: self.epoch }))

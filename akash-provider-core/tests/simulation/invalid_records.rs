@@ -15,7 +15,6 @@ use akash_provider_core::types::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of invalid orders in a history.
 const INVALID_ORDERS_MAX: usize = 4;
 const THIRD_PARTY_DEPLOYMENTS_MAX: u64 = 2;
 /// Number of kinds of invalid orders.
@@ -95,7 +94,6 @@ fn large(in_many_units: bool) -> GroupSpec {
 }
 
 impl World {
-    /// Adds an invalid or oversized record.
     pub(crate) fn add_invalid_record(&mut self) {
         match self.feature_random.below(20) {
             0..6 => self.add_invalid_order(),
@@ -179,7 +177,6 @@ impl World {
         self.chain.push_events(vec![event]);
     }
 
-    /// Makes an auditor sign invalid attributes of the provider.
     fn sign_invalid_attributes(&mut self) {
         let attribute = |n: usize| Attribute::new("*/".repeat(n), "\u{0}".repeat(n));
         let msg = TenantMsg::SignProvider {

@@ -205,7 +205,6 @@ impl CallCheck<'_> {
     }
 }
 
-/// Returns the lease of a cluster call.
 fn lease_of(call: &Call) -> Option<&LeaseId> {
     match call {
         Call::Record(deployment) | Call::Deploy { deployment, .. } => Some(&deployment.lease),

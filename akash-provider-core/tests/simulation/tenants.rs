@@ -135,7 +135,6 @@ impl World {
         });
     }
 
-    /// Makes a tenant accept a bid.
     fn choose(&mut self) {
         let market = &self.chain.market;
         let open = market.bids().filter(|b| b.state == BidState::Open);
@@ -262,7 +261,6 @@ impl World {
         drop(self.chain.tenant(TenantMsg::Deposit { deployment, coin }));
     }
 
-    /// Makes another provider place or close a bid.
     fn competitor_bids(&mut self) {
         let snapshot = self.chain.market.snapshot(&COMPETITOR);
         let Some(order) = self.random.pick(&snapshot.orders) else {

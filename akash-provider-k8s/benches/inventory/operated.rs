@@ -84,7 +84,6 @@ async fn written(client: &Client, changes: impl Iterator<Item = (usize, Value)>)
     stream::iter(writes).buffer_unordered(WRITERS).try_collect().await
 }
 
-/// Returns the CPU time of this process.
 fn cpu() -> Result<Duration, Failed> {
     /// Clock tick of the kernel on all current Linux platforms.
     const TICK: Duration = Duration::from_millis(10);

@@ -310,7 +310,6 @@ impl ReplicaReader {
         (pod.metadata.uid.as_ref() == Some(&self.replica.uid)).then(|| Arc::clone(pod))
     }
 
-    /// Returns true while the container runs.
     fn runs(&self) -> bool {
         let container = self.replica.container.as_deref();
         self.pod().is_some_and(|pod| is_running(&pod, container))

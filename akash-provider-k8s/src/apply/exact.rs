@@ -281,7 +281,6 @@ fn rendered(wanted: &Map<String, Value>) -> impl Iterator<Item = (&String, &Valu
     fields.filter(|(key, _)| *key != labels::MANIFEST_VERSION)
 }
 
-/// Returns true if the API server may omit the value.
 fn may_be_omitted(key: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -114,12 +114,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns access to the Secrets in the namespace of the Manifest records.
     pub(super) fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.settings.manifest_namespace)
     }
 
-    /// Reads the password Secret of a lease into the cache.
     pub(crate) async fn read_secret(
         &self,
         lease_namespace: &str,

@@ -49,7 +49,6 @@ impl<K> Records<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
 {
-    /// Reads an object from the API server.
     pub(crate) async fn read(&self, name: &str) -> Result<Option<K>, Error> {
         let read = within(self.limit, self.operation, self.api.get_opt(name)).await;
         // A missing record is no error, unlike a kind that is not served.

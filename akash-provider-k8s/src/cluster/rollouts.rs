@@ -86,7 +86,6 @@ impl Inner {
         self.state.leases().into_keys().collect()
     }
 
-    /// Deletes the pods that block the updates of one lease.
     async fn free_rollout(&self, home: &str) -> Result<(), Error> {
         let ours = self.state.ours_in(home);
         for (service, pods) in ours.iter().flat_map(|(_, view)| stuck_services(view)) {

@@ -16,7 +16,6 @@ pub(crate) const LEASE_ROLE: &str = "akash-provider-rs-lease";
 pub(crate) const ACCESS: &str = "akash-provider:access";
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Returns the requested read permissions of a service.
 pub(super) fn permissions(service: &Service) -> &[String] {
     let params = service.params.as_ref();
     let permissions = params.and_then(|params| params.permissions.as_ref());

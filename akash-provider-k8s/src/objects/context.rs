@@ -8,7 +8,6 @@ use akash_provider_core::manifest::{SchedulerParams, Service};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Label of a namespace with the Pod Security level of its pods.
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
 /// Inputs for rendering the objects of one lease.

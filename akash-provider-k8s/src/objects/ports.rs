@@ -21,7 +21,6 @@ const DEFAULT_POOL: &str = "default";
 /// Predicate that selects the exposes of one Service.
 type Selection = fn(&ServiceExpose) -> bool;
 
-/// Returns the Kubernetes name of a protocol.
 pub(super) const fn protocol(proto: Proto) -> &'static str {
     match proto {
         Proto::Tcp => "TCP",

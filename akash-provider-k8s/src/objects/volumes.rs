@@ -19,7 +19,6 @@ pub(super) fn class(volume: &Storage) -> &str {
     volume.class().unwrap_or(DEFAULT_CLASS)
 }
 
-/// Returns the name of a volume in its pod.
 fn volume_name(service: &Service, volume: &str) -> String {
     format!("{}-{volume}", service.name)
 }

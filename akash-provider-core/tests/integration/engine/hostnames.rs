@@ -53,7 +53,6 @@ fn w40_pending_hostname_ends_with_its_manifest() {
     assert_eq!(world.status().hostnames.keys().collect::<Vec<_>>(), ["b.example"]);
 }
 
-/// Asserts that the lease has the hostname, in the status and in the cluster.
 fn assert_has_hostname(world: &World, lease: &LeaseId, hostname: &str) {
     assert_eq!(&world.status().hostnames[hostname], lease);
     let declared = &world.cluster[lease].hostnames;

@@ -12,7 +12,6 @@ fn image(world: &World, lease: &LeaseId) -> String {
     world.cluster[lease].group.services[0].image.clone()
 }
 
-/// Stores an update of the manifest and deploys the update, as another leader would.
 fn update_by_other_leader(world: &mut World, lease: &LeaseId, sdl: &Sdl, epoch: u64) {
     world.tenant(TenantMsg::UpdateDeployment {
         id: lease.deployment().clone(),

@@ -432,7 +432,6 @@ proptest! {
     }
 }
 
-/// Asserts that the random orders of the property test have every kind of outcome.
 #[test]
 fn property_orders_cover_every_decline_reason_and_two_prices() {
     use proptest::strategy::ValueTree;

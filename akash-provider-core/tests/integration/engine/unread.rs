@@ -15,7 +15,6 @@ const IS_SNAPSHOT: Which = |call| matches!(call, Call::FetchSnapshot);
 const IS_BID_READ: Which = |call| matches!(call, Call::FetchBid(_));
 const IS_READ: Which = |call| IS_SNAPSHOT(call) || IS_BID_READ(call);
 
-/// Sends a bid from another process with the same key.
 fn bid_by_other_process(world: &mut World, order: &OrderId, sdl: &Sdl) -> BidId {
     let id = bid_of(order, us());
     world.outside(&Msg::CreateBid {

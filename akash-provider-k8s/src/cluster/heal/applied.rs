@@ -29,7 +29,6 @@ pub(super) struct AppliedLease {
 }
 
 impl AppliedLease {
-    /// Returns true if the namespace still has the hash of the desired objects.
     pub(super) fn is_marked(&self, live: &ObjectMeta) -> bool {
         let mark = live.annotations.as_ref().and_then(|a| a.get(labels::APPLIED));
         live.deletion_timestamp.is_none() && mark == Some(&self.mark)

@@ -102,7 +102,6 @@ fn each_object_has_its_own_back_off() {
 }
 
 proptest! {
-    /// The number of repairs of an object is bounded for any sequence of edits.
     #[test]
     fn repairs_of_an_object_are_bounded(pauses in prop::collection::vec(0u64..900, 1..200)) {
         let (mut backoff, limit, begin) = (RepairBackoff::default(), Limit::Other, Instant::now());
