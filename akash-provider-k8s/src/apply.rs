@@ -33,9 +33,8 @@ use serde_json::Value;
 pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
-/// Annotation of an object: its label `akash.network/manifest.resource.version` when this provider last
-/// applied it. Another provider program, such as the Go provider, changes only the label when it writes the
-/// object.
+/// Annotation of an object: value of its label `akash.network/manifest.resource.version` at the last apply by
+/// this provider. Another provider program, such as the Go provider, changes only the label.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
 /// Annotation of a workload: the lease was adopted from another provider program, and the pod template is
 /// still the one of that program.

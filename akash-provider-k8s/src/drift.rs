@@ -35,8 +35,8 @@ pub(crate) struct DriftedObject {
     pub(crate) write: Write,
     /// Whether the object is missing.
     pub(crate) is_missing: bool,
-    /// Whether the hash annotation of the object has another value, because another client edited it or a
-    /// newer deploy wrote it.
+    /// Whether the hash annotation differs from the desired hash, because another client edited the
+    /// annotation or a newer deploy wrote it.
     pub(crate) has_other_hash: bool,
 }
 

@@ -75,7 +75,7 @@ pub struct PriorState {
     pub manifest_version: String,
     /// Isolation level of the lease.
     pub isolation: Isolation,
-    /// Running pod templates of unchanged services, by service. They are applied without changes.
+    /// Running pod templates of unchanged services, by service. The templates are applied unchanged.
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 

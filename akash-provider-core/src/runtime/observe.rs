@@ -64,8 +64,8 @@ impl Observer {
         self.status_due
     }
 
-    /// Publishes the statuses that changed. `before` is the time before `status` was created. The next update
-    /// is delayed in proportion to the time since then.
+    /// Publishes the statuses that changed. The creation of `status` started at `before`. The longer the
+    /// creation took, the later is the next update.
     pub(crate) fn statuses(&mut self, status: &Status, before: Mono, now: Mono) {
         for (topic, body) in bodies(status) {
             if self.published.get(&topic) == Some(&body) {

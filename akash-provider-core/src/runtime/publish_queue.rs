@@ -77,7 +77,7 @@ struct Publisher {
     bus: Arc<dyn Bus>,
     overflow: Arc<AtomicU64>,
     trouble: PublishFailures,
-    /// Latest status of each topic that the bus refused.
+    /// Latest refused status of each topic.
     owed: BTreeMap<Topic, Arc<Event>>,
     again_at: Instant,
 }

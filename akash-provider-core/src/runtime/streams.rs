@@ -73,8 +73,8 @@ impl Feeds {
     }
 }
 
-/// Subscribes to one port again and again until the receiver of `queue` is dropped. Sends `lost` once for
-/// every gap in the stream.
+/// Subscribes to one port, again after every end or failure, until the receiver of `queue` is dropped. Sends
+/// `lost` once for every gap in the stream.
 async fn follow<T: Clone + Send>(
     port: &'static str,
     subscribe: impl Fn() -> BoxStream<'static, Result<T, Error>>,

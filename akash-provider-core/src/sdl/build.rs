@@ -170,7 +170,7 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
 
 /// Returns the sequence numbers of the leased IPs. The IP names of all `to` entries are sorted, with
 /// duplicates, and numbered from 1. A name that occurs several times gets its highest number. A `to` entry
-/// without an IP counts as an empty name, except if it is global.
+/// without an IP has the empty name, or is left out if it is global.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment

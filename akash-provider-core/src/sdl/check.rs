@@ -189,8 +189,8 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
     }
 }
 
-/// Reports a persistent volume that is not mounted: as an error in SDL version 2.0 if the service has no
-/// mounts, as in the Akash tools, otherwise as a warning.
+/// Reports a persistent volume that is not mounted. As in the Akash tools, this is an error only in SDL
+/// version 2.0 and only if the service has no mounts. Otherwise it is a warning.
 fn unmounted(
     version: Version,
     spot: &Location,

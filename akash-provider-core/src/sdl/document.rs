@@ -143,7 +143,7 @@ pub(super) struct Compute {
     pub(super) spot: Location,
     pub(super) cpu: (Location, Sourced<Cpu>),
     pub(super) memory: (Location, Sourced<Memory>),
-    /// GPUs. Zero GPUs at the location of the profile if the profile has no `gpu` field.
+    /// GPUs with their location. A profile without a `gpu` field yields zero GPUs and its own location.
     pub(super) gpu: (Location, Gpu),
     /// Volumes, in the order of the Akash tools.
     pub(super) storage: Vec<(Location, Sourced<Storage>)>,

@@ -51,8 +51,8 @@ impl Address {
         Ok(Self(text.into()))
     }
 
-    /// Returns the address of a missing account. This address is not valid, so it differs from every real
-    /// address.
+    /// Returns a placeholder for the address of a missing account. The placeholder is not a valid address, so
+    /// it equals no account.
     pub(crate) fn nobody() -> Self {
         Self("".into())
     }

@@ -217,7 +217,7 @@ impl DeploymentWorld {
         }
     }
 
-    /// Adds each state that a result of the pending cluster list can lead to.
+    /// Adds to `all` the next state for each possible result of the pending cluster list.
     fn lists(&self, all: &mut Vec<(String, Self)>) {
         let listed = |unusable: Option<&str>, conclusive| Input::Listed {
             unusable: unusable.map(|u| (bid_id(), Arc::from(u))).into_iter().collect(),

@@ -161,7 +161,7 @@ impl Cause {
 pub(crate) struct Reservations {
     pub(crate) capacity: Option<Capacity>,
     reserved: BTreeMap<OrderId, Amounts>,
-    /// Amounts that are reserved or free in excess of the capacity.
+    /// Amounts by which reserved plus free resources exceed the capacity.
     missing: Amounts,
 }
 

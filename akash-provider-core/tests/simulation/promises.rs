@@ -20,10 +20,11 @@ const ADDRESSES: u32 = 3;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hardware {
-    /// Number of unhealthy devices per node. They belong to the last model of the node in [`DEVICES`].
-    unwell: [u32; DEVICES.len()],
-    /// Number of devices per node that other processes use. They belong to the first model of the node in
+    /// Number of unhealthy devices per node. These devices belong to the last model of the node in
     /// [`DEVICES`].
+    unwell: [u32; DEVICES.len()],
+    /// Number of devices per node that other processes use. These devices belong to the first model of the
+    /// node in [`DEVICES`].
     foreign: [u32; DEVICES.len()],
     /// Fault of each storage class.
     storage_faults: [StorageFault; CLASSES.len()],

@@ -319,8 +319,8 @@ fn volumes_differ(wanted: &Value, live: &Value) -> bool {
     subset::missing(&claims(wanted), &claims(live), subset::Lists::Closed).is_some()
 }
 
-/// Returns the ledger to store during an apply. It contains all objects that may exist. The hash of an object
-/// with a pending write is empty.
+/// Returns the ledger to store during an apply. The ledger contains all objects that may exist. The hash of
+/// an object with a pending write is empty.
 #[must_use]
 pub fn ledger_during(before: &Ledger, plan: &Plan) -> Ledger {
     let mut ledger = before.clone();

@@ -72,8 +72,8 @@ impl Comparison {
         false
     }
 
-    /// Returns true if a rendered element is missing in the live list or has another position relative to the
-    /// others.
+    /// Returns true if the live list lacks a rendered element or contains the elements in another order.
+    /// Additional elements also count, unless the list is open.
     fn lists_differ(&self, wanted: &[Value], live: &[Value], path: &mut Vec<String>) -> bool {
         let open = self.lists == Lists::Open && path.last().is_some_and(|p| OPEN_LISTS.contains(&p.as_str()));
         if !open && wanted.len() != live.len() {

@@ -25,7 +25,7 @@ const ADOPTED: &str = "provider.akash.network/adopted";
 /// manifest entry.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// Source of the existing Manifest object. The Manifest is written only if this object differs from it.
+/// Source of the existing Manifest object. A record is written only if it differs from this object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.
@@ -39,8 +39,9 @@ pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
 }
 
 impl Inner {
-    /// Writes the Manifest record of a deployment if it does not exist yet. Returns the current object.
-    /// `basis` selects whether the existing record is read from the cache or from the API server.
+    /// Writes the Manifest record of a deployment unless the existing object already contains it. Returns the
+    /// current object. `basis` selects whether the existing record is read from the cache or from the API
+    /// server.
     pub(crate) async fn record(
         &self,
         deployment: &WorkloadSpec,

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Maximum number of attempts to write an object that other clients write concurrently.
 const TRIES: usize = 4;
 
-/// What to do with a record object in the API server.
+/// Action for a record object in the API server.
 #[derive(Debug)]
 pub(crate) enum Verdict<K> {
     /// Change nothing.
@@ -27,7 +27,7 @@ pub(crate) enum Verdict<K> {
     Delete,
 }
 
-/// Result of the change of a record object.
+/// Result of an action for a record object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome<K> {
     /// Nothing was written. Contains the object as last read.
@@ -58,7 +58,7 @@ where
         })
     }
 
-    /// Lets `judge` decide what to do with an object, and does it. After a concurrent write, `judge` decides
+    /// Executes the action that `judge` selects for an object. After a concurrent write, `judge` selects
     /// again. `seen` is the cached object, which may be outdated.
     pub(crate) async fn settle(
         &self,
@@ -142,8 +142,7 @@ where
 }
 
 /// Returns the error for a 404 of a request that does not need an existing object. The API server does not
-/// serve the kind, or the namespace is missing. Only an operator can fix this, but a later request may
-/// succeed.
+/// serve the kind, or the namespace is missing. The tenant cannot fix this, but a later request may succeed.
 fn not_served(operation: &'static str, message: &str) -> Error {
     let message = format!(
         "cannot access the record: {message}; check the CustomResourceDefinitions of deploy/crds and the namespace of \

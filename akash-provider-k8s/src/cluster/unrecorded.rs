@@ -155,8 +155,8 @@ impl Rules {
         Some(item(over(rendered, live?), false))
     }
 
-    /// Returns true if the provider rendered the object for the lease, or if the labels show that this is
-    /// possible.
+    /// Returns true if the provider rendered the object for the lease. If the ledger cannot list the object,
+    /// its labels decide.
     pub(super) fn is_rendered(&self, id: &Id, meta: &ObjectMeta) -> bool {
         let labels = meta.labels.as_ref();
         let is_labelled = labels.is_some_and(|l| l.get(labels::MANAGED).is_some_and(|value| value == "true"));

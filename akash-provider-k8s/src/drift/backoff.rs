@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Number of repairs of one object within [`WINDOW`] from which on another client is assumed to revert the
+/// Number of repairs of one object within [`WINDOW`] after which another client is assumed to revert the
 /// repairs.
 pub(crate) const CONFLICT_REPAIRS: usize = 10;
 /// Period in which repairs are counted.

@@ -112,7 +112,7 @@ pub(crate) struct WholeInventory {
 /// is unknown. `None` before the first announcement.
 type Publication = Option<Result<(), String>>;
 
-/// Handle that computes the current capacity count on request. The handle stays valid for any time.
+/// Handle that computes the current capacity count on request. The handle can be stored indefinitely.
 #[derive(Debug, Clone)]
 pub(crate) struct CountHandle(Arc<Shared>);
 

@@ -155,7 +155,7 @@ pub(crate) struct View<'a> {
 struct Volumes {
     ours: i128,
     others: i128,
-    /// Bytes of volumes without a claim. They are included in `others`.
+    /// Bytes of volumes without a claim, included in `others`.
     unbound: i128,
 }
 

@@ -27,7 +27,7 @@ impl Parts for NodeParts {
     ];
 }
 
-/// Fields of a pod that are decoded for [`super::PodFacts`]. They determine its requests and its lease.
+/// Fields of a pod that are decoded for [`super::PodFacts`]: they determine its requests and its lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodParts;
 

@@ -49,8 +49,8 @@ impl Networks {
         ))
     }
 
-    /// Returns the IPv4 addresses of cloud metadata services. They are also closed to leases that another
-    /// program created. The policies of such leases do not open IPv6.
+    /// Returns the IPv4 addresses of cloud metadata services. These addresses are also closed to leases that
+    /// another program created. The policies of such leases do not open IPv6.
     pub(super) fn metadata() -> Vec<Ipv4Net> {
         Self::merge(excluded()).v4
     }

@@ -64,8 +64,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
     }))
 }
 
-/// Registry login in the format of the Go provider: same fields, same order, same omissions. So neither
-/// provider rewrites the Secrets of the other.
+/// Registry login with the same fields, order and omissions as in the Go provider, so that neither provider
+/// rewrites the Secrets of the other.
 #[derive(Serialize)]
 struct Entry<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]

@@ -226,7 +226,7 @@ impl Guard {
     }
 
     /// Stores why the records or their definition cannot be read. Returns true if records are missing and the
-    /// reason is a new one.
+    /// reason is new.
     pub(super) fn fail(&mut self, problem: String, is_absent: bool) -> bool {
         if is_absent {
             // The definition that comes next is another one.

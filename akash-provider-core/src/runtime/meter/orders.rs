@@ -207,8 +207,8 @@ impl OrderCounts {
         }
     }
 
-    /// Counts the reservations of the orders in `status`. Orders that are missing in `status` ended without a
-    /// bid and without an event: they are counted as `no_bid`.
+    /// Counts the reservations of the orders in `status`. Orders in progress that are missing in `status` are
+    /// counted as ended without a bid, because such orders end without an event.
     pub(super) fn settle(&mut self, status: &Status) {
         if self.in_progress.is_empty() {
             return;
