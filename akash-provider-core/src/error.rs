@@ -147,8 +147,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Formats an error with its sources, separated by `: `. If the text already ends with the text of the next
-/// source, this source is left out, because errors are often created from the text of their source.
+/// Formats an error with its sources, separated by `: `. Omits a source if the preceding text already ends
+/// with its text, because errors are often created from the text of their source.
 #[must_use]
 pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();

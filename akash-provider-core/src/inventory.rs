@@ -78,8 +78,7 @@ pub struct Explanation {
     pub fits: bool,
     /// One entry for each unit and node.
     pub nodes: Vec<NodeVerdict>,
-    /// Reasons why the group does not fit. Contains only reasons that concern the whole cluster instead of a
-    /// node.
+    /// Cluster-wide reasons why the group does not fit. The reasons of a single node are in `nodes`.
     pub cluster: Vec<String>,
     /// Resources that exist but are not offered, such as an unlabeled storage class or an unhealthy device.
     pub ignored: Vec<IgnoredResource>,
@@ -217,8 +216,8 @@ pub trait Inventory: fmt::Debug + Send + Sync {
     /// Returns an independent copy.
     fn dup(&self) -> Box<dyn Inventory>;
 
-    /// Returns the node ledger, or `None` for other implementations. Only a node ledger can be serialized. A
-    /// provider with another implementation therefore has no [recording](crate::record).
+    /// Returns the [`NodeInventory`], or `None` for other implementations. Only a `NodeInventory` can be
+    /// serialized. A provider with another implementation therefore has no [recording](crate::record).
     fn as_nodes(&self) -> Option<&NodeInventory> {
         None
     }

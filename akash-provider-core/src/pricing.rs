@@ -49,9 +49,9 @@ pub struct PriceRequest {
     pub precision: u32,
     /// Utilization of the cluster before and after this order, at the time of the request; `None` if unknown.
     pub utilization: Option<Box<Utilization>>,
-    /// Height of the order's block, if this is the first price calculation for the order. `None` for a later
-    /// calculation, and for a group without an order, as in [`screen`](crate::bidding::screen()). All orders of one
-    /// block use the same price list.
+    /// Height of the order's block, for the first price calculation of the order. `None` for a later
+    /// calculation, and for a group without an order, as in [`screen`](crate::bidding::screen()). All orders
+    /// of one block use the same price list.
     #[serde(default)]
     pub height: Option<Height>,
 }
@@ -63,8 +63,8 @@ impl PriceRequest {
         self.allocated.as_ref().map_or(&self.group.resources, |a| a)
     }
 
-    /// Returns pairs of an ordered unit and its reserved unit, in the order of the group. If nothing is
-    /// reserved, both are the ordered unit.
+    /// Returns each ordered unit with its reserved unit, in the order of the group. If nothing is reserved,
+    /// both are the ordered unit.
     pub fn pairs(&self) -> impl Iterator<Item = (&ResourceUnit, &ResourceUnit)> {
         let reserved: &[ResourceUnit] = self.allocated.as_ref().map_or(&[], |a| a);
         self.group.resources.iter().enumerate().map(move |(at, ordered)| {

@@ -160,10 +160,10 @@ impl Contest {
             .map_or_else(Vec::new, |record| self.differing(&record.payload))
     }
 
-    /// Returns the names of settings that have different values on this instance and in the record. A setting
-    /// that is missing on one side is not returned. A setting that changed on this instance is not returned
-    /// if the record has the previous value and was written before the change or shortly after. The holder
-    /// may have made the same change, and stopped before its next heartbeat.
+    /// Returns the names of settings that have different values on this instance and in the record. Ignores
+    /// settings that only one side has. Also ignores a setting that changed on this instance if the record
+    /// has the previous value and was written before the change or shortly after. The holder may have made
+    /// the same change, and stopped before its next heartbeat.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged

@@ -84,7 +84,7 @@ pub struct EngineCounts {
 }
 
 impl EngineCounts {
-    /// Counts the missing blocks between `last` and the received block.
+    /// Counts a gap, and the missing blocks between `last` and the received block.
     pub(super) const fn gap(&mut self, last: Height, received: Height) {
         self.gaps += 1;
         self.missed_blocks += received.saturating_sub(last).saturating_sub(1);

@@ -337,9 +337,9 @@ impl Reservations {
         self.unread.insert(order.clone());
     }
 
-    /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. The
-    /// resources differ if a bid from before a restart is included in a block after capacity was reserved
-    /// again for the order.
+    /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. Both differ
+    /// if capacity was reserved again after a restart, and then a bid from before the restart was included in
+    /// a block.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(reservation) = self.reservations.get_mut(order) else {
             return;

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::hash::Hash;
 
-/// A state machine: a pure function from a state and an input to the next state and a list of actions.
+/// A state machine. A step turns a state and an input into the next state and a list of actions.
 pub(super) trait Machine: Sized {
     /// Key of the machine, such as a lease.
     type Id: Clone + Ord + Hash;

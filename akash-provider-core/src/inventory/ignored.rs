@@ -75,13 +75,13 @@ impl IgnoredResource {
         self.kind
     }
 
-    /// Name of the resource, and the reason why the provider does not offer it.
+    /// Returns the name of the resource, and the reason why the provider does not offer it.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Remedy, such as the command that sets a missing label; empty without a remedy.
+    /// Returns the remedy, such as the command that sets a missing label. Empty without a remedy.
     #[must_use]
     pub fn help(&self) -> &str {
         &self.help

@@ -90,8 +90,8 @@ pub fn is_within(host: &str, domain: &str) -> bool {
     stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'))
 }
 
-/// Returns whether a name with a Punycode label looks like `domain` or one of its subdomains, but is a
-/// different name.
+/// Returns whether `host` differs from `domain` and all its subdomains, but looks like one of them because of
+/// a Punycode label.
 #[must_use]
 pub fn looks_like(host: &str, domain: &str) -> bool {
     let mut is_encoded = false;

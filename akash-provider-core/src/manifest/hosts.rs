@@ -35,8 +35,8 @@ pub fn hostnames_wanted(
     wanted
 }
 
-/// Returns the hostnames that the tenant lists in the exposes of the group, in lower case, without
-/// duplicates, in the order of the manifest.
+/// Returns the hostnames in the exposes of the group, in lower case and in the order of the manifest. Each
+/// hostname occurs once.
 #[must_use]
 pub fn custom_hosts(group: &Group) -> Vec<String> {
     let mut seen = BTreeSet::new();

@@ -82,8 +82,8 @@ pub struct Utilization {
 }
 
 impl Utilization {
-    /// Creates the utilization of a cluster from its capacity before the provider's reservations. The amounts in use
-    /// are those of other workloads.
+    /// Creates the utilization of a cluster without the provider's reservations. The amounts in use are those
+    /// of other workloads.
     pub(crate) fn from_metrics(metrics: &Metrics) -> Self {
         let mut all = Self::default();
         for node in &metrics.nodes {

@@ -44,8 +44,8 @@ const CLUSTER_CALLS: usize = 16;
 /// Maximum number of concurrent calls that store a record. This limit is separate from the limit of slow
 /// deploys, because a tenant waits for each record.
 const RECORDS: usize = 16;
-/// Maximum number of concurrent price calculations. A strategy limits its own processes. This value limits
-/// the calls that wait for a process, so that their wait is shorter than the timeout of a calculation.
+/// Maximum number of concurrent price calculations. A strategy also limits its own processes. This limit
+/// keeps the wait for such a process shorter than the timeout of a calculation.
 const PRICES: usize = 32;
 /// Number of bids of an order at which the count stops. The limit of the chain is at most 500.
 const BIDS_COUNTED: u32 = 1000;

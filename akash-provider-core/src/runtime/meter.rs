@@ -106,7 +106,7 @@ impl Default for MeterCounts {
     }
 }
 
-/// Returns true if the engine reads orders from a snapshot in a step with this input.
+/// Returns true if the engine reads orders from a snapshot when it processes this input.
 pub(super) const fn is_snapshot(input: &Input) -> bool {
     matches!(
         input,

@@ -99,9 +99,9 @@ pub enum Input {
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// Result of a listing of the cluster. The listing was requested after the last lease of the deployment became
-    /// `Unlisted`, so it is evidence for all `Unlisted` leases. Leases with a manifest in the listing were already
-    /// added as [`Origin::Recorded`].
+    /// Result of a listing of the cluster that was requested after the last lease of the deployment became
+    /// `Unlisted`. The listing is therefore evidence for all `Unlisted` leases. Leases with a manifest in the
+    /// listing were already added as [`Origin::Recorded`].
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,

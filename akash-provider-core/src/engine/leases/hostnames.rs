@@ -126,8 +126,7 @@ impl HostnameLedger {
         Ok(())
     }
 
-    /// Returns true if no lease holds the hostname, and no other tenant holds a hostname that overlaps with
-    /// it.
+    /// Returns true if no lease holds the hostname, and no other tenant holds an overlapping hostname.
     #[must_use]
     pub fn is_free(&self, hostname: &str, owner: &Address) -> bool {
         let name = hostname.to_lowercase();
@@ -174,8 +173,8 @@ impl HostnameLedger {
         Ok(reserved)
     }
 
-    /// Releases and returns all hostnames of a lease. If a later lease of the same group has taken over a
-    /// hostname, the hostname is not released.
+    /// Releases and returns all hostnames of a lease, except those that a later lease of the same group has
+    /// taken over.
     pub fn release(&mut self, lease: &LeaseId) -> Vec<String> {
         let names = self.held_by(lease);
         for name in &names {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 impl Engine {
     /// Checks a manifest against the deployment record on the chain, and claims the hostnames of the
-    /// manifest. On an error, no claim remains.
+    /// manifest. On an error, all claims are undone.
     pub(super) fn check(
         &mut self,
         submission: &Submission,

@@ -25,8 +25,8 @@ impl Engine {
         Ok((self.workload_spec(lease, group), released))
     }
 
-    /// Claims hostnames for a lease. If another lease of the tenant holds a hostname, the lease waits for it. Returns
-    /// the hostnames that the lease released.
+    /// Claims hostnames for a lease. The lease waits for hostnames that another lease of the tenant holds.
+    /// Returns the hostnames that the lease released.
     fn claim_names(&mut self, lease: &LeaseId, names: &[String]) -> Result<Vec<String>, HostnameError> {
         let reserved = self.leases.hostnames.reserve(lease, names)?;
         let withheld: BTreeSet<String> = reserved.withheld.into_iter().collect();

@@ -272,8 +272,7 @@ impl Workload {
         self.close_report.as_ref()
     }
 
-    /// Returns the reason for which the chain closed the lease, or `None` if the lease is not closed or the reason is
-    /// unknown.
+    /// Returns the close reason on the chain, or `None` if the lease is not closed or the reason is unknown.
     #[must_use]
     pub const fn closed_because(&self) -> Option<CloseReason> {
         self.closed_because

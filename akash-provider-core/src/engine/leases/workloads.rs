@@ -174,8 +174,8 @@ impl Engine {
         self.publish(Event::LeaseClosed { lease, reason });
     }
 
-    /// Passes a report that a lease of this provider was closed to the workload of the lease. The source of
-    /// the report is a chain event or a scan.
+    /// Notifies the workload of a lease of this provider that the lease was closed. A chain event or a scan
+    /// reported the close.
     pub(in crate::engine) fn report_lease_closed(
         &mut self,
         id: &LeaseId,

@@ -234,7 +234,7 @@ pub struct Order {
     /// True if the chain has reported the bid, in a record, an event or a transaction result. The bid then exists, even
     /// if a later query does not find it.
     is_on_chain: bool,
-    /// Minimum height of a query result that proves by a missing record that the bid does not exist.
+    /// Minimum height at which a query result without the bid proves that the bid does not exist.
     min_read_height: Option<Height>,
     /// True if a transaction of this process created the bid.
     committed: bool,
@@ -394,8 +394,8 @@ impl Order {
         }
     }
 
-    /// Returns true if the reservation is known to match the offer of the bid on the chain. A bid from before
-    /// a restart may have another offer until it is read.
+    /// Returns true if the reservation is known to match the bid on the chain. The offer of a bid from before
+    /// a restart is unknown until the bid is read.
     #[must_use]
     pub const fn is_bid_known(&self) -> bool {
         matches!(self.phase, Phase::Open { .. })

@@ -235,8 +235,8 @@ impl Wallet {
         }
     }
 
-    /// Stores a balance that was read, minus the deposits and fees that this balance may still include.
-    /// Returns true if the balance in the fee denomination has increased.
+    /// Stores the balance that was read, minus the deposits and fees that it may still include. Returns true
+    /// if the balance in the fee denomination has increased.
     fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());

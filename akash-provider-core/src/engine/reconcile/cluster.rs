@@ -190,8 +190,8 @@ impl Engine {
         }
     }
 
-    /// Finds hostnames that the cluster declares for a lease, but that the manifest of the lease no longer uses.
-    /// Deploys these leases again to delete the declarations.
+    /// Deploys the leases again for which the cluster declares hostnames that their manifest no longer uses.
+    /// The deploy deletes these declarations.
     fn purge_unwanted_hostnames(&mut self, declared: &[DeclaredHostname]) {
         if self.role.is_standby() {
             return;
@@ -254,8 +254,8 @@ impl Engine {
         misrouted
     }
 
-    /// Returns the leases with a workload that was deployed and has no call in flight, but is missing or
-    /// incomplete in the cluster.
+    /// Returns the leases whose deployed workload is missing or incomplete in the cluster. Leases with a call
+    /// in flight are omitted.
     pub(in crate::engine) fn missing_workloads(
         &self,
         there: &BTreeSet<&LeaseId>,

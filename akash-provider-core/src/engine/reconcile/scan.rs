@@ -51,7 +51,7 @@ pub(in crate::engine) struct Scan {
     running: Option<ScanInProgress>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
-    /// True if a listing was requested because the state of a workload is unknown, and has not started yet.
+    /// True if a listing was requested because the state of a workload is unknown, but was not started yet.
     needs_listing: bool,
     /// True if the last scan failed because the cluster could not be listed.
     has_listing_failed: bool,

@@ -30,8 +30,8 @@ pub(super) enum RunError {
     TooMuchOutput,
 }
 
-/// Environment variables of the provider that a script receives: those that programs need to run and to access the
-/// network, and those that existing scripts of operators read.
+/// Environment variables of the provider that a script receives. Programs need them to run and to access the
+/// network, or existing scripts of operators read them.
 const PASSED: [&str; 22] = [
     "PATH",
     "HOME",

@@ -203,8 +203,8 @@ fn nodes(count: u64) -> Vec<Node> {
     (0..count).map(node).collect()
 }
 
-/// Checks that a leader exists after 60 s without faults, that two leaders never exist, and that no leader
-/// uses a forged term.
+/// Checks that a leader exists after 60 s without faults, that at most one leader exists at any time, and
+/// that no leader uses a forged term.
 fn contested(lucks: &[Luck], deletes: &[u64], forgeries: &[Forgery]) -> Result<(), TestCaseError> {
     let (mut store, mut nodes, mut next) = (Store::default(), nodes(3), 0);
     let mut last_term = 0;

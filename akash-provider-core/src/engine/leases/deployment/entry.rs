@@ -40,8 +40,7 @@ pub(super) struct LeaseEntry {
     /// Leadership epoch in which the lease was won. `None` if a manifest was found or may have been stored
     /// since.
     pub(super) bare_since: Option<u64>,
-    /// True if the manifest deadline has started, because all events of the block that created the lease were
-    /// received.
+    /// True if the manifest deadline may start: all events of the block that created the lease were received.
     pub(super) has_started: bool,
 }
 
