@@ -33,7 +33,7 @@ use std::time::Duration;
 const REQUEST_MAX: u64 = 4 * 1024;
 /// Maximum size of a response in bytes: one line for each of several hundred thousand leases.
 const RESPONSE_MAX: u64 = 64 * 1024 * 1024;
-/// Maximum duration of a request; `harden` rewrites the pods of a large lease.
+/// Maximum duration of a request. The longest request is `harden`, which rewrites all pods of a lease.
 const WORK_LIMIT: Duration = Duration::from_secs(120);
 
 /// Returns the path of the socket in a home directory.
@@ -47,7 +47,7 @@ fn path(home: &Path) -> PathBuf {
 enum Request {
     /// Returns the state of the circuit breaker.
     Breaker,
-    /// Releases the circuit breaker, so that the closes that the breaker holds are sent.
+    /// Releases the circuit breaker: the provider sends the closes that the breaker holds.
     ReleaseBreaker {
         /// Owner (tenant) for whom the circuit breaker is released; `None` to release it for all leases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ enum Request {
     Scan {
         /// True to report the differences without repairing them.
         dry_run: bool,
-        /// True to confirm the deletions that the embedded operators do not execute without a confirmation.
+        /// True to confirm the deletions for which the embedded operators require a confirmation.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         confirm: bool,
     },
@@ -111,7 +111,8 @@ struct LeaseLine {
     phase: String,
     /// Last known health of the workload.
     health: Health,
-    /// Unhealthy time since the workload was last healthy or a new version was deployed, in milliseconds.
+    /// Total unhealthy time in milliseconds; reset when the workload becomes healthy or a new version is
+    /// deployed.
     #[serde(default)]
     known_unhealthy_ms: u64,
     /// Unhealthy time after which the provider closes the lease, in milliseconds.
@@ -141,21 +142,20 @@ enum Response {
         /// Owners (tenants) for whom the circuit breaker tripped separately.
         #[serde(default)]
         held_owners: Vec<String>,
-        /// Number of closes within the window. Of the closes of one owner, at most half of `allowed` are counted.
+        /// Number of closes within the window. One owner adds at most half of `allowed` to this number.
         recent: u32,
         /// Maximum number of closes within the window.
         allowed: u32,
         /// Leases that are closed only after the release of the circuit breaker.
         waiting: Vec<String>,
-        /// Reason why the circuit breaker holds all closes; `None` while it permits closes.
+        /// Reason why the circuit breaker holds all closes; `None` if it holds none.
         shut_because: Option<String>,
     },
     /// The circuit breaker was released.
     Released {
-        /// True if the circuit breaker held closes before the release: the circuit breaker had tripped for
-        /// all leases or for an owner, or the cluster lacked the records of the leases.
+        /// True if the circuit breaker held closes before the release.
         was_tripped: bool,
-        /// Leases that were not closed before this release, because the circuit breaker held their close.
+        /// Leases whose close the circuit breaker held until this release.
         waited: Vec<String>,
     },
     /// Differences between the chain, the cluster and the state of the provider.
@@ -180,7 +180,7 @@ enum Response {
         /// Status of each operator, by name.
         operators: BTreeMap<String, Value>,
     },
-    /// The pods of the lease have the isolation level in the settings of the provider.
+    /// The pods of the lease now have the isolation level in the settings of the provider.
     Hardened,
     /// The close of the lease is being sent to the chain.
     Ending,
@@ -214,7 +214,7 @@ enum Response {
     },
     /// The request failed.
     Refused {
-        /// Reason of the refusal, for the person who ran the command; it may contain a message of the API server.
+        /// Reason of the refusal, for the person who ran the command.
         message: String,
     },
 }

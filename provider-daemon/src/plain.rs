@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Returns whether a character controls a terminal; line feeds and tabs do not count.
+/// Returns whether a character can control a terminal. Line feeds and tabs are permitted.
 #[must_use]
 pub fn is_active(c: char) -> bool {
     let is_hidden = matches!(c,
@@ -62,9 +62,8 @@ fn without(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
 
 /// Writer of the log, which prints each event on one line.
 ///
-/// With colors, this writer does not escape the escape character (U+001B), because this character starts the
-/// color codes of the log formatter. The log formatter has already escaped the character in the values of the
-/// fields.
+/// With colors, this writer passes the escape character (U+001B), which starts each color code of the log
+/// formatter. The log formatter escapes this character in the values of fields.
 #[derive(Debug)]
 pub struct LogWriter<W> {
     to: W,
@@ -104,8 +103,8 @@ impl<W: Write> Write for LogWriter<W> {
 mod tests {
     use super::*;
 
-    /// Colors, a cleared screen (also as one character), a bell, line breaks, an overwritten line, a reversed writing
-    /// direction and a zero-width space.
+    /// Text with characters that change the display of a terminal, such as colors and a reversed writing
+    /// direction.
     const HOSTILE: &str = "a\u{1b}[2J\u{9b}31m\u{7}\nready: bidding\rb\u{202e}c\u{200b}\u{2028}d\u{7f}";
 
     #[test]

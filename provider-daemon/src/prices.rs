@@ -14,38 +14,37 @@ use std::time::{Duration, Instant};
 
 /// Maximum file size, in bytes; sufficient for a thousand rules with a hundred tenants each.
 const BYTES_MAX: u64 = 8 << 20;
-/// Minimum interval between two checks of the policy file. Price calculations in between use the last policy.
+/// Minimum interval between two checks of the policy file.
 const AGE_MAX: Duration = Duration::from_millis(500);
-/// Maximum number of blocks with a stored policy. Orders of one block are priced within seconds.
+/// Maximum number of blocks with a stored policy. All orders of a block are priced within seconds.
 const BLOCKS: usize = 16;
 
-/// Pricing strategy with the policy of a file, which is reloaded when it changes. While the file is invalid, the last
-/// valid policy stays in force; the error is logged once. Clones share the policy.
+/// Pricing strategy that reads its policy from a file and reloads it after a change. While the file is
+/// invalid, the last valid policy stays in force. Clones share the policy.
 #[derive(Debug, Clone)]
 pub(crate) struct FilePolicy {
     path: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Time of the last check of the file. One caller checks the file, and concurrent callers wait for the result.
+    /// Time of the last check of the file. The lock is held during a check, so that concurrent callers wait
+    /// for the result.
     checked: Arc<tokio::sync::Mutex<Instant>>,
 }
 
 #[derive(Debug)]
 struct State {
     policy: Arc<Policy>,
-    /// Number of policies that were loaded after the first one.
+    /// Number of reloads that returned a policy.
     version: u64,
-    /// Policy that was in force when the first order of each block was priced, so that all orders of one block have the
-    /// same policy.
+    /// Policy for each block: the policy in force when the first order of the block was priced.
     block_policies: VecDeque<(Height, Arc<Policy>)>,
-    /// Stamp of the file at its last read; `None` after a failed read, so that the next check reads the file
+    /// File metadata at the last read; `None` after a failed read, so that the next check reads the file
     /// again.
     stamp: Option<Stamp>,
     /// Error of the last check of the file, which is logged once.
     error: Option<String>,
 }
 
-/// File metadata that changes whenever the content of the file may have changed. Kubernetes replaces files, editors
-/// write into them, and `chmod` changes the ctime.
+/// File metadata, including the ctime. The metadata changes whenever the content changes.
 pub(crate) type Stamp = (u64, u64, [i64; 4]);
 
 impl FilePolicy {
@@ -87,7 +86,8 @@ impl FilePolicy {
         }
     }
 
-    /// Checks the file, unless the last check is within [`AGE_MAX`]. Returns the version of the policy in force.
+    /// Checks the file, if the last check is older than [`AGE_MAX`]. Returns the version of the policy in
+    /// force.
     async fn refresh(&self) -> u64 {
         let mut checked = self.checked.lock().await;
         if checked.elapsed() >= AGE_MAX {
@@ -102,7 +102,7 @@ impl FilePolicy {
         locked(&self.state).version
     }
 
-    /// Returns the policy to use for the price of an order: the policy of the order's block.
+    /// Returns the policy for the block of the order.
     fn policy_of(&self, request: &PriceRequest) -> Arc<Policy> {
         let mut state = locked(&self.state);
         let policy = Arc::clone(&state.policy);
@@ -145,13 +145,13 @@ fn look(path: &Path, state: &Mutex<State>) {
     }
 }
 
-/// Returns true if the last successful read saw the file with this stamp.
+/// Returns true if the file with these metadata has already been read successfully.
 fn is_read(state: &Mutex<State>, seen: Option<Stamp>) -> bool {
     seen.is_some() && locked(state).stamp == seen
 }
 
-/// Applies the result of a read. After a read error the stamp is unknown, so that the next check reads the
-/// file again. A file with an invalid policy is not read again until it changes.
+/// Applies the result of a read. After a read error, the next check reads the file again. A file with an
+/// invalid policy is not read again until it changes.
 fn take(path: &Path, state: &Mutex<State>, seen: Option<Stamp>, text: Result<String, String>) {
     let has_text = text.is_ok();
     let read = text.and_then(|text| policy(path, &text));
@@ -266,7 +266,6 @@ mod tests {
         assert_eq!(price().await, "20");
     }
 
-    /// Prices a burst of orders concurrently: while one price calculation reads the file, the others wait.
     #[tokio::test]
     async fn uses_one_policy_for_a_burst_and_for_a_block() {
         let folder = tempfile::tempdir().unwrap();
@@ -300,7 +299,7 @@ mod tests {
         }
     }
 
-    /// A read may fail for a reason that does not change the file, such as too many open files.
+    /// The cause of a failed read may be unrelated to the file, such as too many open files.
     #[test]
     fn after_a_failed_read_an_unchanged_file_is_read_again() {
         let folder = tempfile::tempdir().unwrap();

@@ -61,12 +61,12 @@ pub(crate) use writers::Writers;
 /// Settings and dependencies of a provider.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// Flags, for parts with separate settings: gateway, cluster, chain client.
+    /// Flags of the command, for the settings of gateway, cluster and chain client.
     pub args: &'a RunArgs,
     /// Home directory, which contains the persisted state.
     pub home: &'a Path,
-    /// Configuration of the engine. At the start of the provider, the stored state of the circuit breaker is
-    /// added, and `leased_ips` is set if the cluster can lease IP addresses.
+    /// Configuration of the engine. The start of the provider adds the stored state of the circuit breaker,
+    /// and sets `leased_ips` if the cluster can lease IP addresses.
     pub config: Config,
     /// Key of the provider's account, which signs transactions and decrypts the certificate of the gateway.
     pub key: PrivateKey,
@@ -197,7 +197,7 @@ fn process_source(parts: &Supervisor, ha: &Ha, state: &State, recordings: &Recor
     }
 }
 
-/// Returns the rules for screening requests, which are the same as the rules for bids.
+/// Returns the configuration of screening requests, which use the same rules as bids.
 fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
     Screening {
         config: config.clone(),
@@ -212,7 +212,7 @@ async fn stop_operators(cluster: Option<ClusterProxy>) {
     }
 }
 
-/// Sets the stores of the processed heights and of the paid fees in `settings`. The stores write to `state`.
+/// Adds the stores of processed heights and paid fees to the settings of the chain client.
 fn remember(
     settings: &mut ClientSettings,
     state: &State,
@@ -225,7 +225,7 @@ fn remember(
     Ok(())
 }
 
-/// Raises the limit of open files, because many clients mean many connections.
+/// Raises the limit of open files, because each client connection needs one.
 fn raise_open_files() {
     match raise() {
         Ok(files) => tracing::debug!(files, "limit of open files raised"),
@@ -242,7 +242,7 @@ fn introduce(config: &Config, nodes: &[String], printer: &Printer) {
     printer.note(&format!("provider {account} on chain `{chain_id}`, {nodes}"));
 }
 
-/// Opens the state in the home directory, which locks the directory for this process.
+/// Opens the state in the home directory, and locks the directory for this process.
 fn state(home: &Path, printer: &Printer) -> anyhow::Result<State> {
     let OpenedState { state, moved_aside } = State::open(home)?;
     if let Some(aside) = moved_aside {

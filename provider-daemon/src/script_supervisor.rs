@@ -6,13 +6,14 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// First argument of a supervisor process; the path of the script follows. No command has this name.
+/// First argument of a supervisor process, before the path of the script. No command has this name.
 const ARGUMENT: &str = "--supervise-price-script";
 
 static IS_AVAILABLE: AtomicBool = AtomicBool::new(false);
 
-/// Runs a supervisor of one price script if this process was started as such a supervisor, and returns the exit code.
-/// Otherwise enables supervision for the scripts of this process, and returns `None`. Must be called first in `main`.
+/// Runs the supervisor of one price script if this process was started for it, and returns the exit code.
+/// Otherwise enables supervisors for the scripts of this process, and returns `None`. Must be called first in
+/// `main`.
 pub fn start() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     if words.next()? != ARGUMENT {
@@ -26,8 +27,8 @@ pub fn start() -> Option<ExitCode> {
     }))
 }
 
-/// Returns the command prefix that runs a script under a supervisor. The prefix is empty in programs without
-/// supervisors, such as tests.
+/// Returns the command prefix that runs a script under a supervisor; empty in programs without supervisors,
+/// such as tests.
 pub(crate) fn command() -> Vec<OsString> {
     if IS_AVAILABLE.load(Ordering::Relaxed) {
         vec!["/proc/self/exe".into(), ARGUMENT.into()]

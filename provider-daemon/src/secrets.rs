@@ -65,7 +65,7 @@ pub fn prompt_new(what: &str) -> anyhow::Result<SecretString> {
     Ok(first)
 }
 
-/// Prompts for a confirmation; any input other than `yes` or `y` means no, as does a missing input.
+/// Prompts for a confirmation. Only `yes` and `y` confirm; a missing input does not.
 ///
 /// # Errors
 /// Returns an error if standard input cannot be read.
@@ -145,7 +145,7 @@ fn from_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
     Ok(Some(SecretSource::Variable(variable).read()?))
 }
 
-/// Checks those settings of the signing key that need no passphrase.
+/// Checks the settings of the signing key, without its passphrase.
 ///
 /// # Errors
 /// Same as [`signer`].

@@ -41,7 +41,7 @@ const CACHE_BYTES: usize = 1 << 20;
 /// Table with metadata of the file, such as the version of its layout.
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 const LAYOUT: &str = "layout";
-/// Version of the layout, incremented when a table changes its meaning.
+/// Version of the table layout, incremented when the meaning of a table changes.
 const LAYOUT_NOW: u64 = 1;
 
 /// Failure to open the state.
@@ -85,7 +85,7 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Returns the remedy, or `None` for `Io` and `Database`: their remedy depends on the cause.
+    /// Returns the remedy. Returns `None` for `Io` and `Database`, whose remedy depends on the cause.
     pub(crate) const fn help(&self) -> Option<&'static str> {
         match self {
             Self::InUse { .. } => Some("stop that provider, or choose another --home"),
@@ -94,7 +94,6 @@ impl StateError {
         }
     }
 
-    /// Creates the error for a failure of the database library without a path.
     #[cfg(test)]
     pub(crate) fn database(source: redb::Error) -> Self {
         Self::Database {
@@ -123,7 +122,7 @@ pub struct State {
 /// Opened state, and the path of a damaged predecessor.
 #[derive(Debug)]
 pub struct OpenedState {
-    /// Opened state; empty if the damaged file was renamed (`moved_aside`).
+    /// Opened state. The state is empty if `moved_aside` is set.
     pub state: State,
     /// Path to which the damaged file was renamed; `None` if the file was not damaged.
     pub moved_aside: Option<PathBuf>,
@@ -162,8 +161,8 @@ impl State {
         }
     }
 
-    /// Returns the path and the mode of each entry of a home directory that other accounts may access, and one line
-    /// for each entry that cannot be read.
+    /// Returns the path and mode of each entry of a home directory to which other accounts have access, and
+    /// one line for each entry that cannot be read.
     #[must_use]
     pub fn accessible_files(home: &Path) -> (Vec<(PathBuf, u32)>, Vec<String>) {
         private::accessible(home, &home.join(FILE))
@@ -188,8 +187,8 @@ impl OpenedState {
     }
 }
 
-/// Opens or creates a database file of the home directory. A damaged file is moved aside and replaced by an empty one;
-/// its new path is returned.
+/// Opens or creates a database file of the home directory. If the file is damaged, renames it, creates an
+/// empty file, and returns the new path of the damaged file.
 ///
 /// # Errors
 /// Returns an error if the file is unusable but not damaged, or if its layout is newer than `layout`.

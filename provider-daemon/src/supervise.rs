@@ -32,7 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Future of a part; `Err` is the reason of its failure.
 pub type Work = BoxFuture<'static, Result<(), String>>;
 
-/// Running parts. Dropping the supervisor aborts them.
+/// Supervised parts of the provider. Dropping the supervisor aborts them.
 #[derive(Debug)]
 pub struct Supervisor {
     running: FuturesUnordered<BoxFuture<'static, Result<(), PartFailed>>>,
@@ -41,8 +41,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Creates a supervisor. After `draining` is cancelled, a part may end without an error, and no part is
-    /// restarted.
+    /// Creates a supervisor. After `draining` is cancelled, parts may end without an error, and the
+    /// supervisor restarts none.
     #[must_use]
     pub fn new(draining: CancellationToken) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Supervisor {
         }
     }
 
-    /// Runs a part that is never restarted, whatever its restart policy is. The end of the part ends the provider.
+    /// Runs a part without restarts, whatever its policy is. The end of the part ends the provider.
     pub fn once(&mut self, part: Part, work: impl FnOnce(&Pulse) -> Work) {
         let pulse = self.pulses.add(part);
         let mut work = Some(work(&pulse));
@@ -65,19 +65,20 @@ impl Supervisor {
         self.supervise(part, pulse, move |pulse| Some(begin(pulse)));
     }
 
-    /// Adds a part that this supervisor does not run, and returns its pulse, so that the watchdog checks this part too.
+    /// Adds a part that this supervisor does not run, and returns its pulse. The watchdog checks this part
+    /// too.
     #[must_use]
     pub fn pulse(&self, part: Part) -> Pulse {
         self.pulses.add(part)
     }
 
-    /// Returns the pulses of all parts, also of parts that are added later.
+    /// Returns the pulses of all parts, including parts that are added later.
     #[must_use]
     pub fn pulses(&self) -> Pulses {
         self.pulses.clone()
     }
 
-    /// Starts the watchdog, also for parts that are added later.
+    /// Starts the watchdog for all parts, including parts that are added later.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be created.
@@ -85,7 +86,7 @@ impl Supervisor {
         Watchdog::start(self.pulses.clone())
     }
 
-    /// Waits for the first permanent failure of a part. If no part fails, this never returns.
+    /// Waits for the first permanent failure of a part. Never returns without a failure.
     pub async fn failure(&mut self) -> PartFailed {
         while let Some(ended) = self.running.next().await {
             if let Err(failed) = ended {

@@ -73,7 +73,7 @@ pub(crate) fn help<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&
         .map(error::ProviderError::help)
 }
 
-/// Runs a command to its end. Threads that still block on the terminal cannot be stopped and are left behind.
+/// Runs a command to its end. Does not wait for threads that still block on the terminal.
 fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

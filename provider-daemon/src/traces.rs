@@ -39,7 +39,7 @@ use std::sync::Arc;
 const PATH: &str = "v1/traces";
 const SERVICE_NAME: &str = "service.name";
 
-/// Handle of the traces of a running provider.
+/// Handle of the trace export of a running provider.
 #[derive(Debug)]
 pub struct Traces {
     export: Export,
@@ -117,8 +117,7 @@ fn invalid(error: String) -> WithHelp {
     )
 }
 
-/// Returns the attributes of this process. The variables `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` add to
-/// them.
+/// Returns the attributes of this process, with those of `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`.
 fn resource(provider: &Address, chain_id: &str) -> Resource {
     let own = [
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),

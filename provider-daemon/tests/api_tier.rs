@@ -41,8 +41,7 @@ use testbed::{Cluster, Tier};
 
 /// Field manager of the Go provider.
 const THEIR_MANAGER: &str = "--field-manager=provider-services";
-/// Files with the objects of a lease that the Go provider wrote, in the order of its writes. The other files
-/// of a recording have objects that controllers created.
+/// Names of the recordings of objects that the Go provider wrote for a lease, in the order of its writes.
 const FILES: [&str; 11] = [
     "namespace",
     "manifest-cr",
@@ -99,8 +98,8 @@ fn lease(folder: &Path) -> Vec<Value> {
     found
 }
 
-/// Returns kind, namespace, name, uid and writers of each object that a client wrote, with the times of their last writes.
-/// The components of Kubernetes are not counted as clients, because they write at any time.
+/// Returns one line for each object that a client wrote, with the object's identity and the time of each last
+/// write. Components of Kubernetes are not counted as clients, because they write at any time.
 fn everything(cluster: &Cluster) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])
@@ -126,7 +125,8 @@ fn everything(cluster: &Cluster) -> Vec<String> {
     all
 }
 
-/// Returns the line of [`everything`] for an object, or `None` if only components of Kubernetes wrote the object.
+/// Returns the line of an object for [`everything`], or `None` if only components of Kubernetes wrote the
+/// object.
 fn written(object: &Value) -> Option<String> {
     let about = &object["metadata"];
     let writers = about["managedFields"].as_array()?.iter();
@@ -140,7 +140,7 @@ fn written(object: &Value) -> Option<String> {
     (!writers.is_empty()).then(|| format!("{kind} {namespace} {name} {uid} {writers:?}"))
 }
 
-/// Returns all objects of the cluster when they no longer change.
+/// Waits until no object of the cluster changes, and returns the objects.
 fn settled(cluster: &Cluster) -> Vec<String> {
     let began = Instant::now();
     let mut last = everything(cluster);

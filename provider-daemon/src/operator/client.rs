@@ -215,7 +215,7 @@ fn describe(line: &LeaseLine) -> String {
     text
 }
 
-/// Formats the unhealthy time of a lease, if unhealthy time was counted or if the workload lacks replicas.
+/// Formats the unhealthy time of a lease; `None` for a lease without health problems.
 fn clock(line: &LeaseLine) -> Option<String> {
     let is_quiet = matches!(line.health, Health::Good | Health::Unknown) && line.known_unhealthy_ms == 0;
     if is_quiet {
@@ -314,8 +314,8 @@ pub(super) fn odd() -> &'static str {
 pub(crate) struct RunningProvider {
     /// Whether the circuit breaker tripped, for all leases or for some owners.
     pub(crate) is_tripped: bool,
-    /// Reason why the circuit breaker holds all closes of leases, such as the waiting time after a start; `None` while
-    /// it permits closes.
+    /// Reason why the circuit breaker holds all closes of leases, such as the waiting time after a start;
+    /// `None` if it holds none.
     pub(crate) closes_held: Option<String>,
     /// Status of each embedded operator, as one line by name.
     pub(crate) operators: BTreeMap<String, String>,

@@ -117,7 +117,7 @@ fn object(name: &str, result: Value, health: &HistoryHealth) -> Value {
     object
 }
 
-/// Returns the notice about facts that the history has not recorded, or an empty text if there are none.
+/// Returns a notice if the history could not record some facts, or an empty text.
 fn health_text(health: &HistoryHealth) -> String {
     let facts = plain::count(usize::try_from(health.dropped).unwrap_or(usize::MAX), "fact");
     match (&health.problem, health.dropped) {

@@ -30,7 +30,7 @@ const LAST_DATE: u64 = 253_402_300_799;
 
 /// Access for the owner of the socket and root only.
 const MODE: u32 = 0o600;
-/// Maximum number of concurrent requests; further clients wait.
+/// Maximum number of concurrent requests. Further clients wait.
 const AT_ONCE: usize = 8;
 /// Maximum time to receive a request, and maximum time to send its response.
 const LINE_LIMIT: Duration = Duration::from_secs(5);
@@ -117,8 +117,8 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
     }
 }
 
-/// Opens the socket. The provider holds the lock of the home directory, so an existing socket is left over from an
-/// earlier process and is removed. A file that is not a socket is never removed.
+/// Opens the socket, and first removes the socket of an earlier process. No earlier process runs, because the
+/// provider holds the lock of the home directory. A file that is not a socket is never removed.
 fn open(path: &Path) -> io::Result<Socket> {
     match fs::symlink_metadata(path) {
         // Links are not followed, because their target is unknown.
@@ -137,8 +137,8 @@ fn open(path: &Path) -> io::Result<Socket> {
     })
 }
 
-/// Returns true if the peer is root or the owner of the socket. Another system user may connect between the creation of
-/// the socket and the change of its file mode.
+/// Returns true if the peer is root or the owner of the socket. The file mode alone is not sufficient:
+/// another user may connect before the mode is set.
 fn is_allowed(stream: &UnixStream, owner: u32) -> bool {
     const ROOT: u32 = 0;
     stream
@@ -432,7 +432,7 @@ fn lease_line(status: &Status, info: &LeaseInfo) -> LeaseLine {
     }
 }
 
-/// Formats a block time as an RFC 3339 date. A later time is printed as `LAST_DATE`.
+/// Formats a block time as an RFC 3339 date, at most `LAST_DATE`.
 fn date(at: BlockTime) -> String {
     let seconds = u64::try_from(at.0 / 1000).unwrap_or_default().min(LAST_DATE);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()

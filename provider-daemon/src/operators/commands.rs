@@ -24,8 +24,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Maximum size of a response in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Sends a request to the operator to retry the failed objects of a lease immediately. `what` is the term for
-/// such an object in the output.
+/// Sends a request to the operator to retry the failed objects of a lease immediately. `what` names such an
+/// object in the output.
 ///
 /// # Errors
 /// Returns an error if no operator listens on this machine and port, or if the operator refuses.

@@ -137,8 +137,8 @@ impl OperatorPlan {
     }
 }
 
-/// Operators in this process. Each takes part in the leader election of its kind of operator, together with operator
-/// pods and other providers. Dropping the value stops them at once.
+/// Operators in this process. Each operator takes part in the leader election with operator pods and other
+/// providers. Dropping the value stops the operators at once.
 #[derive(Default)]
 pub(crate) struct EmbeddedOperators(Vec<Box<dyn EmbeddedOperator>>);
 

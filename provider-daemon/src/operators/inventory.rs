@@ -60,11 +60,11 @@ pub(super) struct InventoryProcess {
     operator: InventoryOperator,
     list: Arc<List>,
     rules: Mutex<RulesStatus>,
-    /// Source of the inventory rules, and the text that was last read from this source.
+    /// Source of the inventory rules, and the text of the last read.
     source: Option<(config::Source, String)>,
-    /// gRPC listener, until the gRPC server takes it; `None` in an embedded operator.
+    /// gRPC listener; `None` in an embedded operator, and after the gRPC server took it.
     grpc: Mutex<Option<TcpListener>>,
-    /// Maximum time that a request waits until the operator has counted the resources of the cluster once.
+    /// Maximum time that a request waits for the first complete inventory.
     patience: Duration,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct InventoryProcess {
 struct RulesStatus {
     /// Source of the rules; `None` without rules.
     from: Option<String>,
-    /// Error of the last read of the rules; the last valid rules apply.
+    /// Error of the last read of the rules. After an error, the last valid rules stay in force.
     error: Option<String>,
 }
 
@@ -89,7 +89,7 @@ struct Page {
 #[derive(Debug)]
 pub(crate) struct Plan {
     rules: Rules,
-    /// Source of the inventory rules, and the text that was read from this source.
+    /// Source of the inventory rules, and the text of the last read.
     source: Option<(config::Source, String)>,
     list: List,
 }
@@ -181,7 +181,7 @@ fn list_source(args: &GpuListArgs) -> list::Source {
     }
 }
 
-/// Remedy for rules that cannot be read.
+/// Remedy for unreadable or invalid rules.
 const RULES_HELP: &str = "correct the rules; docs/operators.md describes their fields";
 
 /// Reads the rules at the start. No earlier rules exist yet, so an error stops the process.
@@ -259,8 +259,8 @@ impl InventoryProcess {
         }
     }
 
-    /// Waits until the operator has counted the resources of the cluster once. Returns the latest report, or `None`
-    /// after the maximum wait (`patience`).
+    /// Waits for the first complete inventory, for at most `patience`. Returns the latest report, or `None`
+    /// after this time.
     async fn awaited(&self) -> Option<Arc<ClusterReport>> {
         let mut reports = self.operator.reports();
         let report = timeout(self.patience, reports.wait_for(Option::is_some)).await;

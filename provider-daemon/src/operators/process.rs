@@ -61,17 +61,16 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// operator is ready.
     fn awaited(&self) -> String;
 
-    /// Returns the response to a path in [`Operator::TEXTS`] as JSON, or `None` to serve the cached response
-    /// again.
+    /// Returns the response to a path in [`Operator::TEXTS`] as JSON. `None` means that the cached response
+    /// stays valid.
     fn text(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// Returns the reason why the response of a path is not available now, or `None` if it is.
+    /// Returns the reason why the response of a path is unavailable, or `None` if it is available.
     fn unavailable(&self, _path: &str) -> Option<String> {
         None
     }
 
-    /// Returns the text of the 503 response to requests for a path that has no cached response yet, or `None`
-    /// to respond with 204.
+    /// Returns the text of a 503 response, for a path without a cached response. `None` means 204.
     fn missing(&self, _path: &str) -> Option<&'static str> {
         None
     }
@@ -79,8 +78,8 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns the status.
     fn status(&self) -> Value;
 
-    /// Returns the part of the status that the query string of the request selects, or the error response for an
-    /// invalid query.
+    /// Returns the items of the status that the query string selects, or the error response for an invalid
+    /// query.
     fn page(&self, _query: &str) -> Result<Value, (StatusCode, String)> {
         Err((
             StatusCode::BAD_REQUEST,
@@ -97,7 +96,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns the routes of the operator, in addition to the cached responses.
     fn routes(self: Arc<Self>) -> Router;
 
-    /// Returns log text about further network addresses at which the operator serves requests; empty if there are none.
+    /// Returns log text about further addresses at which the operator listens, or an empty text.
     fn also_answers(&self) -> String {
         String::new()
     }
@@ -126,8 +125,8 @@ pub(super) struct Process<O> {
     every: Duration,
 }
 
-/// Runs an operator until a signal stops it. The port is opened first, so that a second process with the same port
-/// writes nothing.
+/// Runs an operator until a signal stops it. The process opens the port first, and ends before any write if
+/// the port is in use.
 ///
 /// # Errors
 /// Returns an error without a kubeconfig, or if the port is in use. An unreachable cluster is not an error.

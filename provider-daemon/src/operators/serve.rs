@@ -78,8 +78,8 @@ pub(crate) async fn listen(
 }
 
 /// Accepts connections until the cancellation. Then waits until the open connections end, for at most
-/// `DRAIN_TIME`. At `CONNECTIONS_MAX` connections, the client with the most connections loses its oldest one,
-/// so that slow clients do not block a probe.
+/// `DRAIN_TIME`. At `CONNECTIONS_MAX` connections, closes the oldest connection of the client with the most
+/// connections, so that slow clients do not block a probe.
 pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     answer: impl Fn(TcpStream, SocketAddr) -> F,
@@ -156,13 +156,13 @@ async fn converse(stream: TcpStream, peer: Peer, router: Router, until: Cancella
 #[derive(Debug, Default)]
 pub(super) struct CachedBody {
     text: RwLock<Option<(bytes::Bytes, SystemTime)>>,
-    /// Time at which the body was last generated, and whether the operator was ready at that time.
+    /// Time of the last generation of the body, and whether the operator was ready at that time.
     looked: Mutex<Option<(Instant, bool)>>,
 }
 
 impl CachedBody {
-    /// Regenerates a body that is older than `every`, or that was generated before the operator became ready. If the
-    /// result is `None`, the cached body is retained.
+    /// Regenerates a body that is older than `every`, or that was generated before the operator became ready.
+    /// If `make` returns `None`, the cached body is retained.
     pub(super) fn renew(&self, every: Duration, is_ready: bool, make: impl FnOnce() -> Option<Vec<u8>>) {
         // Locked during the generation, so that concurrent requests get the new body.
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +187,7 @@ impl CachedBody {
         *cached = Some((text.into(), SystemTime::now()));
     }
 
-    /// Returns the response: 204 without a body, 500 if the last body exceeded the limit.
+    /// Returns the response: 204 without a body, 500 if the last body exceeded 8 MiB.
     pub(super) fn answer(&self) -> Response<Body> {
         let cached = self.text.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((text, made)) = cached else {

@@ -57,7 +57,7 @@ impl BreakerFile {
         }
     }
 
-    /// Writes the file again if it is missing; called while the breaker is tripped.
+    /// Writes the file of the tripped breaker again if the file was deleted.
     pub(super) async fn rewrite_if_deleted(&self, shut: &RestartState, handle: &ProviderHandle) {
         if self.path.try_exists().is_ok_and(|is_there| !is_there) {
             tracing::warn!(
@@ -104,8 +104,8 @@ impl BreakerFile {
         shut
     }
 
-    /// Writes the state `shut` of the circuit breaker to the file, or removes the file if the breaker has not tripped.
-    /// A failure is logged.
+    /// Writes the state `shut` of the circuit breaker to the file. Removes the file if the breaker has not
+    /// tripped. A failure is logged.
     fn keep(&self, shut: &RestartState) {
         if let Err(error) = self.set(shut) {
             tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the circuit breaker for the next start; check the home directory");
@@ -151,7 +151,7 @@ impl StateStore for BreakerFile {
     }
 }
 
-/// Makes the creation and the deletion of files in a directory durable.
+/// Flushes a directory, so that created and deleted files survive a crash.
 fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -191,7 +191,7 @@ fn text(shut: &RestartState) -> String {
     text
 }
 
-/// Parses the content of the file. Returns the state of the breaker, and the mistake in the content, if any.
+/// Parses the content of the file. Returns the state of the breaker, and an error text for invalid content.
 fn parse_file(bytes: &[u8]) -> (RestartState, Option<String>) {
     let mut shut = RestartState::default();
     let mut problem = None;

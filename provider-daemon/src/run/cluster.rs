@@ -23,9 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Interval between two steps of the in-memory cluster: a started workload is healthy after the next step.
+/// Interval between two updates of the in-memory cluster. A started workload becomes healthy at the next
+/// update.
 const TICK: Duration = Duration::from_secs(1);
-/// Maximum time between two heartbeats of the in-memory cluster.
+/// Maximum time between two heartbeats of the task that updates the in-memory cluster.
 const TICK_LIMIT: Duration = Duration::from_secs(30);
 /// Initial back-off of the connection to the cluster, doubled after each failure.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -104,7 +105,7 @@ impl ClusterAccess {
     }
 }
 
-/// Advances the in-memory cluster periodically until `until` is cancelled.
+/// Updates the in-memory cluster periodically until `until` is cancelled.
 async fn tick(backend: Arc<Backend>, until: CancellationToken, pulse: Pulse) {
     let mut ticks = tokio::time::interval(TICK);
     loop {

@@ -47,7 +47,8 @@ pub(super) struct GatewayOptions {
     home: PathBuf,
     account: Address,
     key: Arc<PrivateKey>,
-    /// Host names for which the provider creates and renews its certificate; empty if others renew the certificate.
+    /// Host names in the certificate that the provider creates and renews; empty if the provider does not
+    /// renew it.
     domains: Vec<String>,
     /// Expiry of the certificate that the gateway uses.
     expiry: CertificateExpiry,
@@ -82,8 +83,8 @@ impl GatewayDependencies {
         }
     }
 
-    /// Returns the source from which the gateway reads whether the audit log can be written. The text of the
-    /// problem omits the cause, because the cause contains a path of this machine.
+    /// Returns the source from which the gateway reads whether the audit log is writable. The problem text
+    /// omits the cause, which contains a local path.
     fn problem(&self) -> Option<ProblemSource> {
         let audit = self.audit.clone()?;
         Some(ProblemSource::new(move || {
@@ -170,8 +171,8 @@ impl GatewayOptions {
 /// Condition that delays bids until the gateway serves requests.
 const PENDING: &str = "the gateway to start, so that tenants can be served";
 
-/// Holds the bids of a provider from its start until the gateway runs, if the gateway is enabled. A lease that is won
-/// before tenants reach the gateway gets no manifest.
+/// If the gateway is enabled, delays the bids of a provider until the gateway runs. Before that time, tenants
+/// cannot send manifests for their leases.
 pub(super) fn hold_bids(builder: ProviderBuilder, gateway: Option<&GatewayOptions>) -> ProviderBuilder {
     match gateway {
         Some(_) => builder.hold_bids(PENDING),
@@ -221,7 +222,7 @@ pub(super) struct ShutdownTokens {
 }
 
 impl ShutdownTokens {
-    /// Creates the tokens of a provider that starts to stop when `shutdown` is cancelled.
+    /// Creates the tokens of a provider; `shutdown` starts the shutdown.
     pub(super) fn new(shutdown: &CancellationToken) -> Self {
         Self {
             draining: shutdown.clone(),
@@ -327,7 +328,7 @@ async fn maintain_certificate(
 }
 
 /// Waits for the certificate and starts the gateway. Returns the gateway, and the modification time and size
-/// that the certificate file had before the read. Returns `None` at a shutdown.
+/// of the certificate file from before the read. Returns `None` at a shutdown.
 async fn begin(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,

@@ -37,13 +37,14 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Interval at which the leader stores the state of the circuit breaker in the election record, for the next leader.
+/// Interval at which the leader updates the state of the circuit breaker in the election record for the next
+/// leader.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum time to release the election lease. Without a release, standbys take over only after one lease duration.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Namespace that exists as long as the cluster, so its UID identifies the cluster.
+/// Namespace with the UID that identifies the cluster, because this namespace is never deleted.
 const NEVER_DELETED: &str = "kube-system";
-/// Maximum time by which an unresponsive cluster delays the start.
+/// Maximum time for which the start waits for an unresponsive cluster.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a standby checks the election term.
 const TERM_INTERVAL: Duration = Duration::from_secs(2);
@@ -52,11 +53,11 @@ const TERM_INTERVAL: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(super) struct Ha {
     election: Option<Arc<Election>>,
-    /// Task that updates the hashes of this instance's settings in the election.
+    /// Task that updates the hashes of the settings of this instance in the election.
     following: Option<Arc<AbortOnDropHandle<()>>>,
     address: Option<String>,
     terms: Terms,
-    /// Highest election term that this home directory stored before the start.
+    /// Highest election term that the home directory contained at the start.
     known_term: u64,
     printer: Arc<Printer>,
 }
@@ -134,8 +135,7 @@ impl Ha {
         Ok(ha)
     }
 
-    /// Returns the initial role. Without an election the instance leads, in an election term that is at least the
-    /// highest stored term.
+    /// Returns the initial role. Without an election, the instance leads in the highest stored election term.
     pub(super) const fn role(&self) -> Leadership {
         match self.election {
             Some(_) => Leadership::Standby,
@@ -254,8 +254,8 @@ impl Ha {
         }));
     }
 
-    /// Releases the election lease and stores the state of the circuit breaker for the next leader. If `in_order` is
-    /// false, the election lease is not released and expires.
+    /// Stores the state of the circuit breaker for the next leader, and releases the election lease. If
+    /// `in_order` is false, does nothing, and the election lease expires.
     pub(super) async fn end(&self, handle: &ProviderHandle, in_order: bool) {
         let Some(election) = self.election.as_ref().filter(|_| in_order) else {
             return;
@@ -271,8 +271,8 @@ impl Ha {
     }
 }
 
-/// Returns the identity of the Kubernetes cluster, or `None` without a cluster or without a response of the cluster. An
-/// instance with an unknown identity can still lead.
+/// Returns the identity of the Kubernetes cluster, or `None` if there is no cluster or the cluster does not
+/// respond. An instance with an unknown identity can still lead.
 async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         return None;
@@ -310,7 +310,7 @@ async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(
     handle.restore_state(&state).await
 }
 
-/// Updates the state of the circuit breaker for the next leader until this instance stops leading.
+/// Stores each change of the circuit breaker's state for the next leader, until this instance stops leading.
 async fn lead(election: &Election, handle: &ProviderHandle, term: u64, gate: &LeadershipGate) {
     let mut last = None;
     while gate.term() == Some(term) {

@@ -36,7 +36,7 @@ pub(super) fn connect(
     Ok(writers.chain(chain))
 }
 
-/// Starts the part that prints events. After a failure of the part, the events until its restart are not printed.
+/// Starts the task that prints events. Events between a failure of the task and its restart are not printed.
 pub(super) async fn print(
     parts: &mut Supervisor,
     buses: &Buses,
@@ -69,8 +69,7 @@ pub(super) async fn all_ended(parts: Supervisor) -> Result<(), PartFailed> {
     })
 }
 
-/// Starts the provider as a task, and the watch that checks its readiness as a supervised part. The watchdog monitors
-/// both.
+/// Starts the provider as a task, and the readiness checks as a supervised part. The watchdog monitors both.
 pub(super) fn run_and_look<E: Send + 'static>(
     parts: &mut Supervisor,
     running: impl Future<Output = Result<(), E>> + Send + 'static,

@@ -26,23 +26,24 @@ use tokio_util::sync::CancellationToken;
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of the printed summaries.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum time between two heartbeats of the loop that checks the conditions. A slow provider delays the loop for at
-/// most the timeout of one status request.
+/// Maximum time between two heartbeats of the readiness checks. One check can last as long as the timeout of
+/// a status request.
 const LOOP_LIMIT: Duration = Duration::from_secs(180);
 /// Maximum time between two responses of the provider, which normally responds within milliseconds.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
-/// Minimum duration for which the chain is disconnected before this counts as an outage.
+/// Minimum duration of a disconnection from the chain that counts as an outage.
 const OUTAGE_MIN: Duration = Duration::from_secs(2);
-/// Maximum number of faults of chain nodes in a message; the log contains all faults.
+/// Maximum number of failed chain nodes in a message; the log contains all of them.
 const REASONS_MAX: usize = 4;
 
-/// Condition that delays bids: a part sets it, and the watch reads it.
+/// Condition that delays bids. The cluster connection or the gateway sets the condition, and the readiness
+/// check reads it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WaitCondition {
     awaited: Arc<Mutex<Option<String>>>,
 }
 
-/// Conditions of the cluster and of the gateway, and the gates that permit writes of this instance.
+/// Unmet conditions of the cluster and of the gateway, and the gates that permit the writes of this instance.
 #[derive(Debug)]
 pub(super) struct Conditions {
     pub(super) cluster: WaitCondition,
@@ -89,7 +90,8 @@ pub(super) struct Watch {
     leading: LeadershipGate,
     is_elected: bool,
     pricing: PricingArgs,
-    /// Cluster components that must run besides this process, one line each, printed with the unmet conditions.
+    /// One line for each cluster component that must run besides this process; printed with the unmet
+    /// conditions.
     notes: Vec<String>,
     reported: Mutex<Option<Vec<String>>>,
     /// Status of the flight recorder.
@@ -134,8 +136,8 @@ impl Watch {
         }
     }
 
-    /// Checks the conditions until `until` is cancelled or the provider stops. Afterwards closes the gate for writes,
-    /// unless an election controls the gate.
+    /// Checks the conditions until `until` is cancelled or the provider stops. Without an election, then
+    /// closes the gate for writes.
     pub(super) async fn follow(
         &self,
         handle: &ProviderHandle,

@@ -19,7 +19,7 @@ use anyhow::Context;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Problem while the audit log cannot be written.
+/// Message while the audit log cannot be written.
 pub(super) const UNWRITABLE: &str = "audit log not writable, closes of leases and teardowns wait";
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Recordings {
     pub(super) flight: Option<flight::Finish>,
     pub(super) history: Option<History>,
     pub(super) audit: Option<Audit>,
-    /// Run of this provider as an act in the audit log; `None` without an audit log.
+    /// Audit record of the run of this provider; `None` without an audit log.
     run: Option<AuditedAct>,
     #[cfg(feature = "otlp")]
     traces: Option<Traces>,
@@ -129,7 +129,7 @@ fn run_act(config: &Config) -> Act {
     act
 }
 
-/// Returns the failure of the audit log while it cannot be written, as a note for the operator.
+/// Returns a note for the operator while the audit log cannot be written.
 pub(super) fn audit_note(health: &AuditHealth) -> String {
     match &health.problem {
         Some(why) => format!("{UNWRITABLE}: {why}"),

@@ -22,8 +22,7 @@ use std::time::Duration;
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
-/// Prefixes of the API paths of access reviews: queries that are sent as POST requests, for which the API server stores
-/// nothing.
+/// API path prefixes of access reviews. These POST requests are queries: the API server stores nothing.
 const REVIEWS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
 const REFUSED: &str = "not written: another instance may be the leader";
 
@@ -60,8 +59,8 @@ impl Writers {
         self.gate.is_some()
     }
 
-    /// Returns the chain client of this instance. The client can always read, but sends transactions only while the
-    /// instance leads.
+    /// Returns a chain client that sends transactions only while this instance leads. Reads are always
+    /// permitted.
     pub(super) fn chain(&self, chain: AkashClient) -> AkashClient {
         match self.gate.clone() {
             Some(gate) => chain.fenced(move || gate.term().is_some()),
@@ -81,8 +80,8 @@ impl Writers {
     /// Returns a client of the cluster for all parts of the program. Requests that change an object get the response
     /// 503 while another instance leads.
     ///
-    /// The client checks the gate after all of its queues, directly before a request is sent. A process that
-    /// continues after a suspension therefore sends no queued write.
+    /// The client checks the gate directly before it sends a request, after all queues. A process that
+    /// resumes after a suspension therefore sends no queued write.
     pub(crate) fn kubernetes<S, B>(&self, builder: ClientBuilder<S>) -> Client
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
@@ -113,7 +112,7 @@ impl Writers {
         builder.with_layer(&self.calls).build()
     }
 
-    /// Runs `work` while the instance leads. In each election term `work` starts from the beginning.
+    /// Runs `work` while the instance leads. Each election term starts `work` again.
     pub(super) async fn while_leading<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         let Some(gate) = &self.gate else {
             return work().await;

@@ -17,8 +17,7 @@ use std::sync::Arc;
 const FILE_MAX: u64 = 256 << 20;
 
 impl State {
-    /// Returns a copy of the state in a home directory, or `None` before the first start of a provider. Changes of the
-    /// copy are not stored.
+    /// Copies the state of a home directory into memory. Returns `None` before the first start of a provider.
     ///
     /// # Errors
     /// Returns the reason if the file cannot be read, is too large or is damaged.

@@ -10,13 +10,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Pause between two writes; each write waits for the disk.
+/// Pause between two writes, each of which waits for the disk.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Function that writes the value of a key to the database.
+/// Function that writes a value to the database under a key.
 pub(super) type Write<T> = fn(&Database, &str, &T) -> Result<(), redb::Error>;
 
-/// Writer of the latest value of a key. Dropping the writer stores the value.
+/// Background writer that stores the latest value under one key. Dropping the writer stores a pending value.
 #[derive(Debug)]
 pub(super) struct DelayedWriter<T: fmt::Debug> {
     shared: Arc<Shared<T>>,
@@ -34,11 +34,11 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct Pending<T> {
-    /// Latest value, stored or not; `None` before the first value.
+    /// Latest value; `None` before the first value. The value may be pending.
     newest: Option<T>,
-    /// True while the value is not stored.
+    /// True while the latest value is not stored.
     is_due: bool,
-    /// Failure of the last write, until the caller is notified.
+    /// Failure of the last write; removed when the caller is notified.
     failure: Option<String>,
     closing: bool,
 }
@@ -90,7 +90,7 @@ impl<T: Clone + fmt::Debug> DelayedWriter<T> {
         self.shared.pending().newest.clone()
     }
 
-    /// Replaces the latest value with the result of `next`, which receives the latest value. `None` leaves the value
+    /// Passes the latest value to `next` and stores the result. If `next` returns `None`, the value is
     /// unchanged.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl<T: Clone + fmt::Debug> DelayedWriter<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// Writes each changed value to the database until the writer is dropped.
+    /// Writes each new value to the database, until the writer is dropped.
     fn write_pending(&self) {
         loop {
             let mut pending = self.pending();

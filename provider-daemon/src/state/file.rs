@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Pause of the writes after a failure with another cause than a full disk.
+/// Pause of the writes after a failure, unless the cause is a full disk.
 const RETRY: Duration = Duration::from_secs(60);
-/// Interval of the checks for free space on a full disk.
+/// Interval of checks whether a full disk has free space again.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
-/// Free space that ends the pause, in bytes.
+/// Free space at which writes to a full disk resume, in bytes.
 const SPACE_MIN: u64 = 1 << 20;
 
 type Open = dyn Fn() -> Result<Database, StateError> + Send + Sync;
 
-/// Database file with a pause of the writes after a failure of the disk.
+/// Database file. After a disk failure, its writes are paused.
 pub(super) struct StateFile {
     path: PathBuf,
-    /// Open database; `None` if the file could not be opened after a failure.
+    /// Open database; `None` if the file could not be reopened after a disk failure.
     database: RwLock<Option<Database>>,
     pause: Mutex<Option<WritePause>>,
     open: Box<Open>,
@@ -38,7 +38,7 @@ impl fmt::Debug for StateFile {
     }
 }
 
-/// Pause of the writes after a failure of the disk.
+/// Pause of the writes after a disk failure.
 #[derive(Debug, Clone)]
 pub(crate) struct WritePause {
     since: Instant,
@@ -57,7 +57,8 @@ impl WritePause {
         }
     }
 
-    /// Returns whether the next write may be tried. `retry` is the pause for a failure other than a full disk.
+    /// Returns whether the pause has ended: after a full disk if space is free again, after other failures if
+    /// `retry` has elapsed.
     pub(crate) fn is_over(&self, retry: Duration, has_space: impl FnOnce() -> bool) -> bool {
         let waited = self.since.elapsed();
         if self.is_full {
@@ -77,7 +78,7 @@ pub(crate) fn is_full(error: &redb::Error) -> bool {
     matches!(error, redb::Error::Io(error) if error.kind() == ErrorKind::StorageFull)
 }
 
-/// Returns whether an error results from the disk. Such an error is reported by [`StateFile`].
+/// Returns whether the disk caused an error. [`StateFile`] reports such errors.
 pub(super) const fn is_disk_failure(error: &redb::Error) -> bool {
     matches!(
         error,
@@ -85,13 +86,13 @@ pub(super) const fn is_disk_failure(error: &redb::Error) -> bool {
     )
 }
 
-/// Returns whether the file system of a path has the free space that a write needs.
+/// Returns whether the file system of a path has enough free space for a write.
 pub(crate) fn has_space(path: &Path) -> bool {
     files::free_bytes(path).is_ok_and(|free| free >= SPACE_MIN)
 }
 
 impl StateFile {
-    /// Wraps an open database. `open` reopens the file after a failure of the disk.
+    /// Wraps an open database. `open` reopens the file after a disk failure.
     pub(super) fn new(
         path: PathBuf,
         database: Database,
@@ -161,7 +162,7 @@ impl StateFile {
         }
     }
 
-    /// Pauses the writes after a failure of the disk, and opens the file again. Only the first failure is logged.
+    /// Pauses the writes after a disk failure, and reopens the file. Only the first failure is logged.
     fn pause_after(&self, error: &redb::Error) {
         // A closed file is opened again by the next write after the pause.
         if !is_disk_failure(error) || matches!(error, redb::Error::DatabaseClosed) {

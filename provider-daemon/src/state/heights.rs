@@ -15,8 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Table of the last processed height by chain ID.
 const HEIGHTS: TableDefinition<'_, &str, u64> = TableDefinition::new("heights");
 /// Table of height and block time (milliseconds since the Unix epoch) of the last processed block by chain
-/// ID. Earlier versions of this program write only the table [`HEIGHTS`], so a time is valid only if both
-/// tables have the same height.
+/// ID. A time is valid only if both tables have the same height, because earlier versions of this program
+/// update only [`HEIGHTS`].
 const TIMES: TableDefinition<'_, &str, (u64, i64)> = TableDefinition::new("height-times");
 
 /// Store of the last processed block of one chain. Dropping the store writes the last value.
@@ -122,8 +122,7 @@ fn read(database: &Database, chain_id: &str) -> Result<Option<Checkpoint>, redb:
     }))
 }
 
-/// Returns the time to use for a block that was stored without a time: the current time, an upper bound of the block
-/// time.
+/// Returns the current time, as an upper bound of the time of a block that was stored without a time.
 fn now() -> BlockTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     BlockTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

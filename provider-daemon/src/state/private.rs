@@ -13,7 +13,7 @@ const TOO_WIDE: u32 = 0o7077;
 /// Maximum number of checked entries. A home directory has some dozens of entries. A directory with many thousands also
 /// contains files of other programs.
 const ENTRIES_MAX: usize = 10_000;
-/// Maximum depth of checked directories; a keyring has a depth of two.
+/// Maximum depth of checked directories. A keyring has a depth of two.
 const DEPTH_MAX: usize = 8;
 
 /// Creates the directory with mode 0700 if it is missing.
@@ -34,7 +34,7 @@ pub(super) fn file(path: &Path) -> io::Result<()> {
     opened.map(drop)
 }
 
-/// Action for an entry that is too accessible, with its path and mode.
+/// Function that is called with the path and mode of each entry that is too accessible.
 type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
 
 /// Removes the access of the group and of other users to the home directory and its content. Failures are logged,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const SPENT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("spent");
 /// Size of a row: minute, gas and fee, as little-endian numbers of 8, 8 and 16 bytes.
 const ROW: usize = 32;
-/// Maximum number of stored minutes; an hour has fewer.
+/// Maximum number of stored minutes; sufficient for one hour.
 const ROWS_MAX: usize = 64;
 
 /// Store of the fees that one account paid on one chain. Dropping the store writes all values.

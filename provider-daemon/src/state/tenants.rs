@@ -24,8 +24,8 @@ const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("t
 /// older than all other keys.
 const KEY_AGES: TableDefinition<'_, &str, u64> = TableDefinition::new("tenant-key-ages");
 const CERTIFICATE_AGES: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("tenant-certificate-ages");
-/// Divisor of the maximum size of a table; the result is the number of entries to evict from a full table.
-/// One sixteenth of the entries is evicted at once, because finding the oldest entries needs a full scan.
+/// Part of a full table that is evicted at once: 1/16. Finding the oldest entries needs a full scan, so
+/// evictions must be rare.
 const EVICTED_FRACTION: u64 = 16;
 
 /// Store of tenant keys and certificates.
@@ -129,7 +129,7 @@ fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the keys of the oldest entries, which must be evicted if the table is full.
+/// Returns the keys of the oldest entries to evict; empty if the table is not full.
 fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     all: &Table<'_, K, V>,
     ages: &Table<'_, K, u64>,
@@ -150,8 +150,7 @@ fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     Ok(by_age.into_iter().take(go).map(|(_, key)| key).collect())
 }
 
-/// Returns the value of `result`. After a failure, logs it and returns the default, so that the chain is queried
-/// instead.
+/// Returns the value of `result`. Logs a failure and returns the default; the caller then queries the chain.
 fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     result.unwrap_or_else(|error| {
         // Reported by the file once, and not for each request of a tenant.

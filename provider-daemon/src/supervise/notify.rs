@@ -10,8 +10,8 @@ use std::thread;
 
 /// Maximum length of a status: one line of `systemctl status`.
 const STATUS_MAX: usize = 1024;
-/// Capacity of the queue. A notification that does not fit is dropped; a dropped keep-alive is followed by the next
-/// one.
+/// Capacity of the queue. A notification that does not fit is dropped. A dropped keep-alive does no harm,
+/// because the next one follows.
 const QUEUE: usize = 16;
 
 enum Notification {
@@ -34,7 +34,8 @@ static SOCKET_QUEUE: LazyLock<Option<SyncSender<Notification>>> = LazyLock::new(
     Some(queue)
 });
 
-/// Reports to systemd that every part runs. The provider may not bid yet; the status states the reason.
+/// Reports to systemd that all parts run. The provider may still wait with bids; the status states the
+/// reason.
 pub(crate) fn ready() {
     queue(Notification::Ready);
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 /// Supervised part of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// Loop that feeds the engine and executes its effects.
+    /// Loop that passes events to the engine and executes the effects that the engine returns.
     Provider,
     /// Transaction writer.
     Writer,
@@ -22,7 +22,7 @@ pub enum Part {
     OperatorSocket,
     /// Output of events to stdout.
     Printing,
-    /// Check of the conditions that bidding waits for.
+    /// Readiness check: the conditions on which bidding depends.
     Watch,
     /// Server of the metrics.
     Metrics,

@@ -19,7 +19,7 @@ pub struct Policy {
     pub restarts: u32,
     /// Length of the window: older restarts are not counted.
     pub window: Duration,
-    /// Wait before the first counted restart. The wait doubles with each further counted restart.
+    /// Wait before the first counted restart; doubled for each further counted restart.
     pub first: Duration,
     /// Maximum wait before a restart.
     pub longest: Duration,
@@ -33,7 +33,7 @@ impl Policy {
         first: Duration::ZERO,
         longest: Duration::ZERO,
     };
-    /// Policy of most parts: five restarts within ten minutes. A part that fails more often has a permanent
+    /// Policy of most parts: at most five restarts within ten minutes. More failures mean a permanent
     /// problem.
     pub const USUAL: Self = Self {
         restarts: 5,
@@ -62,9 +62,9 @@ pub enum State {
 /// Event of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
-    /// The part ended, failed or panicked.
+    /// The part returned, with or without an error, or panicked.
     Failed,
-    /// The wait before a restart ended, and the part runs again.
+    /// The wait is over: the part is restarted.
     Due,
 }
 

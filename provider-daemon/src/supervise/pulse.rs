@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// certificate, takes one second.
 pub(super) const STEP_MAX: Duration = Duration::from_secs(10);
 
-/// Liveness of one part, measured for the watchdog: its steps (polls of its future) and its heartbeats. Clones share
-/// the pulse.
+/// Liveness of one part, for the watchdog. Consists of the steps (polls of the part's future) and the
+/// heartbeats. Clones share the pulse.
 #[derive(Debug, Clone)]
 pub struct Pulse(Arc<Inner>);
 
@@ -24,9 +24,9 @@ pub struct Pulse(Arc<Inner>);
 struct Inner {
     part: Part,
     origin: Instant,
-    /// Start of the current step: one plus the milliseconds since `origin`; 0 between steps.
+    /// Start of the current step, in milliseconds since `origin` plus 1; 0 between steps.
     step: AtomicU64,
-    /// Time of the last heartbeat: one plus the milliseconds since `origin`; 0 while no heartbeat is expected.
+    /// Time of the last heartbeat, in milliseconds since `origin` plus 1; 0 while no heartbeat is expected.
     beat: AtomicU64,
     /// Maximum time until the next heartbeat, in milliseconds.
     within: AtomicU64,
@@ -41,7 +41,7 @@ struct Inner {
 pub struct PartStatus {
     /// The part.
     pub part: Part,
-    /// Whether the part runs. A part that waits for its restart does not run.
+    /// Whether the part runs; false while the part waits for its restart.
     pub is_running: bool,
     /// Number of restarts.
     pub restarts: u64,
@@ -58,7 +58,7 @@ pub struct Standstill {
     pub part: Part,
     /// Duration of the stall.
     pub since: Duration,
-    /// Whether the part is inside a step, and occupies a thread of the runtime.
+    /// Whether a poll of the part is in progress, which occupies a thread of the runtime.
     pub in_a_step: bool,
 }
 
@@ -144,8 +144,8 @@ impl Pulse {
         None
     }
 
-    /// Sets the start of the step and the last heartbeat to the current time. Called after a pause of the whole
-    /// process, so that the pause does not count as a stall.
+    /// Restarts the measurement of the current step and of the heartbeat after a pause of the whole process.
+    /// The pause then does not count as a stall.
     pub(super) fn reset(&self) {
         let now = self.mark();
         for at in [&self.0.step, &self.0.beat] {

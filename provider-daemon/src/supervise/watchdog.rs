@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 /// Interval of the checks for stalled parts, unless systemd requires a shorter one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Maximum delay of a check. After a longer delay, the watchdog reports no stalls and starts the measurement
-/// again, because the whole process was paused: it was stopped, or the machine is overloaded.
+/// Delay of a check that indicates a pause of the whole process, such as a stop or an overloaded machine.
+/// After a longer delay, the watchdog reports no stalls and restarts the measurement.
 const OVERSLEPT: Duration = Duration::from_secs(3);
 
 /// Handle of the watchdog thread. Dropping the handle ends the thread.
 #[derive(Debug)]
 pub struct Watchdog {
-    /// Dropping the sender ends the thread.
+    /// Sender whose drop ends the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -53,7 +53,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// Start or end of a part's stall.
+/// Start or end of a stall.
 #[derive(Debug, PartialEq, Eq)]
 enum StallChange {
     Stalled(Standstill),

@@ -20,8 +20,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Time by which the validity of a token starts before its creation. Otherwise, a provider with a slower
-/// clock would reject the token as not valid yet.
+/// Time before its creation from which a token is valid, so that a provider with a slower clock accepts the
+/// token.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.
@@ -80,7 +80,7 @@ impl Credentials {
         }
     }
 
-    /// Returns a new token for one purpose, or `None` if the method needs no token.
+    /// Returns a new token with the given scope, or `None` without a key.
     pub(super) fn token(&self, provider: &Address, scope: Scope) -> Option<String> {
         let Self::Key(key) = self else {
             return None;

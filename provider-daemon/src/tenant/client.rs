@@ -34,9 +34,9 @@ use url::{Host, Position, Url};
 
 /// Timeout of a connection including the TLS handshake. Chain queries during the handshake have a separate timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Timeout of a response. Providers query their cluster for up to 30 seconds.
+/// Timeout of a response. A provider queries its cluster for up to 30 seconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Timeout of the response to a manifest. Providers process a manifest for up to two minutes.
+/// Timeout of the response to a manifest. A provider processes a manifest for up to two minutes.
 const MANIFEST_TIMEOUT: Duration = Duration::from_secs(150);
 /// Maximum size of a response, in bytes. The status of a provider with thousands of nodes has some hundred kilobytes.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -239,9 +239,9 @@ impl Client {
         Ok(config)
     }
 
-    /// Returns the server name for the TLS handshake (SNI). If the host is a domain name and the client
-    /// authenticates with a certificate, the name is `mtls.HOST`: the provider then presents its self-signed
-    /// certificate and requests the certificate of the client.
+    /// Returns the server name for the TLS handshake (SNI). For `mtls.HOST`, a provider presents its
+    /// self-signed certificate and requests a client certificate. This name is used for a domain name, if the
+    /// client has a certificate.
     fn server_name(&self) -> Result<ServerName<'static>, ProviderError> {
         let name = match (self.base.host(), self.auth_method()) {
             (Some(Host::Ipv4(ip)), _) => return Ok(IpAddr::V4(ip).into()),

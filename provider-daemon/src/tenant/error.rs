@@ -46,15 +46,14 @@ pub(super) enum ProviderError {
     Closed { at: String, code: u16, reason: String },
 }
 
-/// How a client reopens a stream after a failure.
+/// Whether and how a client reopens a stream after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
     /// The client reopens the stream with a new token, because the previous token has expired.
     NewToken,
     /// The client retries even during a long outage, because the provider is expected to return.
     Outage,
-    /// The client retries for a short time, because the provider may not have the lease yet or may be replacing its
-    /// pods.
+    /// The client retries for a short time: the provider may still have to load the lease or replace pods.
     Brief,
     /// The stream is not reopened.
     Never,
@@ -168,7 +167,7 @@ impl fmt::Display for ErrorResponse {
     }
 }
 
-/// Returns the meaning of a websocket close code, with the code and the reason text of the close frame.
+/// Describes a websocket close code, followed by the code and the reason text of the close frame.
 fn close_reason(code: u16, reason: &str) -> String {
     let meaning = match code {
         1001 => "the provider is stopping",

@@ -22,23 +22,23 @@ use tokio::time::{Instant, sleep, timeout_at};
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Maximum duration of an outage before the client gives up reconnecting.
 const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
-/// Maximum duration for which a provider rejects reconnects before the client gives up. A provider that is starting has
-/// loaded all its leases within this time.
+/// Time after which the client gives up if a provider rejects reconnects. A provider loads all its leases in
+/// less time after a start.
 const REJECTION_MAX: Duration = Duration::from_secs(60);
-/// Duration after which a stream counts as stable, so that the next back-off starts at the initial value.
+/// Duration after which a stream counts as stable: the next back-off starts at the initial value.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Function that creates an empty history for a stream with the given query parameters.
+/// Function that creates an empty history for a stream with these query parameters.
 pub(super) type NewHistory = fn(&[(String, String)]) -> History;
 
-/// Endpoint and query that all streams of a command have.
+/// Endpoint and query, which are the same for all streams of a command.
 pub(super) struct Subscription<'a> {
     /// Last segment of the path.
     pub(super) endpoint: &'static str,
     pub(super) scope: Scope,
     pub(super) query: Vec<(String, String)>,
-    /// Creates the history with which an interrupted stream resumes; `None` without `--follow`. Without this
-    /// flag, streams are not resumed.
+    /// Function for the history that resumes an interrupted stream. `None` without `--follow`: streams are
+    /// not resumed.
     pub(super) new_history: Option<NewHistory>,
     /// Formats a message; `None` for an unknown kind of message.
     pub(super) show: &'a (dyn Fn(&LeaseId, Json) -> anyhow::Result<Option<String>> + 'a),
@@ -117,7 +117,7 @@ async fn open(
     Ok(reader)
 }
 
-/// Returns the messages of a lease as a stream; a failure is its last item.
+/// Returns the messages of a lease as a stream. After a failure, the error is the last item.
 fn messages<'a>(stream: LeaseStream<'a>) -> LocalBoxStream<'a, (LeaseId, anyhow::Result<Vec<Json>>)> {
     let next = move |state: Option<LeaseStream<'a>>| async move {
         let mut stream = state?;
@@ -136,7 +136,7 @@ struct LeaseStream<'a> {
     tenant: &'a Tenant,
     subscription: &'a Subscription<'a>,
     lease: LeaseId,
-    /// Reader of the connection; `None` after the end of the stream, while buffered messages are still to be printed.
+    /// Reader of the connection; `None` after the end of the stream. Buffered messages may remain.
     reader: Option<StreamReader>,
     history: Option<History>,
     opened: Instant,
@@ -156,7 +156,7 @@ struct Outage {
 /// Result of waiting for a message.
 enum Next {
     Message(Json),
-    /// No message arrived before the buffered messages became due.
+    /// No message arrived before buffered messages had to be printed.
     Quiet,
     /// The stream ended by a close frame or a closed connection.
     End,
@@ -224,7 +224,7 @@ impl<'a> LeaseStream<'a> {
         }
     }
 
-    /// Returns the messages to print, and warns about possibly missing lines.
+    /// Returns the messages to print, and prints a warning if lines may be missing.
     fn take_new(&mut self, fresh: NewMessages) -> Option<Vec<Json>> {
         for pod in &fresh.gaps {
             let lease = &self.lease;
@@ -246,8 +246,8 @@ impl<'a> LeaseStream<'a> {
         self.take_new(fresh)
     }
 
-    /// Retries the connection until the stream is open (returns `true`), the lease is closed (`false`) or the outage
-    /// lasts too long (error).
+    /// Retries the connection. Returns `true` if the stream is open and `false` if the lease is closed.
+    /// Returns an error if the outage lasts too long.
     async fn reconnect(&mut self, mut failure: Option<ProviderError>) -> anyhow::Result<bool> {
         let now = Instant::now();
         // Only a stable stream ends an outage. Otherwise a stream that opens and breaks immediately would be reopened
@@ -312,7 +312,7 @@ impl<'a> LeaseStream<'a> {
 }
 
 impl Outage {
-    /// Returns whether the outage is still short enough for another attempt to connect.
+    /// Returns whether the client may try to connect again after the current duration of the outage.
     fn permits(&self, retry: Retry) -> bool {
         let lasted = self.since.elapsed();
         match retry {
@@ -323,7 +323,8 @@ impl Outage {
     }
 }
 
-/// Receives the next message, or returns `Next::Quiet` when buffered messages are due.
+/// Receives the next message. Returns `Next::Quiet` at the time `due`, when buffered messages must be
+/// printed.
 async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<Next, ProviderError> {
     let receive = match due {
         None => reader.next().await?,
@@ -341,7 +342,7 @@ async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<Next
     ))
 }
 
-/// Returns the query that resumes a stream. For logs, the query requests as many past lines as the history can hold.
+/// Returns the query that resumes a stream. A query for logs requests the last `HISTORY_MAX` lines.
 fn resume_query(subscription: &Subscription<'_>) -> Vec<(String, String)> {
     let mut query = subscription.query.clone();
     // Only logs can be limited by lines. All events are sent again.

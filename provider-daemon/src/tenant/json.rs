@@ -6,7 +6,7 @@ use akash_provider_gateway::escaped;
 use serde::Serialize;
 
 impl Json {
-    /// Returns the ID of a lease in the form of the Go provider.
+    /// Returns the ID of a lease in the JSON format of the Go provider.
     pub(super) fn from_lease(id: &LeaseId) -> Self {
         let text = |text: &str| Self::Text(text.to_owned());
         let order = &id.order;
@@ -20,7 +20,7 @@ impl Json {
     }
 }
 
-/// Returns indented JSON with the escapes of the Go provider.
+/// Returns indented JSON that escapes the same characters as the Go provider.
 pub(super) fn pretty(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(escaped(serde_json::to_string_pretty(value)?) + "\n")
 }

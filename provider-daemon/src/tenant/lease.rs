@@ -61,8 +61,8 @@ impl Tenant {
         })
     }
 
-    /// Returns the lease of the deployment at the given provider. The group and the order have number 1,
-    /// unless `--gseq` or `--oseq` selects another one.
+    /// Returns the lease of the deployment at the given provider. `--gseq` and `--oseq` select the group and
+    /// the order; both are 1 by default.
     ///
     /// # Errors
     /// Same as [`leases`](Self::leases).
@@ -80,8 +80,8 @@ impl Tenant {
             .with_context(|| WithHelp::new("lease not found", "check --dseq, --gseq, --oseq and --provider"))
     }
 
-    /// Returns all active leases that match the selection; at least one. If the provider and the address of
-    /// its gateway are given, returns the lease at this provider without a query of the chain.
+    /// Returns all active leases that match the selection. Without a chain query, returns the lease at the
+    /// given provider, if the address of its gateway is also given.
     ///
     /// # Errors
     /// Returns an error if no lease matches, or if the chain query fails.
@@ -134,8 +134,8 @@ impl Tenant {
         }
     }
 
-    /// Returns the manifest version that the chain stores for a deployment, in lower-case hex. Returns `None` if no
-    /// node was given or the node does not know the deployment.
+    /// Returns the manifest version that the chain stores for a deployment, in lower-case hex. Returns `None`
+    /// without a node, or if the node has no such deployment.
     ///
     /// # Errors
     /// Returns an error if the query of the deployment failed.
@@ -164,7 +164,8 @@ impl Tenant {
     }
 }
 
-/// Returns the URL of the gateway of a provider: `given`, or the host URI in the provider record on the chain.
+/// Returns the URL of a provider's gateway: `given`, or else the host URI in the provider record on the
+/// chain.
 ///
 /// # Errors
 /// Returns an error if the provider is not registered, or if the chain query fails.
@@ -228,7 +229,7 @@ async fn all(chain: &Reader, deployment: &DeploymentId) -> anyhow::Result<Vec<Le
     }
 }
 
-/// Returns the reason why no active lease matches.
+/// Returns the error for a selection without an active lease.
 fn not_found(deployment: &DeploymentId, ended: &[LeaseRecord]) -> anyhow::Error {
     let Some(last) = ended.last() else {
         return WithHelp::new(

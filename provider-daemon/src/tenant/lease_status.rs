@@ -56,9 +56,9 @@ pub(super) fn print(response: &Json) -> anyhow::Result<()> {
 
 #[derive(Debug)]
 pub(super) struct LeaseQuery<'a> {
-    /// Name of the response, in messages and as the field name in a printed list.
+    /// Name of the response for messages, and its field name in a printed list.
     pub(super) name: &'static str,
-    /// Path segments below the path of the lease.
+    /// Path segments after the path of the lease.
     pub(super) path: &'a [&'a str],
     pub(super) scope: Scope,
     /// Checks whether a value is a valid response.
@@ -142,7 +142,7 @@ pub(super) async fn query_lease(
     Ok(response)
 }
 
-/// Returns the path segments with which all endpoints of a lease start.
+/// Returns the common first path segments of all endpoints of a lease.
 pub(super) fn lease_path(lease: &LeaseId) -> [String; 4] {
     let order = &lease.order;
     [

@@ -35,18 +35,18 @@ impl Service {
         }
     }
 
-    /// Returns whether all replicas are available and have the latest manifest. A service with zero replicas is not
-    /// deployed yet.
+    /// Returns whether all replicas are available and have the latest manifest. Returns false for a service
+    /// without replicas, which is not deployed yet.
     pub(super) fn is_available(&self) -> bool {
         self.state() == "available"
     }
 
-    /// Returns the numbers of available and of total replicas, as `1/2`.
+    /// Returns the number of available replicas and the total number, as `1/2`.
     pub(super) fn ready(&self) -> String {
         format!("{}/{}", self.available, self.total)
     }
 
-    /// Returns the state of the service, with the last container termination of an unavailable service.
+    /// Returns the state of the service. For an unavailable service, adds the last container termination.
     pub(super) fn summary(&self) -> String {
         match &self.termination {
             Some(termination) if !self.is_available() => format!("{}: {termination}", self.state()),
@@ -98,7 +98,7 @@ pub(super) fn services(status: &Json) -> Vec<Service> {
         .collect()
 }
 
-/// Formats one status, or a list of several leases with their statuses.
+/// Formats the status of one lease, or a list of leases with their statuses.
 pub(super) fn text(response: &Json) -> String {
     let Json::List(entries) = response else {
         return lease_text(response);

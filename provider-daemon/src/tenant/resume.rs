@@ -18,14 +18,14 @@ use tokio::time::Instant;
 
 /// Maximum number of lines per pod, or events per lease, in the history. A resumed log requests this number of lines.
 pub(super) const HISTORY_MAX: usize = 5000;
-/// Maximum number of pods in the history; replicas are replaced over time.
+/// Maximum number of pods in the history, which includes replaced replicas.
 const PODS_MAX: usize = 64;
 /// Maximum size of the buffered lines of one pod, in bytes.
 const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Time without a new line after which the repeated lines count as complete. Providers send repeated lines without
+/// Time without a new line after which the repeated lines are complete. Providers send repeated lines without
 /// pauses.
 const REPLAY_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum time for which repeated log lines are buffered if a busy service never pauses.
+/// Maximum time for which repeated log lines are buffered, for a service that logs without pauses.
 const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Printed messages of one stream.
@@ -33,7 +33,7 @@ const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
 pub(super) enum History {
     /// Log lines per pod.
     Lines(Lines),
-    /// Events of a lease. Events that the provider sends again after a reconnect are counted and not printed.
+    /// Events of a lease. Repeated events after a reconnect are counted, but not printed.
     Events(Events),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct NewMessages {
 pub(super) struct Lines {
     /// Pods in the order of their first line.
     pods: Vec<(String, Pod)>,
-    /// True if the stream started with the first line of each pod instead of the last lines.
+    /// True if the stream starts with the first line of each pod. False if it starts with the last lines.
     from_start: bool,
 }
 
@@ -71,12 +71,13 @@ struct Replay {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     seen: VecDeque<u64>,
-    /// Number of times that each event is expected again after a reconnect, and the time of the last repeated event.
+    /// State after a reconnect: how often each event is expected again, and the time of the last repeated
+    /// event.
     replay: Option<(HashMap<u64, usize>, Option<Instant>)>,
 }
 
 impl History {
-    /// Creates an empty log history; `from_start` states whether the stream starts with the first line.
+    /// Creates an empty log history. `from_start`: the stream starts with the first line of each pod.
     pub(super) const fn lines(from_start: bool) -> Self {
         Self::Lines(Lines {
             pods: Vec::new(),
@@ -88,7 +89,7 @@ impl History {
         Self::Events(Events::default())
     }
 
-    /// Prepares the history for the messages that the provider repeats after a reconnect.
+    /// Prepares the history for a reconnect, after which the provider repeats messages.
     pub(super) fn reopen(&mut self) {
         match self {
             Self::Lines(lines) => {
@@ -129,7 +130,7 @@ impl History {
         }
     }
 
-    /// Returns the messages that were buffered long enough.
+    /// Returns the messages whose buffering time has ended.
     pub(super) fn flush_due(&mut self, now: Instant) -> NewMessages {
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         match self {
@@ -205,7 +206,7 @@ impl Lines {
         self.release(Replay::is_full)
     }
 
-    /// Returns the buffered lines of the pods that meet `is_complete`.
+    /// Returns the buffered lines of each pod for which `is_complete` returns true.
     fn release(&mut self, is_complete: impl Fn(&Replay) -> bool) -> NewMessages {
         let mut new_messages = NewMessages::default();
         for (name, pod) in &mut self.pods {
@@ -228,10 +229,9 @@ impl Lines {
     }
 }
 
-/// Returns the index of the first line of `replay` that is not printed yet, or 0 if `replay` contains no
-/// printed line. The lines of `replay` before this index end with the last lines of `printed`. If this is
-/// true for several indexes, returns the largest. `is_whole` states that `replay` contains no lines older
-/// than the first line of `printed`.
+/// Returns the index in `replay` after the last printed line, or 0 if `replay` contains no printed line. The
+/// lines before the index match the end of `printed`. Of several matches, the last one counts. If `is_whole`
+/// is true, `replay` contains no lines older than `printed`.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
         replay.len().min(printed.len())

@@ -16,8 +16,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Maximum length of a provider's reasons, in characters. A provider that runs this program sends shorter
-/// reasons.
+/// Maximum length of a provider's reasons, in characters; providers that run this program send less.
 const REASON_CHARS_MAX: usize = 16 * 1024;
 
 /// Client that sends screening requests to a provider, with a chain reader for the verification of the provider's
@@ -44,7 +43,7 @@ struct StatusResponse {
     reclamation_window: u64,
 }
 
-/// JSON form of the message `ValidateGroupSpecResult` in the provider's response; unknown fields are ignored.
+/// Fields of `ValidateGroupSpecResult` in the JSON response of the provider; unknown fields are ignored.
 #[derive(Deserialize)]
 struct ValidateResponse {
     min_bid_price: DecCoin,

@@ -14,11 +14,11 @@ const GROUPS: &[&str] = &["profiles", "placement"];
 pub(super) struct SdlLocation {
     /// Line number, from 1.
     pub(super) line: usize,
-    /// Description, such as ``service `web` ``.
+    /// Description of the service or group, such as ``service `web` ``.
     pub(super) description: String,
 }
 
-/// Returns the location of the first service or group that the text of a rejection names, services first.
+/// Returns the location of the first service, or else of the first group, that the text of a rejection names.
 pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLocation> {
     let services = manifest.groups.iter().flat_map(|group| {
         let of_group = group.services.iter();
@@ -41,8 +41,8 @@ pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLo
     location("group", group, GROUPS)
 }
 
-/// Returns whether `reason` contains the kind with the name, such as `service "web"` or `service web`. A name
-/// without the kind may be part of the sentence.
+/// Returns whether `reason` contains the kind with the name, such as `service "web"`. The name alone is not
+/// sufficient, because it may be an ordinary word.
 fn names(reason: &str, kind: &str, name: &str) -> bool {
     let quoted = ['"', '`', '\''].map(|quote| format!("{kind} {quote}{name}{quote}"));
     quoted.iter().any(|text| reason.contains(text)) || contains_name(reason, &format!("{kind} {name}"))
@@ -59,7 +59,8 @@ fn contains_name(reason: &str, text: &str) -> bool {
     })
 }
 
-/// Returns the line number, from 1, of the key `name` below the keys `below` in the first YAML document.
+/// Returns the line number of the key `name` under the keys `below` in the first YAML document. The first
+/// line is 1.
 fn line_of(sdl: &str, below: &[&str], name: &str) -> Option<usize> {
     let wanted: Vec<&str> = below.iter().copied().chain([name]).collect();
     // Indentation of the parent keys found until now.

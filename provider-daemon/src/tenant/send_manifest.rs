@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Maximum number of attempts if the provider does not have the lease yet.
 const ATTEMPTS: u32 = 5;
-/// Pause between attempts; all pauses together are longer than a block.
+/// Pause between attempts. The sum of all pauses is longer than the block time.
 const PAUSE: Duration = Duration::from_secs(2);
 const NOT_FOUND: u16 = 404;
 
@@ -35,7 +35,7 @@ struct SendResult {
     error: Option<String>,
     #[serde(rename = "errorMessage", skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Location in the SDL of the service or group that the rejection names; printed as text only, because the Go
+    /// SDL location of the service or group that the rejection names. Printed as text only, because the Go
     /// provider has no such field.
     #[serde(skip)]
     location: Option<String>,

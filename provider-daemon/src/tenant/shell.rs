@@ -42,7 +42,7 @@ const SIZE: u8 = 105;
 const CHUNK: usize = 4096;
 /// Capacity of the channel for input, in chunks of at most [`CHUNK`] bytes.
 const CHUNKS_MAX: usize = 16;
-/// Base of the exit code for a process that a signal stopped, as in shells.
+/// Exit code for a process that a signal stopped, as in shells: this number plus the signal number.
 const SIGNAL_BASE: i32 = 128;
 /// Exit code for a command that could not run, as in shells.
 const NOT_RUN: u8 = 1;
@@ -142,7 +142,7 @@ fn query(args: &ShellArgs, arguments: Vec<String>) -> Vec<(String, String)> {
     query
 }
 
-/// Signals that stop this process. With a terminal, Ctrl-C is not a signal: it is sent to the remote command as input.
+/// Signals that stop this process. With a terminal, Ctrl-C is sent to the remote command instead.
 struct StopSignals {
     interrupt: Option<Signal>,
     others: [(i32, Signal); 3],
@@ -229,8 +229,8 @@ fn outcome(reader: &StreamReader, json: &Bytes) -> Result<Outcome, ProviderError
     serde_json::from_slice(json).map_err(|e| reader.invalid(&format!("invalid command result: {e}")))
 }
 
-/// Prints the message of the result and returns the exit code. Some providers report code 0 for a command that could
-/// not run, with a message.
+/// Prints the message of the result and returns the exit code. Some providers report code 0 and a message for
+/// a command that could not run.
 fn exit_code(outcome: &Outcome) -> ExitCode {
     if !outcome.message.is_empty() {
         eprintln!("error: {}", shortened(&outcome.message));
@@ -311,7 +311,7 @@ fn size_frame((width, height): (u16, u16)) -> Vec<u8> {
     vec![SIZE, a, b, c, d]
 }
 
-/// Reads standard input on a separate thread, which only the end of the process can stop.
+/// Reads standard input on a separate thread, because a blocked read cannot be cancelled.
 fn read_input() -> anyhow::Result<mpsc::Receiver<Vec<u8>>> {
     let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
     let reading = move || {

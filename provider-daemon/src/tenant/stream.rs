@@ -18,17 +18,18 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// Time without a frame after which a stream counts as dead: providers ping every 10 seconds.
+/// Time without a frame after which a stream is treated as failed. Providers ping every 10 seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Maximum time to send the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum message size, in bytes: a log line has up to 64 kilobytes, and JSON escapes take up to six bytes each.
+/// Maximum message size, in bytes. A log line has up to 64 kilobytes, and JSON escapes increase it at most
+/// six times.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Close code of a normal end (RFC 6455).
 const NORMAL: u16 = 1000;
 /// Close code of a stream that ends with a failure.
 const FAILURE: u16 = 4000;
-/// Close code that represents a close frame without a code.
+/// Code for a close frame without a close code.
 const NO_CODE: u16 = 1005;
 
 type Io = WebSocketStream<TokioIo<Upgraded>>;
@@ -55,7 +56,7 @@ pub(super) struct StreamReader {
 pub(super) enum Data {
     /// Message of logs and events.
     Text(Bytes),
-    /// Message of a shell; the first byte is the number of the channel.
+    /// Message of a shell. The first byte is the channel number.
     Binary(Bytes),
 }
 
@@ -154,8 +155,7 @@ impl StreamReader {
         }
     }
 
-    /// Returns the error of a shell after the provider reported, without a reason, that the command could not be
-    /// started.
+    /// Returns the error for a remote command that could not be started, if the provider reported no reason.
     pub(super) fn failed(&self) -> ProviderError {
         ProviderError::Closed {
             at: self.at.clone(),

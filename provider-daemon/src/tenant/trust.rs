@@ -22,12 +22,13 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// CA certificates of the system, or those of the file in `SSL_CERT_FILE`.
+/// CA certificates of the system, or of the file in `SSL_CERT_FILE`.
 #[derive(Debug, Clone)]
 pub(super) struct CaCertificates(Option<Arc<WebPkiServerVerifier>>);
 
 impl CaCertificates {
-    /// Loads the CA certificates. An empty set is valid, because most providers have Akash certificates.
+    /// Loads the CA certificates. An empty set is permitted, because most providers use self-signed Akash
+    /// certificates.
     pub(super) fn from_system(provider: &Arc<CryptoProvider>) -> Self {
         let mut roots = RootCertStore::empty();
         // An invalid certificate does not prevent the others from being trusted.
@@ -45,12 +46,12 @@ impl CaCertificates {
     }
 }
 
-/// Kind of certificate with which the server proved its identity in the handshake.
+/// Kind of certificate that the server presented in the handshake.
 #[derive(Debug, Clone)]
 enum ServerIdentity {
     /// Certificate of a public CA.
     PublicCa,
-    /// Self-signed Akash certificate, to be compared with the certificate on the chain.
+    /// Self-signed Akash certificate, which must match the certificate on the chain.
     SelfSigned(Box<CertificateInfo>, Vec<u8>),
 }
 

@@ -106,8 +106,8 @@ async fn missing_of(
     Ok((!late.is_empty()).then_some(summary))
 }
 
-/// Returns a reason if the status may belong to an older manifest. Returns `None` if the status belongs to the current
-/// manifest, or if the provider does not report manifest versions.
+/// Returns a reason if the manifest with this version is not deployed yet. Returns `None` if it is deployed,
+/// or if the provider does not report manifest versions.
 fn outdated(status: &Json, version: &str) -> Option<String> {
     let manifest = status.field("manifest")?;
     let short = |version: &str| shortened(version.get(..12).unwrap_or(version));
@@ -123,7 +123,8 @@ fn outdated(status: &Json, version: &str) -> Option<String> {
     (!is_deployed).then(|| format!("manifest version {} is not deployed yet", short(version)))
 }
 
-/// Returns whether the failure may be temporary: the provider is unavailable, or the manifest is not sent yet.
+/// Returns whether a retry may succeed, for example because the provider is unavailable or has no manifest
+/// yet.
 fn is_temporary(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<ProviderError>() {
         Some(failure) => {

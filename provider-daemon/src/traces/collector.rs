@@ -20,11 +20,11 @@ const RESPONSE_MAX: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SendFailure {
     pub(super) message: String,
-    /// Whether the same request can succeed later.
+    /// True if the same request may succeed later.
     pub(super) is_transient: bool,
 }
 
-/// Spans that the collector rejected, although it accepted the request.
+/// Spans that the collector rejected in an accepted request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Rejection {
     pub(super) spans: u64,
@@ -118,8 +118,8 @@ fn is_transient(status: StatusCode) -> bool {
     )
 }
 
-/// Returns the rejected spans of a response. A response that cannot be decoded counts as a response without
-/// rejected spans.
+/// Returns the number of rejected spans in a response, with the reason. An undecodable response counts as
+/// zero spans.
 fn rejection(body: &Bytes) -> Rejection {
     let response = ExportTraceServiceResponse::decode(body.clone()).unwrap_or_default();
     let Some(partial) = response.partial_success else {

@@ -21,7 +21,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Delays and time limits of the export task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
-    /// Time for which spans are collected before a request is sent.
+    /// Time from the first span of a request until the request is sent.
     pub(super) collect: Duration,
     /// Back-off after the first failure, doubled after each further failure.
     pub(super) backoff: Duration,
@@ -48,11 +48,11 @@ pub(super) struct SpanCounts {
     pub(super) queued: AtomicU64,
     /// Spans that the collector accepted.
     pub(super) exported: AtomicU64,
-    /// Spans that did not fit into the queue.
+    /// Number of spans that were dropped because the queue was full.
     pub(super) queue_full: AtomicU64,
     /// Spans that the collector rejected.
     pub(super) rejected: AtomicU64,
-    /// Spans that were not sent before the end of the process.
+    /// Number of spans that were not sent before the end of the process.
     pub(super) unsent: AtomicU64,
     /// Failed requests.
     pub(super) failures: AtomicU64,
@@ -140,7 +140,7 @@ impl Export {
         &self.counts
     }
 
-    /// Sends the remaining spans, for at most `last`, and stops the task.
+    /// Sends the remaining spans for at most `last`, and then stops the task.
     pub(super) async fn finish(mut self) {
         self.end.cancel();
         if timeout(self.last, &mut self.task).await.is_err() {
@@ -168,9 +168,9 @@ struct Worker {
     batch: Vec<SpanData>,
     counts: Arc<SpanCounts>,
     end: CancellationToken,
-    /// True after a reported failure, until a request succeeds.
+    /// True from a reported failure until a request succeeds.
     is_failing: bool,
-    /// True once dropped spans were reported.
+    /// True after the report about dropped spans, which is logged once.
     is_incomplete: bool,
 }
 
@@ -209,8 +209,8 @@ impl Worker {
         true
     }
 
-    /// Sends the batch again until the collector accepts or rejects it. After the start of the shutdown, the batch is
-    /// sent at most once more.
+    /// Sends the batch until the collector accepts or rejects it. After the shutdown started, at most one
+    /// more attempt is made.
     async fn deliver(&mut self) {
         let mut backoff = self.timing.backoff;
         loop {
@@ -275,7 +275,7 @@ impl Worker {
         }
     }
 
-    /// Logs at most once that spans did not fit into the queue.
+    /// Logs once that spans were dropped because the queue was full.
     fn report_full(&mut self) {
         let dropped = self.counts.queue_full.load(Ordering::Relaxed);
         if dropped > 0 && !std::mem::replace(&mut self.is_incomplete, true) {

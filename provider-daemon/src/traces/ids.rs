@@ -11,8 +11,8 @@ pub(super) fn trace_id(order: &OrderId) -> TraceId {
     TraceId::from_bytes(digest(&["trace", &order.to_string()]))
 }
 
-/// Returns the id of a span. `start` distinguishes spans of the same name that an order may have several times, and is
-/// `None` for other spans.
+/// Returns the id of a span. `start` distinguishes the spans of one order that have the same name; `None` for
+/// a name that an order uses once.
 pub(super) fn span_id(provider: &Address, order: &OrderId, name: &str, start: Option<SystemTime>) -> SpanId {
     let since = start.and_then(|start| start.duration_since(UNIX_EPOCH).ok());
     let nanos = since.unwrap_or_default().as_nanos().to_string();

@@ -4,13 +4,13 @@ use akash_provider_core::types::{DeploymentId, GroupId, OrderId};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// Maximum number of traced orders without a lease. The oldest are removed first.
+/// Maximum number of traced orders without a lease. Further orders replace the oldest.
 const ORDERS_MAX: usize = 8192;
 
 /// Times of the unfinished spans of an order.
 #[derive(Debug)]
 pub(super) struct OrderTrace {
-    /// Sequence number of the trace: a trace that was created later has a higher number.
+    /// Sequence number of the trace. Later traces have higher numbers.
     number: u64,
     /// Time of the order event; `None` after the end of the root span.
     pub(super) seen: Option<SystemTime>,
@@ -20,9 +20,9 @@ pub(super) struct OrderTrace {
     pub(super) bid: Option<SystemTime>,
     /// Start of the lease.
     pub(super) lease: Option<SystemTime>,
-    /// Time from which the lease waits for its first manifest.
+    /// Time since which the lease waits for its first manifest.
     pub(super) manifest: Option<SystemTime>,
-    /// Start of the close of the lease.
+    /// Time at which the close of the lease started.
     pub(super) close: Option<SystemTime>,
     /// Start of the current teardown.
     pub(super) teardown: Option<SystemTime>,
@@ -32,7 +32,7 @@ pub(super) struct OrderTrace {
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     traces: BTreeMap<OrderId, OrderTrace>,
-    /// Orders by the sequence number of their trace.
+    /// Orders with an unfinished trace, by the sequence number of the trace.
     numbers: BTreeMap<u64, OrderId>,
     last: u64,
 }

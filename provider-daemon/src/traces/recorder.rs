@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
-/// Maximum number of calls in flight with a span. The oldest are removed first.
+/// Maximum number of pending calls with a span. Further calls replace the oldest.
 const CALLS_MAX: usize = 4096;
 
 /// Function that returns the hash of the last transaction that was sent with the given message.
@@ -39,7 +39,7 @@ pub struct TraceRecorder {
     sender: SpanSender,
     pub(super) provider: Address,
     pub(super) transaction_of: TransactionOf,
-    /// Time of the engine step that is being recorded.
+    /// Time of the engine step to record.
     pub(super) now: SystemTime,
     /// True while another instance leads. That instance exports the spans.
     is_standby: bool,
@@ -118,7 +118,7 @@ impl TraceRecorder {
         self.calls.insert(id, PendingCall { start, subject });
     }
 
-    /// Ends the evaluation of an order when its bid is sent.
+    /// Ends the span of an order's evaluation when the bid is sent.
     fn broadcast(&mut self, msg: &Msg) {
         let Msg::CreateBid { id, price, .. } = msg else {
             return;

@@ -8,11 +8,11 @@ use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use std::time::SystemTime;
 
-/// Span from the order event to the bid or the decline. The root of the trace.
+/// Span from the order event to the bid or the decline; the root span of the trace.
 pub(super) const ORDER: &str = "order";
 /// Span of the decision whether to bid.
 pub(super) const EVALUATE: &str = "evaluate";
-/// Span from the bid to the lease. The parent of all spans of the lease.
+/// Span from the bid to the start of the lease; parent of all other spans of the lease.
 pub(super) const LEASE: &str = "lease";
 /// Span from the decision to close a lease until its workload is removed.
 pub(super) const CLOSE: &str = "close";
@@ -80,13 +80,13 @@ impl<'a> OpenSpan<'a> {
         span_id(provider, order, name, None)
     }
 
-    /// Sets the parent to a span that the order has at most once.
+    /// Sets the parent to the span with this name, which an order has at most once.
     pub(super) fn below(mut self, parent: &str) -> Self {
         self.parent = Self::single_id(self.provider, self.order, parent);
         self
     }
 
-    /// Sets the parent to the evaluation with this start.
+    /// Sets the parent to the evaluation span that started at this time.
     pub(super) fn below_evaluation(mut self, start: SystemTime) -> Self {
         self.parent = span_id(self.provider, self.order, EVALUATE, Some(start));
         self

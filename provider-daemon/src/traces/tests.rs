@@ -91,7 +91,7 @@ fn broadcast(id: u64, msg: Msg) -> Effect {
     Effect::Call(EffectId(id), Call::Broadcast(msg))
 }
 
-/// Records an order from its event to the lease.
+/// Records the events of an order until the provider has the lease.
 fn win(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
     step(recorder, engine, None, vec![seen(dseq)]);
     step(recorder, engine, None, vec![broadcast(1, bid(dseq))]);

@@ -40,7 +40,7 @@ pub(crate) use world::World;
 /// Default name of the election Lease.
 const LEASE: &str = "akash-provider";
 const NAMES: [&str; 2] = ["a", "b"];
-/// Differences between the clock of an instance and the clock of this machine, in seconds.
+/// Clock offsets of an instance, in seconds ahead of the clock of this machine.
 const CLOCKS: [i64; 3] = [0, 420, -240];
 
 /// Fault that ends the leadership.
@@ -48,11 +48,11 @@ const CLOCKS: [i64; 3] = [0, 420, -240];
 pub(crate) enum Way {
     Kill,
     Term,
-    /// The process is suspended for longer than its election lease, and then continues.
+    /// The process is suspended for longer than its election lease.
     Pause,
     /// The link of the daemon is down in both directions.
     Cut,
-    /// Packets from the daemon arrive, but packets to the daemon are dropped.
+    /// Only packets to the daemon are dropped.
     Deaf,
 }
 
@@ -70,7 +70,7 @@ impl Lots {
         usize::try_from((mixed ^ (mixed >> 31)) % limit as u64).unwrap()
     }
 
-    /// Returns `count` faults in random order. The numbers of faults of two kinds differ by at most one.
+    /// Returns `count` faults in random order. All kinds occur about equally often.
     fn ways(&mut self, count: usize) -> Vec<Way> {
         let mut all = Vec::new();
         while all.len() < count {
@@ -99,7 +99,7 @@ pub(crate) fn leads(one: &Running) -> bool {
     last.is_some_and(|line| line.contains("\"role\":\"leader\""))
 }
 
-/// Two daemons, one of which leads, and the results of their fail-overs.
+/// Two daemons, one of which is the leader, with the results of fail-overs.
 struct Pair<'a> {
     world: World<'a>,
     all: [Running; 2],
@@ -132,7 +132,7 @@ impl<'a> Pair<'a> {
         format!("{}\n---\n{}", self.all[0].dump(), self.all[1].dump())
     }
 
-    /// Prints the number and the longest duration of the fail-overs by each fault.
+    /// Prints the number of fail-overs and the longest fail-over for each kind of fault.
     fn tell(&self) {
         for (way, (times, most)) in &self.by_way {
             println!("{way:?}: {times} fail-overs, the longest took {most:?}");
@@ -144,8 +144,8 @@ impl<'a> Pair<'a> {
         );
     }
 
-    /// Asserts that every fail-over took at most the duration of the election lease plus a tolerance. The tolerance is
-    /// a quarter of the lease, but at least 3 s, because the machine may be busy.
+    /// Asserts that no fail-over took longer than the election lease plus a quarter, or plus 3 s for a short
+    /// lease.
     fn is_in_time(&self, lease: Duration) {
         let most = lease + (lease / 4).max(Duration::from_secs(3));
         for (way, (_, took)) in &self.by_way {
@@ -157,8 +157,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Asserts that writes to the chain, the cluster and the bus were recorded. Otherwise the check of these writes
-    /// would prove nothing.
+    /// Asserts that writes to the chain, the cluster and the bus were recorded. Without records, the check of
+    /// the writes proves nothing.
     fn writes_were_seen(&self, sent: &[Sent], orders: usize) {
         for to in self.world.written_to() {
             let count = sent.iter().filter(|sent| sent.to == to).count();
@@ -226,8 +226,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Returns the number of orders with more than one successful bid transaction, and the number of bid
-/// transactions that the chain refused.
+/// Returns the number of orders with several successful bids, and the number of bids that the chain refused.
 fn bids_again(stage: &Stage) -> (usize, usize) {
     let height = stage.chain.market(|market| market.height());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -251,7 +250,7 @@ fn bids_again(stage: &Stage) -> (usize, usize) {
     (double, by_order.values().map(|(_, refused)| refused).sum())
 }
 
-/// Prints the number of orders, bids and repeated bids, and the longest wait for a bid.
+/// Prints the numbers of orders, of bids and of repeated bids, and the longest time from an order to its bid.
 fn tell_of_orders(all: &[Deployment], double: usize, refused: usize) {
     let answers = all.iter().filter_map(|one| one.time_to_bid);
     println!(
@@ -268,8 +267,8 @@ fn accepted(all: &[Deployment]) -> BTreeSet<u64> {
     accepted.map(|one| one.id.dseq).collect()
 }
 
-/// Returns a text with the number of writes to the chain, the cluster and the bus, and with the number of
-/// late or wrong writes.
+/// Formats the number of writes to the chain, the cluster and the bus, and the number of late or wrong
+/// writes.
 fn counted(sent: &[Sent], judged: &Judged) -> String {
     let count = |to| sent.iter().filter(|sent| sent.to == to).count();
     let (chain, cluster, bus) = (count(To::Chain), count(To::Cluster), count(To::Bus));
@@ -281,7 +280,7 @@ fn counted(sent: &[Sent], judged: &Judged) -> String {
     )
 }
 
-/// Returns whether this holder of the Lease is the daemon `who`.
+/// Returns whether the daemon `who` is the holder `holder` of the Lease.
 fn is(who: usize, holder: &str) -> bool {
     holder
         .strip_prefix(NAMES[who])

@@ -16,14 +16,14 @@ use testbed::{Cluster, Tier};
 
 /// Number of concurrent manifest requests of the tenant.
 const AT_ONCE: usize = 4;
-/// Duration of the idle measurement in the benchmark, in seconds.
+/// Duration of the idle measurement of a full benchmark, in seconds.
 const WHOLE: u64 = 60;
 /// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Settings of the measurement. The benchmark, which sets `FIGURES_SECONDS`, uses large values. The test
-/// command uses small ones.
+/// Settings of the measurement: large for the benchmark, which sets `FIGURES_SECONDS`, and small for a normal
+/// test run.
 #[derive(Debug, Clone, Copy)]
 struct Numbers {
     leases: u64,
@@ -66,7 +66,7 @@ fn cpu_seconds(one: &Running) -> f64 {
     ticks.map(|field| field.parse::<f64>().unwrap()).sum::<f64>() / TICKS
 }
 
-/// Waits for a condition, for at most `PATIENCE`. The benchmark needs a longer limit than the other tests.
+/// Waits for a condition, for at most `PATIENCE`.
 fn settled(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {

@@ -26,7 +26,7 @@ impl<'a> Node<'a> {
         node
     }
 
-    /// Marks the node as ready, as its kubelet would. Kubernetes treats a node without heartbeats as lost.
+    /// Marks the node as ready in place of a kubelet. Kubernetes treats a node without heartbeats as lost.
     fn ready(&self) {
         let room = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50"});
         let now = "2026-01-01T00:00:00Z";
@@ -56,7 +56,7 @@ impl Drop for Node<'_> {
     }
 }
 
-/// Returns the output of `explain` for the order, with the nodes of this cluster.
+/// Returns the output of `explain` for an order and the nodes of this cluster.
 fn explained(stage: &Stage, kubeconfig: &str) -> Value {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let prices = PRICES.iter().copied();
@@ -79,7 +79,7 @@ fn explained(stage: &Stage, kubeconfig: &str) -> Value {
 struct StoredEvent<'a>(&'a Cluster);
 
 impl<'a> StoredEvent<'a> {
-    /// A name with the length and character set of a lease's namespace.
+    /// Namespace name with the length and character set of a lease namespace.
     const NAMESPACE: &'static str = "happenedhappenedhappenedhappenedhappenedhappe";
 
     fn new(cluster: &'a Cluster) -> Self {
@@ -98,7 +98,7 @@ impl<'a> StoredEvent<'a> {
         Self(cluster)
     }
 
-    /// Returns whether the home folder of a stopped provider contains the event.
+    /// Returns whether the home directory of a stopped provider contains the event.
     fn is_stored(stage: &Stage) -> bool {
         let state = State::open(&stage.path("")).unwrap().state;
         let stored = state.lease_events().load().unwrap();

@@ -56,7 +56,7 @@ impl OperatorProcess {
         Self(child, address.to_owned())
     }
 
-    /// Returns the cluster inventory that the operator serves, or `Null` before the operator has an inventory.
+    /// Returns the inventory that the operator serves, or `Null` before the first inventory.
     fn cluster(&self) -> Value {
         let mut stream = TcpStream::connect(&self.1).unwrap();
         let asked = "GET /v1/inventory HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -71,8 +71,8 @@ impl OperatorProcess {
     }
 }
 
-/// Converts a quantity in the inventory that the operator serves. Numbers with the suffix `m` are returned without the
-/// suffix, and other numbers are multiplied by `whole`.
+/// Converts a quantity in the served inventory. A number with the suffix `m` loses the suffix; any other
+/// number is multiplied by `whole`.
 fn served(quantity: &Value, whole: u64) -> Pair {
     let number = |key: &str| {
         let text = quantity[key].as_str().unwrap();
@@ -95,8 +95,8 @@ fn node(cluster: &Value) -> Option<&Value> {
         .find(|node| node["name"] == NODE)
 }
 
-/// Returns whether the operator and the provider report equal resources of the node. The operator counts the provider's
-/// own leases as allocated and the provider does not, so `cpu`, `memory` and `disk` of these leases are subtracted.
+/// Returns whether operator and provider report equal resources of the node. `cpu`, `memory` and `disk` are
+/// the resources of the provider's own leases, which only the operator counts as allocated.
 fn agree(cluster: &Value, counted: &NodeMetrics, [cpu, memory, disk]: [u64; 3]) -> bool {
     let Some(node) = node(cluster) else {
         return false;
@@ -205,7 +205,7 @@ fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
     make(cluster, pods, "--field-manager=api-tier")
 }
 
-/// Waits until the inventory that the operator serves and the inventory that the provider counts satisfy the condition.
+/// Waits until the inventories of the operator and of the provider satisfy the condition.
 async fn until(
     what: &str,
     cluster: &Cluster,

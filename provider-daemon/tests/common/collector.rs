@@ -139,8 +139,8 @@ pub(crate) fn attribute(span: &Span, name: &str) -> Option<String> {
     }
 }
 
-/// Returns the spans of an order by name, with the name of the parent, in the order of their arrival. Fails if the spans
-/// have several trace ids, or for an unknown parent.
+/// Returns name and parent name of each span of an order, in the order of arrival. Fails if the spans have
+/// several trace ids or an unknown parent.
 pub(crate) fn tree(spans: &[Span], order: &str) -> Vec<(String, String)> {
     let of_order = |span: &&Span| attribute(span, "akash.order").unwrap() == order;
     let spans: Vec<&Span> = spans.iter().filter(of_order).collect();

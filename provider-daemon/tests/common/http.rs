@@ -12,8 +12,8 @@ pub(crate) fn curl(words: &[&str]) -> Option<(u16, String)> {
     curl_after(&[], words)
 }
 
-/// Same as [`curl`], with a command prefix, for example to enter a network namespace. If no response arrives,
-/// the returned status is 0.
+/// Sends a request as [`curl`] does, with a command prefix, for example to enter a network namespace. Returns
+/// status 0 if no response arrives.
 pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String)> {
     let own = [
         "curl",
@@ -37,8 +37,8 @@ pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String
     Some((status.parse().unwrap(), body.to_owned()))
 }
 
-/// Returns a token with full access to the leases of this tenant. It is also valid for clocks that are up to
-/// 15 minutes behind.
+/// Returns a token with full access to the leases of this tenant. Clocks that are up to 15 minutes behind
+/// accept the token.
 pub(crate) fn token(key: &PrivateKey) -> String {
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
     let begins = now - 900;

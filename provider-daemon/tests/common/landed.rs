@@ -17,7 +17,7 @@ pub(crate) struct LandedTx {
     pub(crate) code: i64,
 }
 
-/// Reads all transactions of a provider in all blocks from the node.
+/// Returns all transactions of a provider up to the block `last`, as the node reports them.
 pub(crate) async fn landed(rpc_url: &str, chain_id: &str, last: Height) -> Vec<LandedTx> {
     let endpoints = Endpoints::new(&[rpc_url], chain_id, Limits::default()).unwrap();
     let mut all = Vec::new();

@@ -5,7 +5,8 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 
-/// Opens a pseudoterminal of 40 rows and 100 columns. Returns the end for the test and the end for the tested program.
+/// Opens a pseudoterminal with 40 rows and 100 columns. The test uses the first end, and the tested program
+/// the second.
 pub(crate) fn open() -> (OwnedFd, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();

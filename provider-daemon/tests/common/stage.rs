@@ -28,14 +28,14 @@ pub(crate) const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 pub(crate) const ADDRESS: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
 pub(crate) const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
-/// Flags with the prices of every provider in these tests.
+/// Price flags that these tests pass to every provider.
 pub(crate) const PRICES: [&str; 4] = [
     "--bid-price-cpu-scale=0.001",
     "--bid-price-memory-scale=0.0002",
     "--bid-price-storage-scale=0.00001",
     "--bid-price-endpoint-scale=0.01",
 ];
-/// Maximum wait for a condition, generous for slow machines.
+/// Maximum wait for a condition; long enough for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits for the condition `done`. After `PATIENCE`, panics with `what` and the result of `dump`.
@@ -52,14 +52,14 @@ pub(crate) fn until(what: &str, dump: impl Fn() -> String, mut done: impl FnMut(
     }
 }
 
-/// A chain with the address of its node, and a home folder for the programs.
+/// Chain with the address of its node, and a home directory for the programs.
 pub(crate) struct Stage {
     pub(crate) chain: MemoryChain,
     runtime: Runtime,
     devnet: Option<Devnet>,
     at: SocketAddr,
     folder: PathBuf,
-    /// Command prefix for each program. It limits the resources of the program.
+    /// Command prefix that limits the resources of each program.
     before: Vec<String>,
 }
 
@@ -67,8 +67,8 @@ pub(crate) struct Stage {
 const LIMITED: &str = r#"ulimit -n "$1" && shift && exec "$@""#;
 
 impl Stage {
-    /// Creates a chain on which the provider has funds, and is registered if `is_registered` is true. Its
-    /// node is not started.
+    /// Creates a chain without a running node. The provider has funds, and is registered if `is_registered`
+    /// is true.
     pub(crate) fn new(name: &str, is_registered: bool) -> Self {
         let folder = std::env::temp_dir().join(format!("run-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -128,7 +128,7 @@ impl Stage {
         self.start_node_with(block_time, |_| {});
     }
 
-    /// Same as [`Self::start_node`], with other options of the node.
+    /// Starts the node with other options than [`Self::start_node`].
     pub(crate) fn start_node_with(
         &mut self,
         block_time: Option<Duration>,
@@ -160,13 +160,13 @@ impl Stage {
         format!("http://{}", self.at)
     }
 
-    /// Starts a proxy in front of the node. The node may be started later.
+    /// Starts a proxy that forwards to the node, which may start later.
     pub(crate) fn proxy(&self) -> Proxy {
         let upstream = self.at.to_string();
         self.runtime.block_on(Proxy::start(&upstream, 1)).unwrap()
     }
 
-    /// Starts a TLS proxy in front of the node with this certificate and key.
+    /// Starts a TLS proxy for the node with this certificate and key.
     pub(crate) fn tls(&self, certificate: &Path, key: &Path) -> String {
         let chain = vec![CertificateDer::from_pem_file(certificate).unwrap()];
         let key = PrivateKeyDer::from_pem_file(key).unwrap();
@@ -216,7 +216,7 @@ impl Stage {
         self.command_after(&before, words)
     }
 
-    /// Same as [`Self::command`], with another command prefix.
+    /// Returns the command that [`Self::command`] returns, but with another prefix.
     pub(crate) fn command_after(&self, before: &[&str], words: &[&str]) -> Command {
         // Benchmarks measure a release build.
         let named = std::env::var("MEASURED_PROGRAM");
@@ -237,7 +237,7 @@ impl Stage {
         command
     }
 
-    /// Runs a command to its end. Returns exit code, stdout and stderr.
+    /// Runs a command and waits for its end. Returns exit code, stdout and stderr.
     pub(crate) fn ran(&self, words: &[&str]) -> (i32, String, String) {
         let Output {
             status,
@@ -256,7 +256,7 @@ impl Stage {
         self.running_with(name, words, |_| {})
     }
 
-    /// Same as [`Self::running`], with a change of the command before it starts.
+    /// Starts a command as [`Self::running`] does, after a change of the command.
     pub(crate) fn running_with(
         &self,
         name: &str,
@@ -266,7 +266,7 @@ impl Stage {
         self.spawn(name, self.command(words), change)
     }
 
-    /// Starts a command with its output in files.
+    /// Starts a command, and writes its output to files.
     pub(crate) fn started(&self, name: &str, command: Command) -> Running {
         self.spawn(name, command, |_| {})
     }
@@ -361,7 +361,7 @@ impl Running {
         std::fs::read_to_string(&self.output).unwrap()
     }
 
-    /// Returns the complete output, for use in a message.
+    /// Returns the complete output, for messages of failed tests.
     pub(crate) fn dump(&self) -> String {
         format!(
             "{}\n{}",
@@ -380,7 +380,7 @@ impl Running {
         );
     }
 
-    /// Returns the path of a file in `/proc` about the process.
+    /// Returns the path of a file of the process in `/proc`.
     pub(crate) fn about(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }

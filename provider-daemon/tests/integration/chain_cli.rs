@@ -67,7 +67,7 @@ impl Home {
         self.run_with(args, &[], "")
     }
 
-    /// Same as [`Self::run`], with environment variables and standard input.
+    /// Runs a command as [`Self::run`] does, with environment variables and standard input.
     fn run_with(&self, args: &[&str], environment: &[(&str, &str)], input: &str) -> RunOutput {
         let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
         without_settings(&mut command);

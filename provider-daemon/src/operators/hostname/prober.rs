@@ -17,7 +17,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Maximum duration of each of two steps: to connect with the TLS handshake, and to receive the response.
+/// Time limit of the connection with the TLS handshake. The response has a separate limit of the same
+/// duration.
 const LIMIT: Duration = Duration::from_secs(4);
 /// Maximum size of the head of a response, in bytes; `HEADERS_MAX` limits the number of its headers.
 const HEAD_MAX: usize = 16_384;
@@ -130,7 +131,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// HTTP server with a fixed response, optionally followed by endless zeros; records the requests.
+    /// Starts an HTTP server that records the requests and sends `says`. If `is_endless`, zeros without end
+    /// follow.
     async fn server(
         says: &'static [u8],
         is_endless: bool,

@@ -21,8 +21,7 @@ const FILE_NAME: &str = "gpus.json";
 pub(super) enum Source {
     File(PathBuf),
     Network(Url),
-    /// No list of GPUs. The operator then uses only the GPU models in the node labels that the tools of GPU vendors
-    /// set.
+    /// No list of GPUs. The operator then knows only the GPU models in node labels.
     Nowhere,
 }
 
@@ -36,7 +35,7 @@ pub(super) struct ListStatus {
     pub(super) skipped: usize,
     /// SHA-256 hash of the last valid list, in hexadecimal.
     pub(super) sha256: Option<String>,
-    /// Error of the last read of the list; the last valid list applies.
+    /// Error of the last read of the list. After an error, the last valid list stays in force.
     pub(super) error: Option<String>,
 }
 

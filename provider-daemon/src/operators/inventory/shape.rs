@@ -115,7 +115,8 @@ fn storage(storage: &wire::Storage) -> Value {
     })
 }
 
-/// Returns a JSON array, or `null` for an empty list, as the Go operator does; clients compare the text.
+/// Returns a JSON array, or `null` for an empty list, because clients compare the text with that of the Go
+/// operator.
 fn list(items: impl Iterator<Item = Value>) -> Value {
     let items: Vec<_> = items.collect();
     if items.is_empty() {

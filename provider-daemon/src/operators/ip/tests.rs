@@ -66,7 +66,7 @@ fn lease_id() -> LeaseId {
     format!("{OWNER}/7/1/1/{PROVIDER}").parse().unwrap()
 }
 
-/// Returns a Service as the Go operator writes it, with addresses that MetalLB assigned.
+/// Returns a Service in the format of the Go operator, with the given addresses from MetalLB.
 fn service(given: &[&str]) -> Value {
     let ingress: Vec<_> = given.iter().map(|ip| json!({"ip": ip})).collect();
     json!({

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Names of the settings that identify the election. An instance with other values than the election record never
-/// leads.
+/// Names of the settings that identify the election. An instance never leads if these settings differ from
+/// the election record.
 pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
-/// Identity of the cluster, if known. An instance with another cluster would duplicate or lose the leases.
+/// Identity of the cluster, if known. Instances with different clusters would duplicate or lose leases.
 pub(super) const CLUSTER: &str = "cluster";
 /// Number of hexadecimal digits to which a hash is shortened.
 const DIGITS: usize = 16;
@@ -90,8 +90,8 @@ impl Settings {
         &self.hashes
     }
 
-    /// Reads the changed files and returns whether any hash changed. An unreadable file keeps the hash of its last
-    /// content, which the program still uses.
+    /// Reads the changed files and returns whether any hash changed. For an unreadable file, the hash of the
+    /// last content is kept, because the program still uses that content.
     fn refresh(&mut self) -> bool {
         let mut is_changed = false;
         for file in &mut self.files {

@@ -34,7 +34,7 @@ fn server(
     ClientBuilder::new(answer, "default")
 }
 
-/// All HTTP methods and an unknown method. The unknown one must count as a write.
+/// All HTTP methods, and an unknown method, which must count as a write.
 const METHODS: [&str; 10] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "FUTURE",
 ];
@@ -93,8 +93,7 @@ async fn rejects_writes_like_an_unavailable_server() {
     assert!(seen.lock().unwrap().is_empty());
 }
 
-/// Covers a process that was suspended between the request and its transmission, and continues after the leadership
-/// ended.
+/// The process is suspended before it sends a queued request, and resumes after it lost the leadership.
 #[tokio::test]
 async fn sends_no_queued_write_after_the_leadership_ended() {
     for steps in 0..8 {

@@ -12,7 +12,7 @@ fn words(new_messages: &NewMessages) -> Vec<&str> {
         .collect()
 }
 
-/// Adds received log lines of one pod. Returns the lines to print.
+/// Adds received log lines of one pod to the history. Returns the lines that the history prints.
 fn come(printed: &mut History, now: Instant, lines: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for text in lines {
@@ -22,8 +22,8 @@ fn come(printed: &mut History, now: Instant, lines: &[&str]) -> Vec<String> {
     all
 }
 
-/// Adds the lines `before` and then the repeated lines `replay`. Returns the lines of `replay` that are
-/// printed.
+/// Adds the lines `before`, and then the lines `replay` after a reconnect. Returns the lines of `replay` that
+/// the history prints.
 fn after(before: &[&str], replay: &[&str], from_start: bool) -> Vec<String> {
     let now = Instant::now();
     let mut printed = History::lines(from_start);

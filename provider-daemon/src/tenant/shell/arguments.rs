@@ -3,7 +3,7 @@
 use crate::error::WithHelp;
 use anyhow::bail;
 
-/// Returns several arguments unchanged; splits a single argument at spaces outside double quotes.
+/// Returns several arguments unchanged. Splits a single argument at spaces outside double quotes.
 ///
 /// # Errors
 /// Returns an error for an unterminated quote, and for an empty argument, which the protocol cannot transmit.

@@ -11,9 +11,9 @@ const SIGN: u8 = b'~';
 pub(super) enum Escape {
     /// Start of a line.
     Start,
-    /// After a `~` at the start of a line, which is not sent yet.
+    /// A line starts with `~`, which is not sent yet.
     Sign,
-    /// Within a line, where `~` has no meaning.
+    /// After the start of a line, where `~` is ordinary input.
     Within,
 }
 

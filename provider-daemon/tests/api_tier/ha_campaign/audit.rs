@@ -11,13 +11,13 @@ use testbed::Cluster;
 /// Key of the token id in the extra fields of a user.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// The part of the audit log after a point in time.
+/// Audit log of the API server, from a point in time.
 pub(crate) struct Audit {
     path: PathBuf,
     /// Length of the audit log at the start, in bytes.
     from: usize,
     start: (SystemTime, Instant),
-    /// Ids of the tokens of the daemons.
+    /// Ids of the tokens with which the daemons authenticate.
     credentials: [String; 2],
 }
 

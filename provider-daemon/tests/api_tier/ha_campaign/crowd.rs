@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 /// Time between two orders.
 const EVERY: Duration = Duration::from_millis(700);
-/// Number of kinds of orders, which take turns. An order of the first kind keeps its bid open for a while,
-/// one of the second kind is closed at once, and the others get a lease.
+/// Number of kinds of orders, which are created in turn. The bid on the first kind stays open for a while. An
+/// order of the second kind is closed at once. The other kinds get a lease.
 const KINDS: u64 = 4;
-/// Time for which a bid stays open if no tenant accepts it.
+/// Time for which the bid stays open if no tenant accepts it.
 const OPEN: Duration = Duration::from_secs(8);
 
 /// One deployment and its progress.
@@ -43,12 +43,12 @@ pub(crate) struct Tenant {
     pub(crate) before: Vec<String>,
 }
 
-/// Tenants in a thread. They create orders until they are stopped.
+/// Thread in which tenants create orders until they are stopped.
 pub(crate) struct Crowd {
     pub(crate) all: Arc<Mutex<Vec<Deployment>>>,
     orders: Arc<AtomicBool>,
     goes_on: Arc<AtomicBool>,
-    /// Text of the last refusal of a manifest by a gateway.
+    /// Text of the last manifest refusal by a gateway.
     pub(crate) refusal: Arc<Mutex<String>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -197,8 +197,8 @@ impl Life {
         }
     }
 
-    /// Sends the manifest to the gateway that accepted the last manifest. If this gateway refuses it, sends the
-    /// manifest to the other gateway. Returns whether one of them accepted it.
+    /// Sends the manifest to the gateway that accepted the last manifest, and to the other gateway if the
+    /// first one refuses. Returns whether a gateway accepted it.
     fn send(&mut self, dseq: u64) -> bool {
         for turn in 0..self.tenant.gateways.len() {
             let who = (self.asks_first + turn) % self.tenant.gateways.len();
@@ -214,7 +214,7 @@ impl Life {
     }
 }
 
-/// Sends a manifest to the gateway `who`. Returns the text of a refusal as an error.
+/// Sends a manifest to the gateway of the daemon `who`. A refusal is an error.
 pub(crate) fn send(tenant: &Tenant, who: usize, dseq: u64) -> Result<(), String> {
     let before: Vec<&str> = tenant.before.iter().map(String::as_str).collect();
     let (bearer, data) = (
@@ -241,7 +241,7 @@ pub(crate) fn bids(chain: &MemoryChain, id: &DeploymentId) -> Vec<Bid> {
     })
 }
 
-/// Returns the number of leases and bids that were closed although the tenant did not close the deployment.
+/// Returns the number of closed leases and bids in deployments that the tenant did not close.
 pub(crate) fn wrongly_closed(stage: &Stage, all: &[Deployment]) -> usize {
     let is_wanted = |id: &DeploymentId| all.iter().any(|one| one.id == *id && !one.closed);
     stage.chain.market(|market| {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Kinds of events that every order with a bid must have.
 const OF_EACH_ORDER: [&str; 2] = ["order_seen", "bid_placed"];
 
-/// Returns the number of occurrences of each event id on the bus.
+/// Returns how often each event id occurs on the bus.
 fn by_id(facts: &Running) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let output = facts.output();
@@ -39,8 +39,7 @@ fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> 
         .collect()
 }
 
-/// Asserts that the bus has the events of the kinds `OF_EACH_ORDER` for every order, that each event id occurs once,
-/// and that the bus reported no gap.
+/// Asserts that the bus has the events `OF_EACH_ORDER` of every order, no event twice, and no gap.
 pub(super) fn judge(facts: &Running, all: &[Deployment]) {
     let dump = || format!("{:?}", missing(&by_id(facts), all));
     until("the events of every order are on the bus", dump, || {

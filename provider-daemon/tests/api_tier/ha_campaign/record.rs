@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testbed::Cluster;
 
-/// Version of the election record, and the time at which it was observed.
+/// State of the election record, and the time at which this process read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObservedHolder {
     pub(crate) at: Instant,
@@ -22,12 +22,12 @@ pub(crate) struct ObservedHolder {
     pub(crate) term: u64,
 }
 
-/// Maximum time from a write of the election record until this process observes it.
+/// Maximum delay between a write of the election record and its observation by this process.
 const LATE_NEWS: Duration = Duration::from_secs(1);
-/// Maximum duration of a write over a working link, on a machine that runs other tests too.
+/// Maximum duration of a write over a working link while other tests run on the machine.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
-/// Watch that stores every version of the election record since its start.
+/// Observer that stores every state of the election record since its start.
 pub(crate) struct Watch {
     /// The `kubectl` process that watches the Lease.
     child: Option<Child>,
@@ -75,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// Same as [`Self::start`], for an election record on the Redis at this port. The record is polled.
+    /// Observes an election record in the Redis at this port by polling.
     pub(crate) fn of_redis(port: u16, name: &str) -> Self {
         const BOTH: &str = "return (redis.call('HGET', KEYS[1], 'term') or '0')..' '..(redis.call('HGET', KEYS[1], 'holder') or '')";
         let (holders, ends) = (
@@ -109,7 +109,7 @@ impl Watch {
     }
 }
 
-/// Adds a version of the election record if it differs from the last version.
+/// Stores a state of the election record if it differs from the last one.
 fn saw(seen: &Mutex<Vec<ObservedHolder>>, holder: &str, term: &str) {
     let current = ObservedHolder {
         at: Instant::now(),
@@ -143,7 +143,7 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Returns the last moment at which a write from before the fault can arrive.
+    /// Returns the latest time at which a write from before the fault can arrive.
     fn latest_arrival(&self, to: To) -> Instant {
         let last = match (self.way, to) {
             // The fence is the last step before a transaction is sent, so a process that continues sends none.
@@ -157,8 +157,8 @@ impl Away {
     }
 }
 
-/// Results of the check: violations of the single-writer rule, and the number of late writes. A late write was sent
-/// before its daemon was suspended or cut off, and arrived afterwards.
+/// Result of the check: the writes of a daemon that was not the leader, and the number of late writes. A late
+/// write was sent before a fault of its daemon and arrived afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) two_writers: Vec<String>,
@@ -184,8 +184,8 @@ fn described(observed: &[ObservedHolder], write: &Sent) -> String {
     )
 }
 
-/// Compares the writes with the election record. Each writer must be the holder, election terms must only
-/// grow, and each term must have one holder.
+/// Checks that each writer is the holder of the election record, that election terms only increase, and that
+/// each term has one holder.
 pub(crate) fn judged(
     observed: &[ObservedHolder],
     sent: &[Sent],

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A write: the daemon, the target, the time, and the time at which its connection was opened.
+/// Recorded write: the daemon, the target, the time, and the time at which the connection was opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) by: usize,
@@ -29,8 +29,8 @@ pub(crate) enum To {
 }
 
 impl To {
-    /// Returns bytes that occur in every write to this target and in no other request. Returns `None` for the
-    /// API server: its requests are encrypted, so the test reads the writes from its audit log.
+    /// Returns bytes that occur only in writes to this target. Returns `None` for the API server, whose
+    /// connections are encrypted; its audit log contains the writes.
     const fn mark(self) -> Option<&'static [u8]> {
         match self {
             Self::Chain => Some(b"broadcast_tx"),
@@ -42,7 +42,8 @@ impl To {
 
 const PIECE: usize = 64 << 10;
 
-/// The network namespaces of the site and of both daemons. Dropping the value deletes them.
+/// Network namespaces of both daemons and of the servers that they use. Dropping the value deletes the
+/// namespaces.
 pub(crate) struct Room {
     site: String,
     daemons: [String; 2],
@@ -90,7 +91,7 @@ impl Room {
         room
     }
 
-    /// Returns the address at which the daemon `who` reaches a port in the namespace of the site.
+    /// Returns the address at which the daemon `who` reaches a port of the servers' network namespace.
     pub(crate) fn here(who: usize, port: u16) -> SocketAddr {
         SocketAddr::from(([10, 253, u8::try_from(who).unwrap(), 1], port))
     }
@@ -105,8 +106,8 @@ impl Room {
         entering(&self.daemons[who])
     }
 
-    /// Returns the command prefix that runs a program in the network namespace of the site. The site has links to all
-    /// daemons.
+    /// Returns the command prefix that runs a program in the servers' network namespace, which has links to
+    /// all daemons.
     pub(crate) fn at_the_site(&self) -> Vec<String> {
         entering(&self.site)
     }
@@ -131,9 +132,8 @@ impl Room {
         ip(&["-n", &self.site, "route", "delete", "blackhole", &daemon]);
     }
 
-    /// Forwards the connections that the daemon `who` opens to the port `port` of the site. Their destination
-    /// is the address `target` in the network namespace of the test. Records the writes in these connections
-    /// as writes to `to`.
+    /// Forwards connections of the daemon `who` to `target` in the network namespace of the test. The daemon
+    /// connects to the port `port`. Records the writes in these connections as writes to `to`.
     pub(crate) fn lead(&self, who: usize, port: u16, to: To, target: SocketAddr) {
         let (site, at) = (self.site.clone(), Self::here(who, port));
         let (accepted, streams) = channel();

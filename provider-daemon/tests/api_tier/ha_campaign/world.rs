@@ -22,7 +22,7 @@ const REDIS_PORT: u16 = 6379;
 const GATEWAY_PORT: u16 = 8443;
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 
-/// A Redis server for the bus. With `HA_STORE=redis`, it also stores the election record.
+/// Redis server for the bus. With `HA_STORE=redis`, the server also stores the election record.
 struct Server {
     _redis: Redis,
     port: u16,
@@ -53,14 +53,14 @@ impl Server {
     }
 }
 
-/// Two daemons and everything that they share.
+/// Two daemons, with the chain, cluster, bus and network that both use.
 pub(crate) struct World<'a> {
     cluster: &'a Cluster,
     pub(super) stage: Stage,
     pub(super) room: Room,
     faketime: Option<PathBuf>,
     server: Option<Server>,
-    /// Tokens of the daemons, one each, so that the audit log distinguishes them.
+    /// Kubernetes tokens of the daemons. The tokens differ, so that the audit log distinguishes the daemons.
     pub(super) tokens: [String; 2],
     lease: Duration,
     starts: u32,
@@ -68,8 +68,8 @@ pub(crate) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// Starts the shared parts, with this duration of the election lease. If `has_bus` is true, also starts a
-    /// bus.
+    /// Starts the chain and the network for both daemons, and a bus if `has_bus` is true. `lease` is the
+    /// duration of the election lease.
     pub(crate) fn new(cluster: &'a Cluster, lease: Duration, has_bus: bool) -> Self {
         let mut stage = Stage::new("ha-campaign", true);
         stage.start_node(Some(BLOCK));
@@ -111,8 +111,7 @@ impl<'a> World<'a> {
         self.cluster.kubectl(&[&words[..], more].concat()).unwrap();
     }
 
-    /// Creates the ServiceAccount of the provider. Writes a kubeconfig for each daemon, each with its own
-    /// token of this ServiceAccount.
+    /// Creates the ServiceAccount of the provider, and a kubeconfig for each daemon with a separate token.
     fn give_rights(&mut self) {
         self.apply("apply", &[]);
         let words = [
@@ -229,7 +228,7 @@ impl<'a> World<'a> {
         self.stage.started(&format!("{name}-{}", self.starts), command)
     }
 
-    /// Returns the targets to which the daemons write.
+    /// Returns the targets of the daemons' writes.
     pub(super) fn written_to(&self) -> Vec<To> {
         let bus = self.server.as_ref().map(|_| To::Bus);
         [To::Chain, To::Cluster].into_iter().chain(bus).collect()
@@ -247,14 +246,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Starts a process that prints the events of the bus.
+    /// Starts a command that prints the events on the bus.
     pub(super) fn facts(&self) -> Option<Running> {
         let bus = format!("--bus=redis://127.0.0.1:{}", self.server.as_ref()?.port);
         let words = ["bus", "tail", "akash.provider.facts", "--output=json", &bus];
         Some(self.stage.running("facts", &words))
     }
 
-    /// Returns a tenant with funds and everything that it needs to send manifests.
+    /// Returns a tenant with funds, a token and a manifest.
     pub(crate) fn tenant(&self) -> Tenant {
         let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
         self.stage.chain.market(|market| {

@@ -17,8 +17,7 @@ use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the allocatable and the allocated amount of a resource. The amounts in the message are converted to
-/// thousandths and divided by `unit`.
+/// Returns the allocatable and the allocated amount of a resource, in thousandths divided by `unit`.
 fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     let pair = pair.unwrap();
     let [allocatable, allocated] = [&pair.allocatable, &pair.allocated].map(|quantity| {
@@ -69,7 +68,7 @@ fn read(cluster: &wire::Cluster) -> NodeInventory {
     NodeInventory::new(&ClusterSpec::from_nodes(cluster.nodes.iter().map(node)))
 }
 
-/// Returns groups that just fit or just do not fit the free capacity of the recorded node, and groups with GPUs.
+/// Returns resource groups near the limit of the free capacity of the recorded node, and groups with GPUs.
 fn groups() -> Vec<Vec<ResourceUnit>> {
     let keys = [
         "vendor/nvidia/model/a100",
@@ -103,8 +102,8 @@ fn groups() -> Vec<Vec<ResourceUnit>> {
     groups
 }
 
-/// Returns, for each group, its adjusted units or `None` if the group does not fit. Also returns the number
-/// of groups that fit.
+/// Returns the adjusted units of each group, or `None` if the group does not fit; and the number of groups
+/// that fit.
 fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     let fit = |group: Vec<ResourceUnit>| {
         let taken = inventory.dup().adjust(&group, AdjustOptions::default());
