@@ -32,7 +32,7 @@ pub enum Finding {
         /// Invalid field of the Manifest, and the problem of this field.
         problem: String,
     },
-    /// Manifest record that another client edited. The valid fields of the record are used.
+    /// Manifest record that another client edited. The provider uses its valid fields.
     Overwritten {
         /// Name of the Manifest object.
         manifest: String,
@@ -207,7 +207,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Lists the foreign objects of a kind, page by page. Returns an empty list if the cluster does not serve the kind.
+    /// Lists the objects of a kind that do not belong to the chain, page by page. Returns an empty list if
+    /// the cluster does not serve the kind.
     async fn kind<K>(&self, kind: &'static str) -> Result<Vec<ForeignObject>, Error>
     where
         K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,

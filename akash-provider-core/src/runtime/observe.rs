@@ -23,7 +23,7 @@ const STATUS_SHARE: u32 = 50;
 pub(crate) struct Observer {
     outlet: PublishQueue,
     unpublished: Arc<AtomicU64>,
-    /// Status of each topic, as published last.
+    /// Last published status of each topic.
     published: BTreeMap<Topic, Value>,
     status_due: Option<Mono>,
     status_not_before: Mono,
@@ -138,7 +138,7 @@ fn bodies(status: &Status) -> [(Topic, Value); 7] {
     ]
 }
 
-/// Returns the sums over all nodes. An unlimited node makes the sum unlimited.
+/// Returns the sums over all nodes. The sum is unlimited if one node is unlimited.
 fn cluster_capacity(metrics: &Metrics) -> Value {
     let sum = |of: fn(&NodeMetrics) -> Pair| {
         metrics

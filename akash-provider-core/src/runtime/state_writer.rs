@@ -20,7 +20,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Maximum time that effects are held. A slower disk must not stop the provider.
+/// Maximum time for which a write delays effects. A slower disk must not stop the provider.
 pub(super) const KEEP_LIMIT: Duration = Duration::from_secs(10);
 /// Delay before the retry of a failed write.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ pub trait StateStore: fmt::Debug + Send + Sync {
 
 type Written = Result<Result<Result<(), Error>, Elapsed>, JoinError>;
 
-/// Holds effects while the state that they depend on is being written.
+/// Delays effects until the state on which they depend is written.
 #[derive(Debug)]
 pub(crate) struct StateWriter {
     store: Option<Arc<dyn StateStore>>,
@@ -94,8 +94,8 @@ impl StateWriter {
         self.writing.is_empty()
     }
 
-    /// Waits for the end of a write and returns the effects that were held. If no write is in progress, the
-    /// future does not complete. The future can be dropped at any time.
+    /// Waits for the end of a write and returns the delayed effects. If no write is in progress, the future
+    /// does not complete. The future can be dropped at any time.
     pub(crate) async fn turn(&mut self) -> Vec<Effect> {
         loop {
             if let Some(written) = self.writing.join_next().await {

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 const CHAIN_QUEUE: usize = 256;
 /// Length of the cluster queue: a rollout changes tens of workloads at once.
 const CLUSTER_QUEUE: usize = 128;
-/// Length of the capacity queue. An update contains the whole capacity, so one update is sufficient.
+/// Length of the capacity queue. Each update contains the whole capacity, so the queue needs only one place.
 const INVENTORY_QUEUE: usize = 1;
 /// First delay after a failure. The delay is short, because most failures are closed connections.
 const RETRY_MIN: Duration = Duration::from_millis(200);
@@ -136,7 +136,7 @@ async fn listen<T: Clone + Send>(
 /// Retry state of a stream: the increasing delays, and whether the engine was notified of the current gap.
 struct StreamGap<T> {
     lost: Option<T>,
-    /// Whether a valid item has arrived since the last gap.
+    /// Whether a valid item arrived after the last gap.
     is_reset: bool,
     waits: Option<ExponentialBackoff>,
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// A provider with a scripted brain and scripted ports.
+/// Provider with a scripted engine and scripted ports.
 struct World {
     handle: ProviderHandle,
     memory: Arc<Mutex<Memory>>,
@@ -33,7 +33,7 @@ struct Setup {
 }
 
 impl Default for Setup {
-    /// All ports are ready, and the brain has no effects.
+    /// All ports are ready, and the engine produces no effects.
     fn default() -> Self {
         let chain = FakeChain::default();
         *chain.events.lock().unwrap() = [vec![Ok(ChainEvent::Resync(Arc::new(snapshot(1_000))))]].into();

@@ -19,7 +19,7 @@ const MEMORY: (u64, u64) = (MI, 2 * TI);
 const VOLUME: (u64, u64) = (5 * MI, 32 * TI);
 /// Maximum price per replica and block, in the smallest unit of the token.
 const PRICE: i64 = 10_000_000;
-/// Maximum amount of each resource in a group, as a multiple of the maximum amount in a replica.
+/// Maximum amount of each resource in a group, as a multiple of its maximum amount per replica.
 const GROUP: u128 = 50;
 
 /// Function that formats a quantity with its unit.

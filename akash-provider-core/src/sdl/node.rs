@@ -93,7 +93,7 @@ pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlE
 
 /// Maximum number of quoted texts per document that have insufficiently indented continuation lines.
 const MAX_SHALLOW: usize = 32;
-/// Maximum number of lines of one quoted text that the parser indents, because they are not indented enough.
+/// Maximum number of insufficiently indented lines that the parser indents in one quoted text.
 const MAX_LINES: usize = 200;
 /// Indentation that the parser adds to continuation lines of quoted texts. No SDL is nested so deeply.
 const DEEP: &str =
@@ -342,7 +342,7 @@ impl Tree {
         })
     }
 
-    /// Adds the entries of merge keys to a map. Returns an error for duplicate keys.
+    /// Adds to a map the entries that its merge keys (`<<`) refer to. Returns an error for duplicate keys.
     fn merge(&self, entries: Vec<(Key, Rc<Node>)>) -> Result<Vec<(Key, Rc<Node>)>, SdlError> {
         // Before the merge, because only a key written twice in this map is an error.
         let mut own = BTreeSet::new();

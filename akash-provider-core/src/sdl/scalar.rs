@@ -145,7 +145,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, QuantityError> {
     to_u64(float(text)?)
 }
 
-/// Parses the memory of a GPU like [`bytes`], but with binary units only.
+/// Parses the memory of a GPU like [`bytes`], but accepts binary units only.
 pub(super) fn gpu_ram(text: &str) -> Result<u64, QuantityError> {
     for (suffix, power) in BINARY {
         if let Some(number) = text.strip_suffix(suffix) {

@@ -35,13 +35,13 @@ deployment:
       count: 1
 "#;
 
-/// Returns the error after one replacement in a valid text.
+/// Makes one replacement in a valid text and returns its error.
 fn error(from: &str, to: &str) -> SdlError {
     assert!(GOOD.contains(from), "{from}");
     parse(&GOOD.replacen(from, to, 1)).expect_err(to)
 }
 
-/// Returns the warnings after one replacement in a valid text.
+/// Makes one replacement in a valid text and returns its warnings.
 fn warnings(from: &str, to: &str) -> Vec<String> {
     assert!(GOOD.contains(from), "{from}");
     let sdl = parse(&GOOD.replacen(from, to, 1)).unwrap_or_else(|e| panic!("{e}"));

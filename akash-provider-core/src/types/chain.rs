@@ -536,7 +536,7 @@ pub enum Agreement {
     Single,
     /// A second endpoint returned the same record.
     Confirmed,
-    /// A second endpoint returned a different record, or the record of the first endpoint is incomplete.
+    /// A second endpoint returned a different record, or the first endpoint returned an incomplete one.
     Disputed,
     /// The second endpoint could not be queried.
     Unreachable,

@@ -172,7 +172,7 @@ impl BidId {
     }
 }
 
-/// Returns the key with which deployments of one tenant can share leased IPs.
+/// Returns the sharing key of a leased IP. Deployments of one tenant with the same key share the IP.
 #[must_use]
 pub fn ip_sharing_key(owner: &Address, endpoint: &str) -> String {
     let plain = !endpoint.is_empty()

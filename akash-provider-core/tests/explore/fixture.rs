@@ -86,7 +86,7 @@ pub(crate) struct Clock {
     pub(crate) leader: bool,
     pub(crate) stopping: bool,
     pub(crate) cluster_known: bool,
-    /// The reservation of the order is no longer sufficient for a bid.
+    /// The reservation of the order is no longer large enough for a bid.
     pub(crate) displaced: bool,
 }
 

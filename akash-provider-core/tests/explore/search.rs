@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 /// A machine and its environment.
 pub(crate) trait World: Clone + Eq + Hash + Debug {
-    /// Returns every possible next state, with the name of the choice that leads to it.
+    /// Returns every possible next state, each with the name of the step that leads to it.
     fn successors(&self) -> Vec<(String, Self)>;
     /// Returns the name of a violated invariant, or `None` if all invariants hold.
     fn violation(&self) -> Option<String>;

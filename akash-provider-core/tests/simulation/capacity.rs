@@ -156,7 +156,7 @@ impl Cause {
     }
 }
 
-/// Amounts that the engine had reserved at the last check.
+/// Reservations of the engine at the last check.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reservations {
     pub(crate) capacity: Option<Capacity>,
@@ -219,14 +219,14 @@ impl Reservations {
     }
 }
 
-/// Returns the amount to reserve for `value` if the resource may be overcommitted by `percent` percent.
+/// Returns the amount to reserve for `value`, if `percent` percent more than the capacity may be sold.
 fn committed(value: u64, percent: u32) -> u64 {
     let part = u128::from(value) * 1_000 / u128::from(100 + percent);
     let rounded = u64::try_from((part + 5) / 10).unwrap_or(u64::MAX);
     rounded.max(u64::from(value > 0))
 }
 
-/// Checks that all units together reserve the requested amounts, reduced by the overcommit settings.
+/// Checks that all units together reserve the requested amounts, divided by the overcommit factors.
 fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     let mut asked = request.group.resources.clone();
     for resources in asked.iter_mut().map(|u| &mut u.resources) {

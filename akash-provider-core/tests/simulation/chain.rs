@@ -23,7 +23,7 @@ pub(crate) struct View {
     pub(crate) height: Height,
     pub(crate) time: BlockTime,
     pub(crate) market: Rc<Market>,
-    /// Events of the block. The event of the block itself is the last one.
+    /// Events of the block. The last one is the event `Block`.
     events: Rc<Vec<ChainEvent>>,
     invalid_orders: Rc<Vec<Order>>,
 }
@@ -222,8 +222,7 @@ impl Chain {
         std::mem::take(&mut self.landed)
     }
 
-    /// Returns `true` if no transaction waits for a block, and no included transaction waits for the end of
-    /// its block.
+    /// Returns `true` if every transaction is in a complete block.
     pub(crate) fn is_settled(&self) -> bool {
         self.mempool.is_empty() && self.landed.is_empty()
     }

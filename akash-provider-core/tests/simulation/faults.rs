@@ -19,7 +19,7 @@ pub(crate) struct Faults {
     pub(crate) not_found: u64,
     /// Rate of queries for which the second endpoint returns a different result or is unavailable.
     pub(crate) disagreeing: u64,
-    /// Rate of responses to calls that are delivered twice.
+    /// Rate of call responses that are delivered twice.
     pub(crate) twice: u64,
     /// Rate of transactions that never get into a block.
     pub(crate) lost_tx: u64,

@@ -24,7 +24,7 @@ const fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// Runs the history of a seed. Returns the trace, and the violated rule if there is one.
+/// Runs the history of a seed. Returns the trace and, if a rule was violated, this rule.
 pub(crate) fn run(seed: u64, trace: Trace) -> (Trace, Checked) {
     let mut world = World::new(seed, trace);
     let result = world.history();
@@ -336,7 +336,7 @@ impl World {
         })
     }
 
-    /// Advances the time until all rules of the settled state hold.
+    /// Advances the time until all pending work is done and all checks pass.
     fn settle(&mut self) -> Checked {
         let mut result = Ok(());
         for round in 0..ROUNDS {

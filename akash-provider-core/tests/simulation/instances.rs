@@ -9,7 +9,7 @@ use crate::world::World;
 use akash_provider_core::engine::{Input, Leadership};
 use std::mem::swap;
 
-/// The instance that receives no inputs until it becomes the active one.
+/// Inactive instance, which receives no inputs.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) engine: RecordedEngine,

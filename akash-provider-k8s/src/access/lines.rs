@@ -8,9 +8,9 @@ const STAMP_MAX: usize = 40;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct OpenLine {
     stamp: Option<Timestamp>,
-    /// Number of bytes of the line that were returned as pieces.
+    /// Number of bytes of this line that were already returned as pieces.
     given: usize,
-    /// Number of bytes at the start of the line to skip, because they were returned before the connection broke.
+    /// Number of bytes at the start of the line to skip. They were returned before the connection broke.
     pass: usize,
     /// Whether the line was already returned before the connection broke.
     again: bool,
@@ -52,7 +52,7 @@ impl Lines {
         }
     }
 
-    /// Adds bytes, and appends complete lines and full pieces to `out`.
+    /// Adds bytes to the buffer. Appends complete lines and full pieces to `out`.
     pub(super) fn push(&mut self, mut bytes: &[u8], out: &mut Vec<String>) {
         while let Some(end) = bytes.iter().position(|&b| b == b'\n') {
             let (line, rest) = bytes.split_at(end);

@@ -103,7 +103,7 @@ impl Calls {
         Api::namespaced_with(client, namespace, resource)
     }
 
-    /// Converts an error of a call and adds the name of the object to the message.
+    /// Converts the error of a call. The message names the object.
     fn failed(&self, what: &str, error: kube::Error) -> Error {
         let error = from_kube(self.operation, error);
         let message = format!("{what}: {error}");

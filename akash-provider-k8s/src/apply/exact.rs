@@ -9,11 +9,12 @@ use super::subset::quantity;
 use crate::labels;
 use serde_json::{Map, Value};
 
-/// JSON of a value that the API server fills in; [`ANY`] for an allocated value.
+/// JSON of a default value that the API server sets, or [`ANY`] for a value that it allocates.
 type Filled = &'static str;
 const ANY: Filled = "";
 
-/// Default values in pod templates, each with its path below `spec` of the template; `*` represents every index.
+/// Default values in pod templates, each with its path below `spec` of the template. `*` stands for every
+/// index.
 const POD: [(&str, Filled); 8] = [
     ("restartPolicy", r#""Always""#),
     ("terminationGracePeriodSeconds", "30"),
@@ -71,7 +72,7 @@ const FALSE_COUNTS: [&str; 5] = [
 /// Maps of quantities, which the API server normalizes.
 const QUANTITIES: [&str; 3] = ["hard", "limits", "requests"];
 
-/// Returns the top-level fields that are compared exactly.
+/// Returns the top-level fields in which every difference counts.
 pub(crate) const fn roots(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::NetworkPolicy | Kind::ResourceQuota | Kind::Deployment | Kind::StatefulSet | Kind::Service => {

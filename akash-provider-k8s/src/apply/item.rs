@@ -167,7 +167,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Returns the stage in a new namespace, in which an update cannot create additional pods.
+    /// Returns the stage in a new namespace. An update cannot create additional pods there.
     #[must_use]
     pub fn in_new_namespace(self) -> Self {
         if self == Self::BeforeMorePods {
@@ -265,7 +265,7 @@ impl Item {
         }
     }
 
-    /// Adds the annotations with which the next deploy detects changes: hashes and the applied version. With
+    /// Adds annotations from which the next deploy detects changes: the hashes and the applied version. With
     /// `is_adopted`, also marks the pod template as adopted.
     #[must_use]
     pub fn annotated(&self, mut body: Value, is_adopted: bool) -> Value {

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const APPLY: &str = "Apply";
 const UPDATE: &str = "Update";
 
-/// Returns the managed fields after the take-over; `None` if there is nothing to take over.
+/// Returns the managed fields after the take-over, or `None` if no fields must be taken over.
 #[must_use]
 pub fn taken_over(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>> {
     let makers: BTreeSet<&str> = entries
@@ -62,8 +62,8 @@ fn manager(entry: &ManagedFieldsEntry) -> Option<&str> {
     entry.manager.as_deref()
 }
 
-/// Returns true if the manager owns a label with the prefix `akash.network`, and therefore created or rewrote the
-/// object.
+/// Returns true if the manager created or rewrote the object, because it owns a label with the prefix
+/// `akash.network`.
 fn made_it(entry: &ManagedFieldsEntry) -> bool {
     let fields = entry.fields_v1.as_ref().map(|f| &f.0);
     let labels = fields.and_then(|f| f.get("f:metadata")?.get("f:labels")?.as_object());

@@ -109,7 +109,7 @@ pub struct Plan {
     pub deletes: Vec<Delete>,
     /// Desired objects that are being deleted. The apply must wait for the deletion.
     pub blocked: Vec<Id>,
-    /// Objects that cannot be changed in place and are deleted first. Volumes remain.
+    /// Objects that cannot be changed in place. They are deleted first; their volumes remain.
     pub replaced: Vec<Delete>,
 }
 
@@ -124,16 +124,17 @@ impl Plan {
     }
 }
 
-/// Desired objects of a namespace, and the information to compare them with the existing ones.
+/// Desired objects of a namespace, and the data for their comparison with the existing objects.
 #[derive(Debug)]
 pub struct DesiredState<'a> {
     /// Desired objects of the lease.
     pub items: &'a [Item],
     /// Ledger of the namespace.
     pub ledger: &'a Ledger,
-    /// Existing objects of kinds without a watch. An object that this map lacks counts as missing.
+    /// Existing objects of kinds that the provider does not watch. An object that is not in this map counts
+    /// as missing.
     pub there: &'a ExistingObjects,
-    /// Login Secrets with unknown passwords. If such a Secret exists, it is not changed.
+    /// Login Secrets whose passwords are unknown. An existing one is not changed.
     pub without_password: &'a BTreeSet<Id>,
     /// Services of an adopted lease whose pod template is left unchanged, so that their pods keep running.
     pub adopted: &'a BTreeSet<String>,

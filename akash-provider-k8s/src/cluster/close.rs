@@ -23,7 +23,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 impl KubeCluster {
     /// Updates the network policies of leases when addresses of nodes or API servers change, so that pods
-    /// cannot connect to these addresses. Works while this instance leads. Never returns.
+    /// cannot connect to these addresses. Runs only while this instance leads. Never returns.
     pub async fn follow_infrastructure(&self, mut watch: InfrastructureWatch, leading: &LeadershipGate) {
         loop {
             let mut found = watch.changed().await;

@@ -353,8 +353,8 @@ impl Inner {
         })
     }
 
-    /// Returns the state of the existing lease that determines the rendering. `isolation` is the new isolation level if
-    /// `harden` changes the level of the lease.
+    /// Returns the state of the existing lease on which its rendered objects depend. If `harden` changes the
+    /// isolation level, `isolation` is the new level.
     fn prior_of_apply(
         &self,
         deployment: &WorkloadSpec,
@@ -423,8 +423,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns the services that another provider program deployed, without those with a manifest entry that
-    /// has changed since.
+    /// Returns the services that another provider program deployed and whose manifest entries are unchanged
+    /// since then.
     fn adopted(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
             return BTreeSet::new();
@@ -508,7 +508,8 @@ pub(super) fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Iso
     })
 }
 
-/// Returns true if the namespace must be searched for objects of another provider program, because it has no ledger.
+/// Returns true if the namespace has no ledger, so that it must be searched for objects of another provider
+/// program.
 fn is_searched(namespace: Option<&Namespace>) -> bool {
     namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
 }

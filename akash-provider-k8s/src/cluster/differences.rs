@@ -38,8 +38,8 @@ pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)
 }
 
 impl Inner {
-    /// Returns the objects of a completely applied lease that differ from `items` or were not rendered, with the
-    /// reasons.
+    /// Returns the objects of a completely applied lease that differ from `items` or that the provider did
+    /// not render, each with the reason.
     pub(super) fn differences(&self, home: &str, items: &[Item]) -> Vec<(Id, String)> {
         let view = self.state.lease_in(home);
         let edits = drifted(items, &view).into_iter();
@@ -109,8 +109,8 @@ impl WatchedObjects for LeaseView {
     }
 }
 
-/// Adds the objects with the label `akash.network=true` that are not being deleted and were not created by the IP
-/// operator.
+/// Adds the objects with the label `akash.network=true` to `found`, except those being deleted or created by
+/// the IP operator.
 fn add<K: Resource>(found: &mut Vec<(Id, String)>, kind: Kind, objects: &BTreeMap<String, Arc<K>>) {
     for (name, object) in objects {
         let meta = object.meta();

@@ -221,8 +221,8 @@ impl Calls {
     }
 }
 
-/// Returns the error for a rejected binding: the account does not have the rights of the ClusterRole and may not bind
-/// the role.
+/// Returns the error for a rejected binding. The account has neither the rights of the ClusterRole nor the
+/// right to bind it.
 pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
     if !matches!(
         error.kind(),

@@ -90,8 +90,8 @@ impl Inner {
         );
     }
 
-    /// Adds Manifest records from the API server that the caches lack, because a record lost its labels or a watch
-    /// missed it.
+    /// Adds Manifest records that the API server has and the caches lack. A record may have lost its labels,
+    /// or a watch missed it.
     async fn add_live_records(&self, traces: &mut LeaseTraces, operation: &'static str) -> Result<(), Error> {
         let limit = self.settings.call_timeout;
         let place = &self.settings.manifest_namespace;
@@ -108,7 +108,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Adds namespaces from the API server that the caches lack.
+    /// Adds namespaces that the API server has and the caches lack.
     async fn add_live_namespaces(
         &self,
         traces: &mut LeaseTraces,

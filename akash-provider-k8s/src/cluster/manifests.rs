@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Annotation of an adopted Manifest: [`AdoptedServices`] as JSON.
 const ADOPTED: &str = "provider.akash.network/adopted";
 
-/// Services that another program, such as the Go provider, deployed: the name of each service, and the hash of its
+/// Services that another program, such as the Go provider, deployed. Maps the service name to the hash of its
 /// manifest entry.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
@@ -331,7 +331,8 @@ fn is_foreign(manifest: &Manifest) -> bool {
     !annotations.is_some_and(|a| a.contains_key(labels::EXTRA))
 }
 
-/// Returns the services that another program deployed, from its Manifest object or from the annotation [`ADOPTED`].
+/// Returns the services that another program deployed, from the annotation [`ADOPTED`] or from that program's
+/// Manifest object.
 fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
     if let Some(text) = annotations.get(ADOPTED) {

@@ -30,7 +30,7 @@ pub(crate) enum Verdict<K> {
 /// Result of an action for a record object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome<K> {
-    /// Nothing was written. Contains the object as last read.
+    /// Nothing was written. Contains the object as last read, if it exists.
     Kept(Option<K>),
     /// The object in the API server after the write.
     Written(K),

@@ -95,7 +95,7 @@ impl NodeFacts {
         }
     }
 
-    /// Returns the reason why the node accepts no new pods, including the pod limit.
+    /// Returns why the node accepts no new pods. A node with the maximum number of pods accepts none.
     pub(crate) fn closed_now(&self, pods: i64) -> Option<ClosedReason> {
         if !self.offered {
             return Some(ClosedReason::Unlabelled);

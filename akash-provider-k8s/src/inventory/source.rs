@@ -122,7 +122,7 @@ impl CountHandle {
     }
 }
 
-/// Capacity count of the cluster, which the watches update.
+/// Capacity count of the cluster, updated by the watches.
 #[derive(Debug)]
 pub(super) struct Shared {
     inner: Mutex<Inner>,
@@ -141,7 +141,7 @@ pub(super) struct Shared {
 struct Inner {
     tally: Tally,
     watches: BTreeMap<Kind, Watch>,
-    /// Time since which the lists of all essential kinds are complete.
+    /// Time at which the lists of all essential kinds became complete; `None` during an outage.
     known_since: Option<Instant>,
     /// Whether the current failure of the essential watches was published.
     is_failure_reported: bool,

@@ -55,7 +55,7 @@ impl<'a> Context<'a> {
         labels
     }
 
-    /// Returns the labels of the objects of a service, and the labels that identify the lease.
+    /// Returns the labels for objects of a service, including the labels that identify the lease.
     pub(super) fn account_labels(&self, service: &str) -> Labels {
         let mut labels = self.service_labels(service);
         labels.extend(labels::lease(&self.deployment.lease));

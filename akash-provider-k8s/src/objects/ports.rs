@@ -116,7 +116,8 @@ fn service_ports(service: &Manifest, wanted: Selection) -> Result<Vec<ServicePor
     Ok(ports)
 }
 
-/// Checks that the names of leased addresses are not too long, and that each port has only one target.
+/// Checks that the Service names of leased addresses are not too long, and that each port has only one
+/// target.
 fn check_leased(service: &Manifest) -> Result<(), Refusal> {
     let mut seen: BTreeMap<(u16, Proto), &ServiceExpose> = BTreeMap::new();
     for (n, expose) in service.expose.iter().enumerate().filter(|(_, e)| is_leased_ip(e)) {

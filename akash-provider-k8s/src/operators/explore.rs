@@ -16,7 +16,7 @@ const LOOKS: u32 = 8;
 /// Maximum number of rounds of events and writes after which the cluster no longer changes.
 const ROUNDS: u32 = 6;
 
-/// Model of a cluster, an index that follows the cluster, and a writer.
+/// Model that consists of a cluster, an index of the cluster, and a writer.
 pub(crate) trait World: Clone {
     /// Step of a sequence.
     type Step: Copy + Debug + 'static;
@@ -49,7 +49,7 @@ pub(crate) trait World: Clone {
     /// Checks the invariants of a world without pending work.
     fn check(&self);
 
-    /// Executes the step `end`, then the work for all names.
+    /// Executes the step `end`, then does the pending work of all names.
     fn round(&mut self, end: Self::Step) {
         self.take(end);
         self.works();

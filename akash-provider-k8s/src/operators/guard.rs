@@ -133,8 +133,8 @@ impl State {
 }
 
 impl Guard {
-    /// Decides whether the objects of `name` may be deleted. `record` is its missing record; `declared` is the number
-    /// of existing records.
+    /// Decides whether the objects of `name` may be deleted. `record` is the missing record of the name;
+    /// `declared` is the number of existing records.
     ///
     /// # Errors
     /// Returns why the deletion waits.

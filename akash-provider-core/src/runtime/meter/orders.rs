@@ -37,12 +37,12 @@ pub(super) struct OrderCounts {
     pub(super) reserving_fine: DurationHistogram,
 }
 
-/// Phase that an order had reached when it was declined with a code.
+/// Processing step at which the engine declined an order with a code.
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     /// The engine was checking the order against the rules of the provider.
     Rules,
-    /// The engine could not decide because of an error.
+    /// The engine made no decision because of an error.
     Undecided,
     /// The engine was reserving capacity for the order.
     Capacity,
@@ -143,7 +143,7 @@ impl OrderCounts {
         }
     }
 
-    /// Counts a successful reservation once per order.
+    /// Counts the successful reservation of an order, at most once.
     fn reserved(&mut self, order: &OrderId) {
         if let Some(progress) = self.in_progress.get_mut(order)
             && !std::mem::replace(&mut progress.is_reserved, true)

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
 
-/// A disk on which a write waits until the test releases it, and can fail.
+/// Store in which each write waits until the test releases it. Writes can fail.
 #[derive(Debug)]
 struct Disk {
     states: Mutex<Vec<RestartState>>,

@@ -3,7 +3,7 @@
 use super::GOOD;
 use crate::sdl::{ErrorKind, MAX_ERRORS, SdlErrors, parse, parse_all};
 
-/// Returns the errors of a valid text after these replacements.
+/// Makes these replacements in a valid text and returns its errors.
 fn errors(slips: &[(&str, &str)]) -> Box<SdlErrors> {
     let text = slips.iter().fold(GOOD.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");

@@ -28,7 +28,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Result of an order: the bid, or the decline reason as a code and a message.
 type Outcome = Result<Offer, (DeclineCode, String)>;
 
-/// Pricing strategy with a price for each requested GPU model. For some requests it returns no price.
+/// Pricing strategy whose price depends on CPU and GPU models. Some requests get an error instead of a price.
 #[derive(Debug)]
 struct PriceByModel;
 
@@ -230,7 +230,7 @@ impl SingleEngine {
     }
 }
 
-/// An account with enough money for every bid.
+/// Returns balances that are sufficient for every bid.
 fn rich(denoms: Vec<Denom>) -> Completion {
     let coin = |denom| Coin {
         denom,

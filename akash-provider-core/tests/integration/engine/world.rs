@@ -49,11 +49,11 @@ pub(crate) struct World {
     pub(crate) facts: Vec<Event>,
     pub(crate) replies: BTreeMap<u64, Response>,
     pub(crate) cluster: BTreeMap<LeaseId, Arc<WorkloadSpec>>,
-    /// Calls that get no response until the test requests one.
+    /// Calls that get no response until the test sends one.
     pub(crate) hold: Option<Which>,
     /// Calls that fail temporarily.
     pub(crate) fail: Option<Which>,
-    /// The calls that `fail` selects fail permanently instead of temporarily.
+    /// Whether the calls selected by `fail` fail permanently, not temporarily.
     pub(crate) permanent: bool,
     /// Cluster calls that are executed but report a failure.
     pub(crate) lie: Option<Which>,
@@ -351,7 +351,7 @@ impl World {
         }
     }
 
-    /// Responds to the calls of the engine until only held calls are in flight.
+    /// Responds to the calls of the engine until only calls that match `hold` are pending.
     pub(crate) fn settle(&mut self) {
         for _ in 0..100_000 {
             let is_pending = self.hold;
@@ -366,13 +366,13 @@ impl World {
         panic!("the engine never becomes idle");
     }
 
-    /// Removes and returns the first held call of a kind.
+    /// Removes and returns the first pending call of a kind.
     pub(crate) fn take_pending(&mut self, which: Which) -> (EffectId, Call) {
         let at = self.in_flight.iter().position(|(_, call)| which(call)).unwrap();
         self.in_flight.remove(at).unwrap()
     }
 
-    /// Completes the first held transaction of this kind with an error of the chain.
+    /// Completes the first pending transaction of this kind with an error of the chain.
     pub(crate) fn refuse(&mut self, which: Which, error: TxError, code: &str) {
         let (id, _) = self.take_pending(which);
         let (code, log) = (code.to_owned(), "refused".to_owned());

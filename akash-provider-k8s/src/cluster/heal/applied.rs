@@ -74,9 +74,9 @@ impl AppliedLease {
 
 pub(super) struct Repair {
     pub(super) write: Write,
-    /// Object to restore; `None` if it is missing.
+    /// Object to restore; `None` if the object does not exist.
     pub(super) live: Option<LiveObject>,
-    /// Field manager that last wrote the object besides the provider, if the managed fields contain one.
+    /// Field manager besides the provider that last wrote the object, if the managed fields name one.
     pub(super) by: Option<String>,
 }
 

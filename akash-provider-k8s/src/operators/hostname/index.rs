@@ -46,7 +46,7 @@ pub enum Event {
     Objects(ObjectKind, Change<ObjectKey, LiveObject>),
     /// The cluster does not serve this kind.
     Absent(ObjectKind),
-    /// The writer deleted the object of this kind, with this namespace and hostname and this UID.
+    /// The writer deleted an object of this kind: its namespace and hostname, and its UID.
     Deleted(ObjectKind, ObjectKey, String),
 }
 
