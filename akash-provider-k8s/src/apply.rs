@@ -55,7 +55,7 @@ pub(crate) struct WrittenObject {
     pub(crate) meta: ObjectMeta,
 }
 
-/// Apply of the objects of one lease to its namespace.
+/// Job that applies the objects of one lease to its namespace.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     /// Name of the namespace and of the lease's record.

@@ -19,7 +19,7 @@ const TEE: &str = "tee/type";
 pub(super) struct BuildOutput {
     pub(super) groups: Vec<GroupSpec>,
     pub(super) manifest: Manifest,
-    /// Compute profile of every unit, by group.
+    /// Name of the compute profile of each unit, by group.
     pub(super) profiles: Vec<Vec<String>>,
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::time::Duration;
 
-/// Version of the SDL, which determines how services get resource units.
+/// Version of the SDL. The version determines whether services share resource units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     /// Each service has its own resource unit.

@@ -22,7 +22,7 @@ pub const MAX_NODES: usize = 50_000;
 /// Maximum length of a key, in bytes. Attribute keys of the Akash network have at most 128.
 pub const MAX_KEY: usize = 256;
 
-/// A value with the line of its start.
+/// Parsed value, with the line on which it starts.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) line: u32,

@@ -23,7 +23,7 @@ impl Measure {
     }
 }
 
-/// Binary units by their powers of 1024, largest first.
+/// Binary units, each with its power of 1024, largest first.
 pub(crate) const BINARY: [(&str, u32); 6] =
     [("Ei", 6), ("Pi", 5), ("Ti", 4), ("Gi", 3), ("Mi", 2), ("Ki", 1)];
 

@@ -23,7 +23,7 @@ pub(super) struct AppliedItems {
     pub(super) isolation: Isolation,
 }
 
-/// Returns the edited isolation objects that a deploy does not detect, because it compares only their hashes.
+/// Returns the edited isolation objects that a deploy does not detect, because a deploy compares only hashes.
 pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<DriftedObject> {
     let mut all = drifted(items, view);
     all.retain(|found| !found.is_missing && !found.write.id.kind.is_watched());

@@ -159,7 +159,7 @@ fn stuck_services(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
         .collect()
 }
 
-/// Returns true if this program applied the object. Objects that another program applied are not changed.
+/// Returns true if this program applied the object. Objects of other programs are not changed.
 pub(super) fn is_applied(meta: &ObjectMeta) -> bool {
     let annotations = meta.annotations.as_ref();
     annotations.is_some_and(|a| a.contains_key(labels::APPLIED_HASH))

@@ -77,7 +77,7 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         starts
     }
 
-    /// Records a failed repair. `limit` bounds the following delay.
+    /// Records a failed repair. `limit` bounds the next delay.
     pub(crate) fn failed(&mut self, key: &K, limit: Limit, now: Instant) {
         self.attempts(key, now).put_off(limit, now, FIRST_DELAY);
     }

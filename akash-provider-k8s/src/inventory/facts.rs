@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, those for which [`Kind::is_essential`] is true first.
+    /// All kinds. The essential kinds ([`Kind::is_essential`]) come first.
     pub const ALL: [Self; 8] = [
         Self::Node,
         Self::Pod,

@@ -175,7 +175,7 @@ fn scheduler_params(params: &SchedulerParams) -> ManifestSchedulerParams {
     }
 }
 
-/// Returns `None` for an empty list, like the Go provider.
+/// Returns `None` for an empty list, as the Go provider encodes it.
 fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }
