@@ -7,7 +7,6 @@ use provider_daemon::chain_json::decoded;
 use serde_json::Value;
 use testbed::recordings::{self, files};
 
-/// The decoded text of every recorded transaction equals that of the Go tool.
 #[test]
 fn transactions_are_printed_like_the_go_tool() {
     let folder = recordings::folder("chain/tx");
@@ -49,8 +48,7 @@ fn transactions_are_printed_like_the_go_tool() {
     assert!(compared >= 40, "{compared}");
 }
 
-/// Every recorded query response is printed completely. The recordings do not mark which values are decimals
-/// or bytes, and they omit empty values.
+/// The recordings do not mark decimals or bytes, and omit empty values.
 #[test]
 fn query_responses_are_printed_completely() {
     let folder = recordings::folder("chain/grpc/active-lease");

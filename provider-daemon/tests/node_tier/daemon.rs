@@ -17,7 +17,8 @@ use testbed::Component;
 const TICKS: f64 = 100.0;
 /// Maximum additional CPU usage during an outage, in cores.
 const OUTAGE_CORES: f64 = 0.05;
-/// Maximum number of log lines of an outage of any length: one or two per watched kind.
+/// Maximum number of log lines per outage, whatever its duration: one or two for each watched kind of
+/// objects.
 const OUTAGE_LINES: usize = 40;
 
 /// Temporary folder of a test, deleted when dropped.
@@ -113,7 +114,7 @@ impl Daemon {
         }
     }
 
-    /// Same as [`Self::says`], for the output after the byte offset `before`.
+    /// Waits until the output after the byte offset `before` contains this text.
     pub(crate) fn says_after(&self, before: usize, text: &str) {
         let began = Instant::now();
         while !self.output()[before..].contains(text) {

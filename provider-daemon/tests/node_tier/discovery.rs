@@ -150,7 +150,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The inventory operator, running as a separate process.
+/// Process of the inventory operator.
 struct Operator {
     child: Child,
     at: String,

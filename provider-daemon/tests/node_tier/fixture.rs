@@ -24,7 +24,7 @@ pub(crate) fn wait_limit() -> Duration {
     Duration::from_secs(90) + outage() * 2
 }
 
-/// Kinds of the lease objects that have the chain ID as an annotation; namespaces first.
+/// Kinds of lease objects with the chain ID as an annotation, in the order of their deletion.
 const CHAIN_KINDS: [&str; 4] = [
     "namespaces",
     "providerhosts.akash.network",
@@ -33,7 +33,7 @@ const CHAIN_KINDS: [&str; 4] = [
 ];
 const LABELLED: [&str; 3] = ["get", "namespaces", "--selector=akash.network=true"];
 
-/// A cluster to which this test has exclusive access.
+/// Cluster to which no other test has access.
 pub(crate) struct Stage {
     pub(crate) testbed: Cluster,
     _alone: Hold,
@@ -47,7 +47,7 @@ pub(crate) struct MarketFixture {
     _alone: Hold,
 }
 
-/// Returns the number in the environment variable `name`, or `small` if the variable is not set.
+/// Returns the number in the environment variable `name`, or else `small`.
 pub(crate) fn number(name: &str, small: u64) -> u64 {
     std::env::var(name).map_or(small, |text| {
         text.parse()
@@ -118,7 +118,7 @@ impl Stage {
         chains.unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Deletes the lease objects that have this chain ID as an annotation.
+    /// Deletes the lease objects with this chain ID in their annotation.
     fn clear_chain(&self, chain: &str) {
         let path = format!(
             "jsonpath={{.items[?(@.metadata.annotations.provider\\.akash\\.network/chain-id==\"{chain}\")].metadata.name}}"
@@ -160,8 +160,8 @@ impl Stage {
     }
 }
 
-/// Runs a test in the market of a provider that offers the resources of the SDLs. Afterwards asserts that no
-/// object of a lease remains, and that no lease was closed by the provider.
+/// Runs a test with a provider that offers the resources of the SDLs. Afterwards asserts that no lease object
+/// remains, and that the provider closed no lease.
 pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a MarketFixture) -> BoxFuture<'a, ()>) {
     run_with(&[], sdls, test);
 }
@@ -254,7 +254,7 @@ fn leftovers_of_a_killed_test_are_deleted() {
     assert_eq!(stage.labelled(), "");
 }
 
-/// Asserts that every ended lease was closed by its tenant, and that no bid without a lease was closed.
+/// Asserts that tenants closed all ended leases, and that no bid without a lease was closed.
 pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     let mut leases = 0;
     for record in market.leases() {

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use std::net::UdpSocket;
 use tokio::task::block_in_place;
 
-/// Returns an SDL with the web server and a second service. Both have equal resources and ports, so that a
+/// Returns an SDL with the web server and a second service. Their resources and ports are equal, so that a
 /// test can exchange them.
 fn pair() -> String {
     let neighbour = "
@@ -26,8 +26,7 @@ profiles:";
     text + "  side:\n    anywhere: { profile: small, count: 2 }\n"
 }
 
-/// A service that runs as root and listens on port 80, with one port for two protocols, and a service with a
-/// volume.
+/// SDL with a service that runs as root and has one port for two protocols, and a service with a volume.
 const ROOT: &str = r#"
 version: "2.0"
 services:
@@ -188,7 +187,7 @@ async fn root_tenant(fixture: &MarketFixture) {
     tenant.gone().await;
 }
 
-/// Asserts that the usual actions of a root user work, and that the actions of an attacker fail.
+/// Asserts that a root user can do the usual actions, and cannot do the actions of an attacker.
 async fn roots_rights(tenant: &TenantLease<'_>) {
     let allowed = [
         ("is root", "test $(id -u) = 0"),
@@ -230,7 +229,7 @@ async fn roots_rights(tenant: &TenantLease<'_>) {
     }
 }
 
-/// Asserts that one port number with two protocols has a node port for each protocol.
+/// Asserts that a port number with two protocols has a node port for each of them.
 async fn both_protocols(tenant: &TenantLease<'_>) {
     let node = tenant.fixture.testbed.addresses().node.to_string();
     let tcp = tenant.node_port("root", 7000, Proto::Tcp).await;
@@ -249,7 +248,7 @@ async fn both_protocols(tenant: &TenantLease<'_>) {
     eventually("the datagram arrives in the pod", reaches).await;
 }
 
-/// Asserts that data in the volume is available in the next pod.
+/// Asserts that a new pod can read the data in the volume.
 async fn volume_stays(tenant: &TenantLease<'_>) {
     let (code, response) = tenant.sh("data", "echo it stays > /data/file && sync").await;
     assert_eq!(code, 0, "{response}");

@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-/// Two services. The first one prints increasing numbers.
+/// SDL with two services, the first of which prints increasing numbers.
 const SDL: &str = r#"
 version: "2.0"
 services:
@@ -55,10 +55,10 @@ deployment:
 
 /// Maximum time from SIGTERM until the provider has closed all streams and exited.
 const STOPPED: Duration = Duration::from_secs(10);
-/// Time without a write after which the controllers count as idle.
+/// Time without a write after which the cluster is considered idle.
 const QUIET: Duration = Duration::from_secs(1);
 const AWAITS_CHAIN: &str = "\"awaited\":[\"the chain";
-/// Output format that lists the resource version of each object, which changes with every write.
+/// Output format with the resource version of each object, which changes with every write.
 const VERSIONS: &str =
     "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
 const PODS: &str =
@@ -69,8 +69,7 @@ struct Fixture<'a> {
     stage: &'a Stage,
     network: &'a Network,
     tenant: Account<'a>,
-    /// An account with a key and a certificate on the chain. The provider has not queried this account
-    /// before.
+    /// Account with a key and a certificate on the chain, which the provider has not queried yet.
     unknown_account: Account<'a>,
     namespace: String,
 }
@@ -190,7 +189,7 @@ impl<'a> Fixture<'a> {
         self.stage.testbed.kubectl(&args).unwrap()
     }
 
-    /// Returns the state that a restart of the provider must not change: pods, objects and bids.
+    /// Returns the pods, objects and bids, which a restart of the provider must not change.
     fn persistent_state(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let ns = &self.namespace;
         let kinds = "deployments,services,networkpolicies,serviceaccounts,secrets";
@@ -209,7 +208,7 @@ impl<'a> Fixture<'a> {
         )
     }
 
-    /// Waits until the state of the cluster no longer changes. Returns the same values as `persistent_state`.
+    /// Waits until `persistent_state` no longer changes, and returns it.
     fn settled(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let mut persistent_state = self.persistent_state();
         until("the state of the cluster no longer changes", || {
@@ -294,8 +293,8 @@ impl<'a> Fixture<'a> {
         assert!(code == Some(7) && screen.contains("40 100"), "{code:?} {screen}");
     }
 
-    /// Updates the lease. Asserts that a follower of the logs receives lines of the new pod, and that a follower of the
-    /// events receives the end of the old pod.
+    /// Updates the lease. Asserts that `lease-logs --follow` prints lines of the new pod, and that
+    /// `lease-events --follow` prints the end of the old pod.
     fn update(&self) {
         let logs = self.tenant.starts(
             "logs",
@@ -364,9 +363,9 @@ impl<'a> Fixture<'a> {
         provider
     }
 
-    /// Cuts the provider off from the chain. Asserts that the tenant of the lease is served, and that an
-    /// account unknown to the provider gets a temporary error, before and after a restart of the provider.
-    /// Closes both deployments during the outage.
+    /// Cuts the provider off from the chain, and restarts the provider. Asserts that the tenant of the lease
+    /// is still served, and that an unknown account gets a temporary error. Closes both deployments during
+    /// the outage.
     fn cut_off(&self, mut provider: Daemon) -> Daemon {
         let before = provider.output().len();
         self.network.cut(true);
@@ -411,8 +410,8 @@ impl<'a> Fixture<'a> {
         });
     }
 
-    /// Restores the connection to the chain. Asserts that the provider processes the chain events of the
-    /// outage.
+    /// Restores the connection to the chain. Asserts that the provider then processes the events that it
+    /// missed.
     fn back(&self, provider: &Daemon, empty: &Value) {
         self.network.cut(false);
         provider.says("\"is_ready\":true");

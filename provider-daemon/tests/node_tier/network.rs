@@ -13,10 +13,10 @@ use std::process::{Command, Output};
 use std::time::UNIX_EPOCH;
 use tokio::runtime::Runtime;
 
-/// Id of the test chain. `Stage::take` deletes its leftovers.
+/// Id of the test chain. `Stage::take` deletes the leases of earlier tests by this id.
 pub(crate) const CHAIN: &str = "node-tier";
 
-/// The node of the chain, and a proxy between provider and node. The proxy can cut the connection.
+/// Node of the chain, and a proxy that can cut the provider's connection to the node.
 pub(crate) struct Network {
     scratch: Scratch,
     pub(crate) runtime: Runtime,
@@ -124,7 +124,7 @@ impl Network {
         Account { network: self, name }
     }
 
-    /// Returns the free capacity of the provider, and the reservations of bids and leases.
+    /// Returns the free capacity of the provider, and its reservations for bids and leases.
     pub(crate) fn capacity(&self) -> Value {
         let status = self.runtime.block_on(Client::new(self.gateway).get("/status"));
         status.json()["cluster"].clone()
@@ -179,7 +179,7 @@ impl Account<'_> {
         outcome_of(&command.output().unwrap())
     }
 
-    /// Runs a command as [`Self::acts`] does, repeatedly until the chain accepts it.
+    /// Repeats a command of [`Self::acts`] until the chain accepts it.
     pub(crate) fn does(&self, args: &[&str]) {
         let mut last = Default::default();
         until(&format!("{args:?}"), || {

@@ -12,10 +12,9 @@ use testbed::{Cluster, Component};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-/// Maximum response time for a tenant during any outage: the limit of one call (4 s), with a margin for a
-/// busy machine.
+/// Maximum response time for a tenant during any outage: 4 s for one call, and a margin for a busy machine.
 const ANSWER: Duration = Duration::from_secs(15);
-/// Maximum wait until a pod serves a request during an outage.
+/// Maximum time until a pod responds to a request during an outage.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
@@ -70,7 +69,8 @@ fn paused_kubelet_ends_no_lease() {
     });
 }
 
-/// Pauses the kubelet. Asserts that the unhealthy time of the failing lease stops increasing, and returns this time.
+/// Pauses the kubelet. Returns the unhealthy time of the failing lease, after asserting that it no longer
+/// increases.
 async fn while_paused(
     fixture: &MarketFixture,
     watched: &TenantLease<'_>,
@@ -152,8 +152,8 @@ impl Drop for StoppedComponent<'_> {
     }
 }
 
-/// Outage of the control plane. When it starts, one lease runs, one is being deployed, one updated and one closed. The
-/// manifest of another lease is refused during the outage and accepted afterwards.
+/// Stops a component of the control plane while leases are being deployed, updated and closed. Asserts that a
+/// new manifest is refused during the outage and accepted afterwards.
 async fn control_plane<'a>(
     fixture: &'a MarketFixture,
     part: Component,
@@ -198,8 +198,7 @@ async fn control_plane<'a>(
     vec![updated, deployed, late]
 }
 
-/// Outage of a component of the node. When it starts, one lease runs. Another lease is deployed during the
-/// outage.
+/// Stops a component of the node while one lease runs and another one is deployed.
 async fn node<'a>(
     fixture: &'a MarketFixture,
     part: Component,
@@ -228,7 +227,7 @@ async fn node<'a>(
     meanwhile
 }
 
-/// Asserts that a manifest that the cluster cannot store is refused soon, with a temporary error.
+/// Asserts that a manifest is refused within `ANSWER`, with a temporary error.
 async fn refused(late: &TenantLease<'_>, began: Instant) {
     let refusal = late.send().await.unwrap_err();
     let took = began.elapsed();

@@ -36,10 +36,10 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 const LEASES: [u64; 3] = [7, 8, 9];
-/// Time for which the leases are observed. A lease that ends wrongly ends within a second of the start.
+/// Time for which the leases are observed. A wrong close would happen within a second after the start.
 const WATCHED: Duration = Duration::from_secs(8);
-/// Manifest timeouts of the two starts: the default first, then a short one. If the timeout applied to leases with
-/// missing records, the leases would be closed during the second start.
+/// Manifest timeouts of the two starts. The second one is short: if it applied to leases without a record,
+/// the provider would close them.
 const TIMEOUTS: [&str; 2] = ["--manifest-timeout=5m", "--manifest-timeout=1s"];
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";

@@ -13,15 +13,15 @@ const SHELL: &str = "/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0";
 const STDIN: u8 = 104;
 const STDOUT: u8 = 100;
 
-/// Open streams. Each of them has delivered data.
+/// Open streams, which have already delivered data.
 pub(crate) struct Streams<'a> {
     network: &'a Network,
     open: Vec<(String, Channel)>,
-    /// Highest number that a log stream has received from the service.
+    /// Highest number in the received log lines.
     pub(crate) tick: u64,
 }
 
-/// End of a stream: name, and code and reason of its close frame, if any.
+/// End of a stream: its name, and the code and the reason of the close frame, if any.
 pub(crate) type Ended = (String, Option<(u16, String)>);
 
 impl<'a> Streams<'a> {
@@ -76,7 +76,7 @@ async fn text(channel: &mut Channel) -> Value {
     }
 }
 
-/// Returns the number in the next log line of the service.
+/// Returns the number in the next log line `tick …`.
 async fn ticks(channel: &mut Channel) -> u64 {
     loop {
         let line = text(channel).await;

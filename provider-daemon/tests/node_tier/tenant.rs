@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-/// A web server that responds with `GREETING` on port 80 and a node port, and a service that only runs.
+/// SDL of a web server that responds with `GREETING`, on port 80 and a node port, and of a second service.
 pub(crate) const WEB: &str = r#"
 version: "2.0"
 services:
@@ -52,7 +52,7 @@ pub(crate) fn web(greeting: &str) -> String {
     WEB.replace("GREETING", greeting)
 }
 
-/// A tenant with one deployment of one group.
+/// Tenant with a deployment that has one group.
 pub(crate) struct Tenant<'a> {
     fixture: &'a MarketFixture,
     id: DeploymentId,
@@ -148,7 +148,7 @@ impl TenantLease<'_> {
         handle.submit_manifest(&self.id, manifest, hash).await
     }
 
-    /// Updates the manifest hash on the chain.
+    /// Updates the manifest hash of the deployment on the chain.
     pub(crate) fn update_chain(&self) {
         let update = TenantMsg::UpdateDeployment {
             id: self.id.clone(),
@@ -165,7 +165,7 @@ impl TenantLease<'_> {
         self.runs().await;
     }
 
-    /// Waits until the provider and Kubernetes report that the newest manifest runs.
+    /// Waits until both the provider and Kubernetes report that the newest manifest runs.
     pub(crate) async fn runs(&self) {
         eventually("all pods run", || self.is_running()).await;
         let ns = self.lease.namespace();
@@ -206,14 +206,14 @@ impl TenantLease<'_> {
         })
     }
 
-    /// Returns the health of the lease that the provider reports.
+    /// Returns the health that the provider reports for the lease.
     pub(crate) fn health(&self) -> Option<Health> {
         let status = self.fixture.world.status();
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
         lease.map(|l| l.health)
     }
 
-    /// Returns the accumulated unhealthy time of the lease that the provider reports.
+    /// Returns the unhealthy time that the provider reports for the lease.
     pub(crate) fn unhealthy(&self) -> Duration {
         let status = self.fixture.world.status();
         let lease = status.leases.iter().find(|l| l.lease == self.lease);

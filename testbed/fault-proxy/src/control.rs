@@ -17,8 +17,7 @@ use tokio_util::sync::DropGuard;
 /// Maximum size of a request body, in bytes. The faults need some hundred bytes.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Control endpoint of proxies and pipes. Each command applies to all of them. Dropping the value stops the
-/// endpoint.
+/// HTTP endpoint that sets the faults of all given proxies and pipes. Dropping the value stops the endpoint.
 #[derive(Debug)]
 pub struct Control {
     address: SocketAddr,

@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Existing connections are closed, and new ones are closed after they are accepted.
+    /// Existing connections are closed, and new ones are closed immediately.
     pub down: bool,
-    /// Connections are accepted, and no data passes until this fault ends.
+    /// Connections are accepted, but no data passes until this fault ends.
     pub frozen: bool,
     /// Every request gets an HTML page with an HTTP error status, as from a load balancer.
     pub refused: bool,
@@ -25,10 +25,10 @@ pub struct Faults {
     pub catching_up: bool,
     /// The node offers only an unsupported API version.
     pub other_versions: bool,
-    /// Maximum number of blocks, in addition to `lag`, by which the node of a request lags. The number is
-    /// random for each request.
+    /// Maximum additional lag of the node, in blocks. Each request gets a random lag between `lag` and `lag`
+    /// plus this number.
     pub scatter: u64,
-    /// Maximum additional delay of responses and pushed blocks, in milliseconds.
+    /// Maximum delay of responses and pushed blocks, in milliseconds.
     pub delay_ms: u64,
     /// Percentage of pushed blocks that are lost.
     pub lose_events: u64,
@@ -38,7 +38,7 @@ pub struct Faults {
     pub keep_blocks: u64,
     /// Percentage of responses that are truncated.
     pub truncate: u64,
-    /// Percentage of responses that are lost, although the node has received the request.
+    /// Percentage of responses that are lost after the node received the request.
     pub swallow: u64,
     /// Kind of false response. JSON-RPC only.
     pub lie: Option<Lie>,
@@ -51,12 +51,12 @@ pub struct Stats {
     pub questions: u64,
     /// Number of transactions passed to the node.
     pub broadcasts: u64,
-    /// Number of requests for blocks and heights: the methods `status`, `block`, `block_results` and
-    /// `header`, and over gRPC all requests to `cosmos.base.tendermint`.
+    /// Number of requests for blocks and heights: JSON-RPC methods `status`, `block`, `block_results` and
+    /// `header`, and gRPC requests to `cosmos.base.tendermint`.
     pub polls: u64,
     /// Number of opened websockets.
     pub subscriptions: u64,
-    /// Number of blocks pushed to clients. Repetitions by the fault `repeat_events` are not counted.
+    /// Number of blocks pushed to clients, without the repetitions by `repeat_events`.
     pub pushed: u64,
     /// Number of injected faults.
     pub faults: u64,
@@ -128,7 +128,7 @@ impl Shared {
         self.state().dice.next_u64() % bound.max(1)
     }
 
-    /// Returns `true` with a probability of `percent` percent, and counts the fault in this case.
+    /// Returns `true` with a probability of `percent` percent. If `true`, counts an injected fault.
     pub(crate) fn injects(&self, percent: u64) -> bool {
         let injects = percent > 0 && self.draw(100) < percent;
         if injects {
@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// Returns the number of blocks by which the node of the next request lags.
+    /// Returns the lag of the node for the next request, in blocks.
     pub(crate) fn behind(&self) -> u64 {
         let faults = self.faults();
         let scatter = if faults.scatter > 0 {

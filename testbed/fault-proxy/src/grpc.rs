@@ -22,8 +22,7 @@ use tokio::net::TcpStream;
 const HEIGHT: HeaderName = HeaderName::from_static("x-cosmos-block-height");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// Path of a request with an empty message. The proxy sends it to read the newest height from the response
-/// header.
+/// Path of a small request, which the proxy sends to read the newest height from the response header.
 const SMALL: &str = "/cosmos.base.node.v1beta1.Service/Config";
 const BROADCAST: &str = "/cosmos.tx.v1beta1.Service/BroadcastTx";
 const NODE: &str = "/cosmos.base.tendermint.";
@@ -77,8 +76,8 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     Ok(Response::from_parts(head, cut(body.slice(..body.len() / 2))))
 }
 
-/// Changes a request so that the upstream node responds as the simulated node would. Returns a response if the request
-/// must not be forwarded.
+/// Changes a request so that the upstream node responds as the simulated node would. Returns a response if
+/// the proxy responds itself.
 async fn apply_view(
     shared: &Shared,
     http: &Http,
@@ -101,7 +100,8 @@ async fn apply_view(
 }
 
 impl View {
-    /// Sets the height of a request. Returns a response if the simulated node would refuse the height.
+    /// Adds the height of the simulated node to a request without a height. Returns an error response if the
+    /// node does not have the requested height.
     fn pin(&self, headers: &mut HeaderMap) -> Option<Response<Body>> {
         let Some(asked) = headers.get(&HEIGHT) else {
             headers.insert(HEIGHT, self.height.into());
@@ -116,7 +116,7 @@ impl View {
     }
 }
 
-/// Returns the newest height of the node. Responses to requests without a height have this height.
+/// Returns the newest height of the upstream node, from the response to a small request.
 async fn newest(shared: &Shared, http: &Http) -> io::Result<u64> {
     // Flag without compression, and a message of length 0.
     let mut empty = BytesMut::new();

@@ -82,7 +82,7 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     Ok(Response::from_parts(head, whole(body)))
 }
 
-/// Returns a response body that sends these bytes and then fails, so that the connection is closed.
+/// Returns a response body that fails after these bytes, so that the connection is closed.
 pub(crate) fn cut(beginning: Bytes) -> Body {
     let frame = stream::iter([Ok(Frame::data(beginning))]);
     let end = stream::once(async {

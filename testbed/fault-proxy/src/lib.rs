@@ -78,8 +78,7 @@ impl Proxy {
         })
     }
 
-    /// Starts a proxy on an unused loopback port for the gRPC endpoint at `upstream` (`host:port`). The proxy
-    /// reads the heights of requests and the messages about the node itself.
+    /// Starts a proxy on an unused loopback port for the gRPC endpoint at `upstream` (`host:port`).
     ///
     /// # Errors
     /// Fails if no port can be bound.
@@ -149,7 +148,7 @@ where
     Ok((address, stop.drop_guard()))
 }
 
-/// Accepts connections until the task is aborted, which also ends all connections.
+/// Accepts connections until the task is aborted. The abort also ends all connections.
 async fn accept<F>(
     listener: TcpListener,
     shared: Arc<Shared>,

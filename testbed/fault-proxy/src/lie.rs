@@ -6,9 +6,9 @@ use serde_json::Value;
 
 /// A time a century in the future.
 const FUTURE: &str = "2126-01-01T00:00:00Z";
-/// Encoded field `order_max_bids: 0` in a second value of the field `params`. Decoders use the later value.
+/// Encoded second value of the field `params` with `order_max_bids: 0`. Decoders use the later value.
 const NO_BIDS: [u8; 4] = [0x0a, 2, 0x10, 0];
-/// Encoded account number and sequence with the value 99. Decoders use the later value of a field.
+/// Encoded account number and sequence with the value 99. Decoders prefer these later values.
 const OTHER_ACCOUNT: [u8; 4] = [0x18, 99, 0x20, 99];
 
 /// A false response.
@@ -17,8 +17,7 @@ const OTHER_ACCOUNT: [u8; 4] = [0x18, 99, 0x20, 99];
 pub enum Lie {
     /// The status and queries report this height.
     Height(u64),
-    /// The whole chain is higher by this number of blocks: status, headers, blocks and queries are
-    /// consistent.
+    /// Status, headers, blocks and queries consistently report heights that are higher by this number.
     Chain(u64),
     /// The status, headers and blocks have a time that is one century ahead.
     Time,
@@ -28,11 +27,11 @@ pub enum Lie {
     Account,
     /// No account has a certificate.
     Certificates,
-    /// Pushed blocks have heights that are higher by this number.
+    /// Pushed blocks have heights that are too high by this number.
     Pushes(u64),
 }
 
-/// Query response with an account: the account is encoded as `Any` in the first field.
+/// Query response that contains an account of type `Any` in the first field.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Wrapped {
     #[prost(message, optional, tag = "1")]
@@ -40,7 +39,7 @@ struct Wrapped {
 }
 
 impl Lie {
-    /// Changes a request so that a node of the true chain can respond to it.
+    /// Changes a request so that a node with the true heights can respond to it.
     pub(crate) fn change_request(self, method: &str, params: &mut Value) {
         let asked = crate::rpc::number(&params["height"]);
         let Self::Chain(higher) = self else { return };
@@ -49,7 +48,7 @@ impl Lie {
         }
     }
 
-    /// Changes the result of a request for the height `asked`. 0 means the newest height.
+    /// Falsifies the result of a request for the height `asked`; 0 means the newest height.
     pub(crate) fn change_result(self, method: &str, path: &str, asked: u64, result: &mut Value) {
         let named = |true_height: &Value, higher: u64| {
             let height = match asked {
@@ -108,7 +107,7 @@ impl Lie {
         *value = BASE64.encode(&bytes).into();
     }
 
-    /// Returns a pushed block with a false height as text, or `None` if the block is not changed.
+    /// Returns the text of a pushed block with a false height, or `None` if the block stays unchanged.
     pub(crate) fn change_push(self, text: &str) -> Option<String> {
         let Self::Pushes(higher) = self else { return None };
         let mut frame: Value = serde_json::from_str(text).ok()?;

@@ -78,7 +78,7 @@ fn with_result(
     answer
 }
 
-/// Returns the response of a node that lags or has pruned blocks.
+/// Returns the response that a lagging or pruned node would send.
 async fn apply_view(
     shared: &Shared,
     http: &Http,
@@ -105,7 +105,7 @@ async fn apply_view(
     }
 }
 
-/// Changes a response about the node itself if one of the faults requires it.
+/// Changes a response about the node if a fault requires it.
 fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<Bytes> {
     let faults = shared.faults();
     let is_changed = match method {
@@ -129,8 +129,8 @@ fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<B
 }
 
 impl View {
-    /// Changes a request so that the upstream node responds as the simulated node would. Returns an error if the
-    /// simulated node would refuse the request.
+    /// Changes a request so that the upstream node responds as the simulated node would. Returns the error
+    /// that the simulated node would return, if any.
     fn change(&self, method: &str, call: &mut Value) -> Option<Value> {
         let asked = number(&call["params"]["height"]);
         let error = |text: String| {
@@ -184,7 +184,7 @@ async fn older_status(shared: &Shared, http: &Http, id: &Value, height: u64) -> 
     Ok(Response::new(answer.to_string().into()))
 }
 
-/// Sends a request to the upstream node for the proxy itself, not for a client.
+/// Sends a request of the proxy itself to the upstream node.
 async fn ask(shared: &Shared, http: &Http, method: &str, params: Value) -> io::Result<Value> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let request = Request::builder()

@@ -2,7 +2,7 @@
 
 use crate::faults::Shared;
 
-/// Services with state that cannot be queried at a height.
+/// Path prefixes of services whose state cannot be queried at a height.
 const WITHOUT_HEIGHT: [&str; 3] = ["/cosmos.tx.", "/cosmos.base.node.", "/akash.discovery."];
 
 /// Returns `true` for a query of the state at a height.
@@ -18,14 +18,14 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    /// Returns the lag and the retained blocks of the node that gets the next request, or `None` if no fault changes
-    /// them.
+    /// Returns the lag and the retained blocks of the node for the next request, or `None` if no fault
+    /// changes them.
     pub(crate) fn of(shared: &Shared) -> Option<Self> {
         let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
         (behind > 0 || keep > 0).then_some(Self { behind, keep })
     }
 
-    /// Returns the blocks of the node if the newest block of the chain is `newest`.
+    /// Returns the block range of the node, if `newest` is the newest block of the chain.
     pub(crate) fn at(self, newest: u64) -> View {
         View {
             height: newest.saturating_sub(self.behind).max(1),
@@ -48,8 +48,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Returns the error for a query at a height that the node does not have: code, meaning of the code, and
-    /// text.
+    /// Returns the error (code, name of the code, text) for a query at a height that the node does not have.
     pub(crate) fn refusal(&self, asked: u64) -> Option<(u32, &'static str, String)> {
         if asked > self.height {
             let text = "cannot query with height in the future; please provide a valid height";

@@ -96,8 +96,8 @@ where
     }
 }
 
-/// Pushes a block to the client unless the fault `lose_events` drops the block. Then pushes the previous block again if
-/// the fault `repeat_events` selected it.
+/// Pushes a block to the client unless the fault `lose_events` drops the block. Then the fault
+/// `repeat_events` may push the previous block again.
 async fn push<S>(
     shared: &Shared,
     to_client: &mut S,

@@ -22,7 +22,7 @@ pub(crate) struct Record {
     /// Blocks in the order of their events. A `Resync` event starts a new run of blocks.
     pub(crate) runs: Vec<Run>,
     pub(crate) calls: Vec<Call>,
-    /// Orders on which the provider has bid or is about to bid.
+    /// Orders for which the provider has a bid or is sending one.
     pub(crate) seen: BTreeSet<OrderId>,
     pub(crate) under_way: usize,
     pub(crate) errors: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Record {
 pub(crate) struct Run {
     pub(crate) from: Height,
     pub(crate) blocks: Vec<(Height, Vec<ChainEvent>)>,
-    /// Events that belong to the block that is not complete yet.
+    /// Events of the incomplete last block.
     pub(crate) open: Vec<ChainEvent>,
 }
 
@@ -111,7 +111,7 @@ impl Bidder {
         }
     }
 
-    /// Sends a bid repeatedly until the bid is on the chain, or until the order is no longer open.
+    /// Sends a bid until the chain accepts it or the order is closed.
     async fn bid(&self, order: OrderId) {
         let msg = bid(&order);
         loop {

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const BLOCK: Duration = Duration::from_millis(200);
-/// Duration of the faults of a seed.
+/// Time for which faults are injected, for each seed.
 const STORM: Duration = Duration::from_secs(12);
-/// Maximum time after the last fault until all calls have an outcome. The limit is shorter than the maximum
-/// wait of a call, so that the test notices a call that is never completed.
+/// Maximum time from the last fault until all calls have ended. The limit is shorter than the timeout of a
+/// call, so that the test notices a call that never ends.
 const SETTLING: Duration = Duration::from_secs(45);
 
 /// Random numbers from a seed (splitmix64).
@@ -128,15 +128,14 @@ fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
 
 /// Proxies in front of the nodes. Each proxy has its own faults.
 struct Endpoints {
-    /// The proxies, each with the faults that are active before and after the storm.
+    /// Proxies with their usual faults, which apply before and after the time `STORM`.
     proxies: Vec<(Proxy, Faults)>,
     pipe: Option<Pipe>,
 }
 
 impl Endpoints {
-    /// Creates one or two proxies for JSON-RPC. Every second seed adds a proxy for gRPC, which responds
-    /// faster than the JSON-RPC proxies and therefore gets the queries. Every third seed adds a proxy that
-    /// only forwards bytes.
+    /// Creates one or two JSON-RPC proxies. Every second seed also gets a gRPC proxy, which responds faster
+    /// and therefore gets the queries. Every third seed also gets a proxy that only forwards bytes.
     async fn of(seed: u64, net: &Devnet) -> Self {
         let (rpc, grpc) = (authority(&net.rpc_url()), authority(&net.grpc_url()));
         let asks_grpc = !seed.is_multiple_of(2);
@@ -185,8 +184,8 @@ impl Endpoints {
         self.pipe.iter().for_each(|pipe| pipe.set(Faults::default()));
     }
 
-    /// Changes the faults and cuts connections for the duration `STORM`, and then restores the initial faults of the
-    /// proxies. Returns the names of the faults.
+    /// For the time `STORM`, changes the faults of the proxies and cuts connections. Then restores the usual
+    /// faults. Returns the names of the injected faults.
     async fn storm(&self, seed: u64) -> Vec<&'static str> {
         let mut random = Random(seed);
         let mut names = Vec::new();
@@ -214,8 +213,7 @@ impl Endpoints {
     }
 }
 
-/// For the duration `STORM`, sends random transactions. Tenants create and close deployments and accept bids. The
-/// provider closes bids of active leases, and withdraws from leases.
+/// Sends random transactions of tenants and of the provider for the time `STORM`.
 async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
     let mut random = Random(seed ^ 0xabcd);
     let began = Instant::now();
@@ -263,7 +261,7 @@ async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
     }
 }
 
-/// Asserts that the snapshot of the client has the same bids and leases of the provider as the chain. Returns the
+/// Asserts that the client's snapshot has the same bids and leases of the provider as the chain. Returns the
 /// number of bids.
 async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize {
     // No further transactions, so any block is suitable.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 const BIDS: u64 = 64;
 
-/// A fixed price for every order.
+/// Pricing strategy with a fixed price.
 #[derive(Debug)]
 struct Fixed;
 

@@ -128,8 +128,8 @@ pub(crate) fn bid_id(order: &OrderId) -> BidId {
     }
 }
 
-/// Returns a bid. The number of volumes grows with the deployment number, so that the client has no gas
-/// estimate for some of the bids.
+/// Returns a bid whose number of volumes depends on the deployment number, so that some bids have no gas
+/// estimate.
 pub(crate) fn bid(order: &OrderId) -> Msg {
     let volumes = 1 + order.deployment().dseq / 4 % 16;
     let volume = |at| Storage {
@@ -155,7 +155,7 @@ pub(crate) fn bid(order: &OrderId) -> Msg {
     }
 }
 
-/// Client settings with short timeouts, for blocks of a fifth of a second.
+/// Client settings with short timeouts, for a block time of 0.2 s.
 pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
     ClientSettings {
         key: Some(key()),

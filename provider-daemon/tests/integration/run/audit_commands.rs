@@ -5,7 +5,7 @@ use crate::stage::{ADDRESS, Stage};
 use akash_provider_core::types::Address;
 use serde_json::{Value, json};
 
-/// Calls `run` while the log cannot be written, because a file is in place of its directory.
+/// Calls `run` while a file replaces the directory of the log, so that the log cannot be written.
 fn without_log(stage: &Stage, run: impl FnOnce()) {
     let (dir, moved) = (stage.path("audit"), stage.path("moved"));
     std::fs::rename(&dir, &moved).unwrap();

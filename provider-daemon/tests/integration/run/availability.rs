@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
-/// Method, path, body, expected status, and part of the expected text.
+/// Request (method, path, body) and response (status, part of the text).
 type Row<'a> = (&'a str, &'a str, &'a str, u16, &'a str);
 
 const MOVE_HOSTNAMES: &str =
@@ -25,7 +25,7 @@ const LOGS: &str = "/lease/9/1/1/logs?follow=true";
 const EVENTS: &str = "/lease/9/1/1/kubeevents?follow=true";
 const SHELL: &str = "/lease/9/1/1/shell?cmd0=cat&tty=0&stdin=0&service=web&podIndex=0";
 
-/// Requests with the same response during start, operation and stop of the provider.
+/// Requests whose responses are the same during the start, the operation and the stop of the provider.
 const ALWAYS: [Row<'_>; 5] = [
     ("GET", "/healthz", "", 200, "ok"),
     ("GET", "/status", "", 200, "\"address\""),
@@ -208,7 +208,7 @@ fn requests_before_first_snapshot_report_the_awaited_part() {
     );
 }
 
-/// Status and body of a plain HTTP request, and the time until its end.
+/// Sends a plain HTTP request. Returns the status with the body, and the duration.
 fn probe(address: SocketAddr, path: &str) -> (String, Duration) {
     let began = Instant::now();
     let mut stream = TcpStream::connect(address).unwrap();

@@ -12,8 +12,8 @@ use std::time::Duration;
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Time after which the provider closes a lease without a manifest.
 const MANIFEST: &str = "--manifest-timeout=3s";
-/// Number of blocks after which the provider must have closed a lease without a manifest. A block takes a quarter of a
-/// second.
+/// Maximum number of blocks until the provider closes a lease without a manifest. A block takes a quarter of
+/// a second.
 const LONG_DUE: u64 = 40;
 
 fn object(stage: &Stage, words: &[&str]) -> Value {

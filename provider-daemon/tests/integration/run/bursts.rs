@@ -14,14 +14,14 @@ use std::time::Duration;
 const ORDERS: u8 = 50;
 /// Time between two blocks.
 const BLOCK: Duration = Duration::from_millis(200);
-/// Delays between the block with the orders and the change of the policy, used in turn.
+/// Delays in milliseconds after a block with orders, used in turn. The policy changes after the delay.
 const CHANGES_AFTER_MS: [u64; 5] = [0, 60, 20, 120, 250];
 
 fn bursts() -> u64 {
     std::env::var("BURSTS").map_or(2, |text| text.parse().unwrap())
 }
 
-/// Replaces the policy by a rename, like Kubernetes and editors.
+/// Replaces the policy file by a rename, as Kubernetes and editors do.
 fn write_policy(file: &Path, cpu: u64) {
     let text = format!(
         "version: 1\nper: block\ndenominations: {{uact: 1}}\nprices:\n  cpu: {cpu}\n  memory: 0\n  endpoint: 0\n  \
@@ -60,7 +60,7 @@ fn blocks_until(what: &str, stage: &Stage, provider: &Running, mut done: impl Fn
     );
 }
 
-/// Returns the prices of the bids on a burst. The policy changes in the middle of the burst.
+/// Creates a burst of orders, changes the policy meanwhile, and returns the prices of the bids.
 fn burst(
     stage: &Stage,
     provider: &Running,

@@ -12,8 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Validity period of a certificate on the chain.
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Time from the start of the test until the renewal of the first certificate is due. The certificate is
-/// backdated, so that the test need not wait for months.
+/// Time from the start of the test to the renewal of the first certificate, which is backdated for this
+/// purpose.
 const RUNS: Duration = Duration::from_secs(30);
 
 fn has(tool: &str) -> bool {
@@ -36,8 +36,8 @@ fn served_serial(url: &str) -> Option<String> {
     u128::from_str_radix(text.trim(), 16).ok().map(|n| n.to_string())
 }
 
-/// While the provider runs, the renewal of its certificate becomes due. The provider creates, publishes and serves the
-/// next certificate without a restart.
+/// The renewal becomes due while the provider runs. The provider publishes and serves a new certificate
+/// without a restart.
 #[test]
 fn certificate_is_renewed_before_expiry() {
     if !has("openssl") {
@@ -182,7 +182,6 @@ fn replaced_public_certificate_is_served_without_restart() {
     assert!(!is_trusted(&stage, &provider, "first"));
 }
 
-/// Covers a private node with a certificate that a private certificate authority issued.
 #[test]
 fn node_is_trusted_with_additional_certificate_authority() {
     if !has("openssl") {

@@ -47,8 +47,8 @@ if [ $fresh = no ] ; then
 fi
 "#;
 
-/// Container of the chart: the program under the name `provider-services`, the Secret with the key, and an
-/// empty folder for the certificate.
+/// Container of the chart: the program `provider-services`, the Secret with the key, and an empty directory
+/// for the certificate.
 struct Container<'a> {
     stage: &'a Stage,
     folder: PathBuf,
@@ -139,7 +139,7 @@ impl<'a> Container<'a> {
     }
 }
 
-/// Runs the script until it has no more steps to do, then again with a changed provider record.
+/// Runs the script until it executes no more steps, and again after a change of the provider record.
 fn takes_its_steps(name: &str, from: &'static str) {
     for tool in ["bash", "bc", "jq", "openssl"] {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -162,14 +162,14 @@ fn steps_of_the_chart_work_and_run_once() {
     takes_its_steps("chart", "provider");
 }
 
-/// Guides set `from` to the address of the account. The key then has the address as its name.
+/// `from` contains the address of the account, as guides recommend. The key then has the address as its name.
 #[test]
 fn steps_of_the_chart_work_with_key_named_by_address() {
     takes_its_steps("chart-address", ADDRESS);
 }
 
-/// Environment variables that the chart sets with its default values and with the gateway and ACME
-/// certificates enabled. The chart passes one more setting, [`ISSUER`], as a flag on the command line.
+/// Environment variables of the chart for its default values with gateway and ACME certificates. The chart
+/// passes [`ISSUER`] as a flag instead.
 const SET: [(&str, &str); 59] = [
     ("AKASH_DEBUG", "false"),
     ("AKASH_BOOT_KEYS", "/boot-keys"),

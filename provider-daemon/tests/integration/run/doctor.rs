@@ -74,7 +74,7 @@ pub(super) fn installation(name: &str) -> Stage {
     installation_at(name, Duration::ZERO)
 }
 
-/// Same as [`installation`], with the clock of the chain ahead of this machine.
+/// Creates an [`installation`] whose chain clock is ahead of this machine.
 pub(super) fn installation_at(name: &str, ahead: Duration) -> Stage {
     let mut stage = Stage::new(name, false);
     let time = BlockTime(i64::try_from((now() + ahead).as_millis()).unwrap());
@@ -104,7 +104,7 @@ impl Results {
         Self::after(stage, &[], more)
     }
 
-    /// Same as [`Self::new`], with a command prefix.
+    /// Runs `doctor` as [`Self::new`] does, after a command prefix.
     pub(super) fn after(stage: &Stage, before: &[&str], more: &[&str]) -> Self {
         let words = [&["doctor", "--output=json"], &SETTINGS[..], &PRICES, more].concat();
         let mut command = match before {
@@ -131,7 +131,7 @@ impl Results {
         self.report["checks"].as_array().unwrap().iter()
     }
 
-    /// Returns the check of a subject with the highest severity.
+    /// Returns the most severe check of a subject.
     #[track_caller]
     pub(super) fn check(&self, subject: &str) -> &Value {
         let order = ["ok", "skipped", "warning", "failure"];

@@ -71,7 +71,7 @@ fn status(code: u16, reason: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": reason})
 }
 
-/// Returns the response to the API discovery of `akash.network/v2beta2`, with these resources.
+/// Returns the API discovery response of `akash.network/v2beta2` with these resources.
 fn definitions(kinds: &[&str]) -> Value {
     let resource = |name: &&str| json!({"name": name, "singularName": "", "namespaced": true, "kind": name, "verbs": []});
     let resources: Vec<Value> = kinds.iter().map(resource).collect();

@@ -145,7 +145,8 @@ fn silent_servers_delay_only_their_own_checks() {
     assert!(results.seconds() < 5.0, "{}", results.report());
 }
 
-/// Responds to `/version` after a second and holds all other requests. The clock of the server is two minutes ahead.
+/// Responds to `/version` after a second, with a clock that is two minutes ahead. Sends no response to other
+/// requests.
 fn serve_version(mut stream: TcpStream) -> std::io::Result<()> {
     let mut request = [0; 4096];
     let length = stream.read(&mut request)?;

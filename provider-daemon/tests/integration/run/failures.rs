@@ -45,7 +45,7 @@ fn node_of_another_chain_is_reported_and_not_used() {
     assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }
 
-/// Covers a bid that waits in the mempool for a block. No block is created.
+/// A bid waits in the mempool, because no block is created.
 #[test]
 fn second_signal_aborts() {
     let mut stage = Stage::new("abort", true);
@@ -209,8 +209,8 @@ fn all_missing_settings_are_reported_together() {
     }
 }
 
-/// Covers a price script that fails. The status reports why the provider does not bid and how to fix the
-/// script. The script is then fixed while the provider runs.
+/// The price script is missing and then invalid. The status reports the remedy, and the script is fixed while
+/// the provider runs.
 #[test]
 fn broken_price_script_is_reported_and_awaited() {
     let mut stage = Stage::new("script", true);
@@ -245,7 +245,6 @@ fn missing_deposit_money_is_reported_and_awaited() {
     );
 }
 
-/// Reason: before the gateway listens, tenants could not send their manifests.
 #[test]
 fn no_bid_is_sent_before_gateway_listens() {
     let mut stage = Stage::new("port", true);

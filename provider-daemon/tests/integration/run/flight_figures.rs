@@ -25,10 +25,10 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Short block time for tests. `NETWORK` is the block time of the Akash network.
+/// Block time of most tests; `NETWORK` is the block time of the Akash network.
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const NETWORK: Option<Duration> = Some(Duration::from_secs(6));
-/// Interval between orders: twenty per second, each leased, served and closed.
+/// Interval between orders. The provider wins, serves and closes each of them.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
@@ -39,12 +39,12 @@ fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({"name": name, "value": value, "unit": unit}));
 }
 
-/// Returns the duration of each measurement, in seconds. Without `FIGURES_SECONDS` it is one second.
+/// Returns the duration of each measurement, in seconds; 1 without `FIGURES_SECONDS`.
 fn seconds() -> u64 {
     std::env::var("FIGURES_SECONDS").map_or(1, |text| text.parse().unwrap())
 }
 
-/// Returns `count` scaled to the duration of the measurement.
+/// Scales `count`, which applies to `WHOLE` seconds, to the actual duration of the measurement.
 fn share(count: u64) -> u64 {
     count * seconds().min(WHOLE) / WHOLE
 }
@@ -89,7 +89,7 @@ fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served
     served
 }
 
-/// Measures the CPU time per order of the whole process: chain client, engine, cluster, gateway and recorder.
+/// Measures the CPU time of the whole provider process per order.
 fn cost_of_an_order(name: &str, record: Option<&Path>) -> f64 {
     let served = served(name, FAST, record);
     let mut crowd = Crowd::new(&served, Duration::from_secs(seconds().min(10)));

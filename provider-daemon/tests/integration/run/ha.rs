@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 use testbed::Redis;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Duration of the election lease: long compared with a store request on a busy machine, and short for a
-/// test.
+/// Duration of the election lease: short for a test, but longer than a store request on a busy machine.
 const LEASE: Duration = Duration::from_secs(4);
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// A network, a Redis server, and home folders for two instances.
+/// Devnet and Redis server for two instances with separate home directories.
 struct Pair {
     stage: Stage,
     server: Redis,
@@ -74,7 +73,7 @@ impl Pair {
         id
     }
 
-    /// Waits until every order has a bid. Asserts that each order has exactly one bid, which is open.
+    /// Waits until every order has a bid. Asserts that each order has one bid, and that this bid is open.
     fn every_order_is_served(&self, dump: impl Fn() -> String) {
         for id in &self.orders {
             until("the order has a bid", &dump, || !self.stage.bids(id).is_empty());
@@ -229,8 +228,8 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
     pair.each_order_is_on_the_bus_once(&facts, || first.dump());
 }
 
-/// A standby publishes no certificate. Each instance has its own key, so the chain would have two valid
-/// certificates, and tenants could not tell which one is served.
+/// Each instance has a key of its own. If a standby also published a certificate, tenants could not tell
+/// which certificate is served.
 #[test]
 fn a_standby_publishes_no_certificate_and_no_event_and_does_both_once_it_leads() {
     let Some(mut pair) = Pair::new("ha-writers") else {

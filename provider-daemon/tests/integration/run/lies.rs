@@ -11,11 +11,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Maximum time from the end of the false responses to the next bid.
+/// Maximum time to the next bid after the end of the false responses.
 const LIMIT: Duration = Duration::from_secs(30);
 /// Number of daemons that run concurrently.
 const TOGETHER: usize = 12;
-/// Lock that is held from the choice of a free port until the port is used.
+/// Lock for the time between the choice of a free port and its use.
 static PORTS: Mutex<()> = Mutex::new(());
 const LIES: [(&str, Lie); 9] = [
     ("largest height", Lie::Height(i64::MAX as u64)),
@@ -51,7 +51,7 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// Starts the provider. The node with false responses responds faster, so the provider prefers it.
+    /// Starts the provider. The provider prefers the node with false responses, which responds faster.
     fn provider(self, stage: &Stage, lying: &Proxy, honest: &Proxy, name: &str) -> Running {
         let nodes = match self.is_alone {
             true => lying.url(),
@@ -69,8 +69,8 @@ impl Case {
         stage.provider(name, &words)
     }
 
-    /// Triggers the query that gets the false response, if a running provider does not send this query by
-    /// itself.
+    /// Causes the query with the false response, for queries that a running provider does not send
+    /// periodically.
     fn provoke(self, stage: &Stage, provider: &Running) {
         match self.lie {
             Lie::Account => stage.chain.market(|market| {
@@ -98,8 +98,8 @@ impl Case {
         }
     }
 
-    /// Returns the time from the end of the false responses to the next bid, and the number of false
-    /// responses.
+    /// Runs a provider with false responses for the time `length`. Returns the time to the next bid after the
+    /// last false response, and the number of false responses.
     fn run(self, number: usize, length: Duration) -> (Duration, u64) {
         let ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stage = Stage::new(&format!("lies-{number}"), true);

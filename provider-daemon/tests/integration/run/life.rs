@@ -58,7 +58,7 @@ fn queries_use_grpc_and_blocks_use_rpc() {
     assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }
 
-/// Bids remain open on the chain after `kill -9` and after an orderly stop. The next start adopts them.
+/// Bids remain open after `kill -9` and after a normal shutdown. The next start of the provider adopts them.
 #[test]
 fn bids_survive_every_kind_of_stop() {
     let mut stage = Stage::new("restart", true);
@@ -107,7 +107,6 @@ fn bids_survive_every_kind_of_stop() {
     assert_eq!(words[1], id.to_string(), "the lease id is complete");
 }
 
-/// Repeated crashes do not increase the gas that the provider may use per hour.
 #[test]
 fn hourly_gas_limit_survives_kill() {
     let mut stage = Stage::new("hour", true);

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Environment variable with the name of the part that fails in the child process.
+/// Environment variable that names the component that fails in the child process.
 const FAULTY: &str = "LIFECYCLE_FAULTY_PART";
 
-/// Notification socket of a simulated service manager.
+/// Notification socket of a simulated service manager, with the received notifications.
 struct Manager(UnixDatagram, Vec<String>);
 
 impl Manager {
@@ -91,8 +91,8 @@ fn systemd_is_notified_of_ready_watchdog_and_stopping() {
     );
 }
 
-/// Readiness does not wait for the chain or the cluster. The status reports the conditions that must
-/// be met before the provider bids.
+/// The service is ready before the chain or the cluster responds. The status reports the unmet conditions for
+/// bids.
 #[test]
 fn provider_is_ready_without_chain_or_cluster_and_reports_it() {
     for (name, chain_is_up, cluster_is_up) in [
@@ -143,8 +143,8 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
 users: [{name: me, user: {}}]
 ";
 
-/// The test stops reading the output, so the part of the provider that prints is blocked. The log reports the
-/// stall, and systemd receives no watchdog notification from then on.
+/// The test does not read the output, so that the task that prints events blocks. The log reports the stall,
+/// and systemd gets no more watchdog notifications.
 #[test]
 fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     let mut stage = Stage::new("hangs", true);
@@ -204,8 +204,7 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     reading.join().unwrap().unwrap();
 }
 
-/// Covers a bid that waits for a block. No block is created, so the shutdown waits for the outcome of the
-/// bid.
+/// A bid waits in the mempool, because no block is created. The shutdown waits for the outcome of the bid.
 #[test]
 fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     let mut served = Served::start("drains", None, &["--shutdown-grace=1h"]);

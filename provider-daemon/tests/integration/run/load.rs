@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Sequence number (dseq) before that of the first deployment of this test.
+/// Deployment number (dseq) before the first deployment of this test.
 const FIRST: u64 = 1_000;
-/// Maximum number of manifests in transit. Without a limit, the clients would overload a busy machine: each
-/// client is a process that repeats its request until the provider accepts the manifest.
+/// Maximum number of concurrent manifest requests. Each request is a process that repeats it until the
+/// provider accepts, so more processes would overload a busy machine.
 const SENDING_MAX: usize = 64;
 
 struct Order {
@@ -136,8 +136,9 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// For a duration, creates orders at this interval, accepts bids, submits manifests and closes leases.
-    /// Calls `look` after each round. Skips orders while too many manifests are in transit.
+    /// Creates orders at the interval `pause` until the time `long` has elapsed. Meanwhile accepts bids,
+    /// submits manifests and closes leases, and calls `look`. Skips orders while too many manifests are in
+    /// transit.
     pub(crate) fn lives(
         &mut self,
         began: Instant,
@@ -166,7 +167,7 @@ impl<'a> Crowd<'a> {
         self.next - FIRST
     }
 
-    /// Returns whether no order waits for a bid.
+    /// Returns true if no order waits for a bid.
     pub(crate) fn is_leased(&self) -> bool {
         self.ordered.is_empty()
     }

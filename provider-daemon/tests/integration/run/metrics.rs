@@ -16,7 +16,7 @@ const FUNDS: u128 = 1_000_000_000_000;
 /// Address without a node.
 const DOWN: &str = "http://127.0.0.1:1";
 
-/// Values of one scrape, by name with labels.
+/// Values of one scrape, by metric name with labels.
 struct Scrape(BTreeMap<String, f64>);
 
 impl Scrape {
@@ -117,7 +117,7 @@ fn check_requests(served: &Served, address: &str) {
     assert_eq!(scrape.sum("akash_provider_gateway_requests_total", sent), 1.0);
 }
 
-/// Asserts that the metrics of transactions and of the balance equal the state of the chain.
+/// Asserts that the metrics of transactions and of the balance match the chain.
 fn check_transactions(served: &Served, scrape: &Scrape) {
     let account: Address = ADDRESS.parse().unwrap();
     let (certificates, uakt) = served.stage.chain.market(|market| {

@@ -31,7 +31,7 @@ const FLAGS: [&str; 10] = [
 ];
 const FAST: Option<Duration> = Some(Duration::from_millis(200));
 
-/// Creates an order with a part of the sample SDL replaced.
+/// Creates an order from the sample SDL after a text replacement.
 fn order(served: &Served, dseq: u64, from: &str, to: &str) -> DeploymentId {
     let text = include_str!("../../../samples/web.yaml").replace(from, to);
     let sdl = sdl::parse(&text).unwrap();
@@ -58,7 +58,7 @@ fn bid_of(served: &Served, id: &DeploymentId) -> BidId {
     bid
 }
 
-/// Lets another provider win an order on which this provider has bid.
+/// Lets another provider win an order for which this provider has a bid.
 fn lose(served: &Served, dseq: u64) {
     let id = order(served, dseq, "", "");
     let own = bid_of(served, &id);
@@ -274,7 +274,7 @@ fn check_deployments(served: &Served, values: &Values, bids: f64, leases: f64) {
     );
 }
 
-/// Checks metrics that the Go provider does not have.
+/// Checks the metrics that only this provider has.
 fn check_new_names(served: &Served, values: &Values, bids: f64) {
     let events = |name| events(served, name);
     check(

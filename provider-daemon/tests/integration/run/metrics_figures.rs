@@ -10,7 +10,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use testbed::free_port;
 
-/// Block time of the Akash network. The memory of an idle provider is measured with this block time.
+/// Block time of the Akash network, for the memory measurement of an idle provider.
 const NETWORK: Duration = Duration::from_secs(6);
 const SCRAPES: u32 = 20;
 

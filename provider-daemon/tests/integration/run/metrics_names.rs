@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Prefix of the metrics of the Go provider.
 const PREFIX: &str = "provider_";
-/// Metrics other than histograms, and the labels of each of their samples.
+/// Metrics without histograms, and the labels of their samples.
 const VALUES: [(&str, &[&str]); 16] = [
     ("provider_order_handler", &["action=start", "action=stop"]),
     ("provider_order_manager", &[""]),
@@ -117,7 +117,7 @@ const HISTOGRAMS: [&str; 2] = ["provider_bid_pricing_duration", "provider_reserv
 
 type Series = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns, by sample name, the label sets that a scrape must have.
+/// Returns the expected label sets of a scrape by sample name.
 fn expected() -> Series {
     let mut series = Series::new();
     for (name, labels) in VALUES {
@@ -135,7 +135,7 @@ fn expected() -> Series {
     series
 }
 
-/// Returns, by sample name, the label sets that the scrape has.
+/// Returns the label sets of a scrape by sample name.
 fn found(values: &Values) -> Series {
     let mut series = Series::new();
     for sample in values.keys().filter(|sample| sample.starts_with(PREFIX)) {
@@ -154,8 +154,8 @@ fn found(values: &Values) -> Series {
     series
 }
 
-/// Compares all names and labels of a scrape with those of the Go provider. The cluster is in memory, so the scrape has
-/// no requests to Kubernetes.
+/// Compares all names and labels of a scrape with those of the Go provider, except for requests to
+/// Kubernetes: the cluster is in memory.
 pub(crate) fn check(values: &Values) {
     let (found, expected) = (found(values), expected());
     let names: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();

@@ -26,7 +26,8 @@ pub(crate) fn assert_close(value: f64, expected: f64) {
     );
 }
 
-/// Compares the capacity with the flags of the cluster. Called after all reservations have ended.
+/// Compares the capacity metrics with the flags of the cluster. Must be called after all reservations have
+/// ended.
 pub(crate) fn check_capacity(values: &Values) {
     let gib = |count: u32| f64::from(count) * f64::from(1 << 30);
     let amounts = [
@@ -63,7 +64,7 @@ pub(crate) fn check_capacity(values: &Values) {
     assert!(reserved.is_empty(), "{reserved:?}");
 }
 
-/// Compares deposits and revenue with the market.
+/// Compares the metrics of deposits and revenue with the market.
 pub(crate) fn check_money(served: &Served, values: &Values) {
     let (locked, returned, blocks, price) = served.stage.chain.market(|market| {
         let own = |provider: &Address| provider.as_str() == ADDRESS;
@@ -119,7 +120,7 @@ pub(crate) fn check_money(served: &Served, values: &Values) {
     }
 }
 
-/// Requests two scans. Checks the metrics of scans, and that each scan recounts the ledger once.
+/// Requests two scans. Checks the metrics of scans, and that each scan recounts the reserved capacity once.
 pub(crate) fn check_scans(served: &Served, port: u16) {
     let starts = |values: &Values, kind: &str, reason: &str| {
         values[&format!("akash_provider_scan_starts_total{{kind=\"{kind}\",reason=\"{reason}\"}}")]
@@ -176,8 +177,7 @@ pub(crate) fn check_scans(served: &Served, port: u16) {
     assert!((now - 60.0..=now).contains(&recounted), "{recounted}, now {now}");
 }
 
-/// Sends requests over the operator socket, and checks that the metric of status requests counts each of
-/// them.
+/// Sends requests over the operator socket, and checks that the metric of status requests counts all of them.
 pub(crate) fn check_status_requests(served: &Served, port: u16) {
     const REQUESTS: u32 = 300;
     let sample = "provider_inventory_requests{action=\"status\",result=\"success\"}";

@@ -11,9 +11,9 @@ use std::time::Duration;
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const WEB: &str = include_str!("../../../samples/web.yaml");
 const STORAGE: &str = "storage: { size: 1Gi }";
-/// GPU request, inserted after the storage request `STORAGE` of the SDL.
+/// GPU request to insert after `STORAGE` in the SDL.
 const GPU: &str = "\n        gpu: { units: 1, attributes: { vendor: { nvidia: [{ model: a100 }] } } }";
-/// Price of the other provider, below the price of the tested one.
+/// Price of the other provider, which is lower than the price of the tested provider.
 const OTHER_PRICE: &str = "0.5";
 
 fn object(stage: &Stage, words: &[&str]) -> Value {
@@ -96,7 +96,7 @@ fn expected() -> Vec<(u64, String)> {
         .into()
 }
 
-/// Returns the reduction from `price` to `OTHER_PRICE`, in percent of `price`.
+/// Returns the difference between `price` and `OTHER_PRICE`, in percent of `price`.
 fn percent(price: &str) -> String {
     let lower: f64 = OTHER_PRICE.parse().unwrap();
     let price: f64 = price.parse().unwrap();

@@ -11,7 +11,7 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Script that mounts a small file system. Only the started process sees the mount.
 const SMALL: &str = r#"mount -t tmpfs -o size=8m tmpfs "$1" && chmod 700 "$1" && shift && exec "$@""#;
 const INTERRUPTED: &str = "order history not recorded, no lease is affected";
-/// Maximum number of orders until the file of the order history no longer fits on the full file system.
+/// Maximum number of orders whose history fits on the small file system.
 const ORDERS_MAX: u64 = 60;
 
 /// Returns the output of a command about the home directory, as JSON.
@@ -21,7 +21,7 @@ fn object(stage: &Stage, home: &str, words: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"))
 }
 
-/// Returns the severity of the check of the order history, and its remedy.
+/// Returns the severity and the remedy of the check of the order history.
 fn checked(stage: &Stage, home: &str) -> (String, Option<String>) {
     let report = object(stage, home, &[&["doctor"], &PRICES[..]].concat());
     let checks = report["checks"].as_array().unwrap();

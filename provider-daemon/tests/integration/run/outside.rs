@@ -19,8 +19,7 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Hostname of the public certificate.
 const PUBLIC: &str = "provider.localhost";
 
-/// Returns the third-party client in `found`. If its installation failed, prints `what` and the reason, and returns
-/// `None`.
+/// Returns the third-party client. If its installation failed, prints the reason and returns `None`.
 fn available<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
     found
         .inspect_err(|why| println!("skipped: {what} is unavailable: {why}"))
@@ -49,7 +48,7 @@ fn script(folder: &Path, asked: &Value) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stdout)))
 }
 
-/// A tenant with credentials created by the SDK.
+/// Tenant whose credentials the SDK created.
 struct SdkTenant<'a> {
     served: &'a Served,
     folder: PathBuf,
@@ -237,8 +236,8 @@ fn openssl(served: &Served, public: &OwnCertificate) {
     assert!(stdout.contains("ALPN protocol: h2"), "{stdout}");
 }
 
-/// Sends valid and invalid requests generated from the OpenAPI document. Checks that the document describes each
-/// response.
+/// Sends valid and invalid requests that `schemathesis` generates from the OpenAPI document. Checks that the
+/// document describes each response.
 fn schemathesis(served: &Served) {
     let Some(schemathesis) = available("schemathesis", clients::schemathesis()) else {
         return;
@@ -273,7 +272,7 @@ fn schemathesis(served: &Served) {
     }
 }
 
-/// Creates a certificate in the format of Akash. The test uses it as if a public authority had issued it.
+/// Creates a certificate that the test treats as issued by a public authority.
 fn public_certificate(folder: &Path) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec![PUBLIC.to_owned()],

@@ -28,7 +28,7 @@ impl Served {
         Self::on(Stage::new(name, true), block_time, more)
     }
 
-    /// Same as [`Self::start`], on a stage that the caller created.
+    /// Starts a provider as [`Self::start`] does, on a given stage.
     pub(crate) fn on(mut stage: Stage, block_time: Option<Duration>, more: &[&str]) -> Self {
         let (tenant, _) = tenant(&stage);
         stage
@@ -123,7 +123,7 @@ impl Served {
         encode(Algorithm::Es256k, owner, &claims, |text| key.sign(text))
     }
 
-    /// Starts the program again with its stored state, after it has ended.
+    /// Starts the ended program again with its stored state.
     pub(crate) fn replace(&mut self, more: &[&str]) {
         self.provider = provider(&self.stage, "second", more);
         (self.url, self.grpc) = addresses(&self.provider);
@@ -141,7 +141,7 @@ fn provider(stage: &Stage, name: &str, more: &[&str]) -> Running {
     stage.provider(name, &[&gateway[..], more].concat())
 }
 
-/// Returns the addresses of REST and gRPC as soon as both are served.
+/// Waits until the provider serves REST and gRPC, and returns both addresses.
 fn addresses(provider: &Running) -> (String, String) {
     let url = crate::run::tenant::url(provider);
     let output = provider.output();

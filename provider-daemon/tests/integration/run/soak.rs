@@ -17,19 +17,21 @@ use testbed::free_port;
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Interval between two orders.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Minimum duration of a run in which slopes are evaluated. In a shorter run, a single allocation of a buffer
-/// looks like a slope.
+/// Minimum duration of a run for the check of slopes. In a shorter run, one buffer allocation looks like a
+/// slope.
 const JUDGED_FROM: Duration = Duration::from_secs(1_800);
-/// Time since the start of the load after which the growth of each resource is limited.
+/// Time after the start of the load from which the growth of each resource is limited.
 const SETTLED: Duration = Duration::from_secs(600);
-/// Maximum number of additional file descriptors that stay open after the load: 32 idle connections to the node, and
-/// some files.
+/// Maximum increase of open file descriptors after the load: 32 idle connections to the node, and some files.
 const IDLE_DESCRIPTORS: f64 = 40.0;
 /// Maximum growth of memory in the second half of a run, in KiB per order.
 const ORDER_KIB: f64 = 100.0;
 /// Maximum wait for the connections to close after the load.
 const CLOSE_TIME: Duration = Duration::from_secs(10);
 /// Resource, maximum value, and maximum growth per minute after [`SETTLED`].
+///
+/// The maximum of descriptors is high, because a busy machine has many pending requests with a descriptor
+/// each.
 ///
 /// Each pending request uses a descriptor. A busy machine has many pending requests, so the maximum of descriptors is
 /// high.
@@ -40,7 +42,7 @@ const BOUNDS: [(&str, f64, f64); 4] = [
     ("tasks", 4_000.0, 10.0),
 ];
 
-/// Resource usage at one point in time, in the order of `BOUNDS`; `None` for an unknown value.
+/// Resource usage at one time, in the order of `BOUNDS`; `None` for an unknown value.
 struct Sample {
     at: Duration,
     holds: [Option<f64>; 4],
@@ -79,8 +81,8 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (spread > 0.0).then(|| 60.0 * (many * xy - x * y) / spread)
 }
 
-/// Returns the lowest point of each minute. Higher points also contain requests in progress, and their number depends
-/// on the load of the machine.
+/// Returns the lowest point of each minute. Higher points depend on the load of the machine: they include
+/// requests in progress.
 fn lowest_by_minute(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let minute = |point: &(f64, f64)| point.0.div_euclid(60.0);
     let minutes = points.chunk_by(|a, b| minute(a).total_cmp(&minute(b)).is_eq());
@@ -88,8 +90,8 @@ fn lowest_by_minute(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     lowest.copied().collect()
 }
 
-/// Returns the resources that the orders leak: descriptors that stay open after the load, and memory that grows with
-/// each order. Also works for a run that is too short for a slope.
+/// Returns the leaked resources: descriptors that stay open after the load, and memory that grows with each
+/// order. A short run is sufficient.
 fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
     let (memory, descriptors) = (0, 1);
     // An unknown value is a finding.
@@ -113,8 +115,8 @@ fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
     findings
 }
 
-/// Prints the maximum of each resource and its growth per minute after `settled`. Returns the resources that exceed
-/// their bounds. Without `has_slope`, only the maximum is checked.
+/// Prints the maximum of each resource and its growth per minute after `settled`. Returns the resources that
+/// exceed their bounds. The growth is checked only with `has_slope`.
 fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> {
     let mut findings = Vec::new();
     for (index, (what, most, growth)) in BOUNDS.into_iter().enumerate() {
@@ -156,8 +158,8 @@ fn slope_is_that_of_the_line_and_needs_points() {
     assert_eq!(slope(&[(1.0, 1.0); 5]), None, "all points at one time");
 }
 
-/// Returns one sample per second of a simulated run. `memory` (KiB) and `descriptors` are the growth per minute. The
-/// number of pending requests, each with a descriptor, increases with time.
+/// Returns one sample per second of a simulated run. `memory` (KiB) and `descriptors` grow by these numbers
+/// per minute. The number of pending requests, each with a descriptor, also grows.
 fn run(seconds: u32, memory: f64, descriptors: f64) -> Vec<Sample> {
     let sample = |second: u32| {
         let (minutes, pending) = (f64::from(second) / 60.0, f64::from(second % 20 * second / 100));
@@ -212,7 +214,7 @@ fn leak_of_each_order_is_found_in_a_short_run() {
     assert_eq!(found(0.0, 0.0, false).len(), 1, "connections that stay open");
 }
 
-/// Returns the sample after the load: the first one with few descriptors, or the last one before a time limit.
+/// Waits until few descriptors are open, for at most `CLOSE_TIME`, and returns the last sample.
 fn after_load(served: &Served, before: &Sample, began: Instant) -> Sample {
     let end = Instant::now() + CLOSE_TIME;
     loop {

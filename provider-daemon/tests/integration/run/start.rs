@@ -9,13 +9,13 @@ use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Number of blocks within which a provider without a problem would have bid.
+/// Number of blocks after which a provider without a problem has sent its bid.
 const BLOCKS: u64 = 8;
-/// Maximum time until the status reports a node that does not respond. A connection counts as dead after 12 s, and a
-/// reconnect within 2 s is not an outage. The remaining time is for a busy machine.
+/// Maximum time until the status reports an unresponsive node. A connection counts as failed after 12 s, and
+/// an outage starts 2 s later. The remaining time is for a busy machine.
 const NOTICED: Duration = Duration::from_secs(22);
 
-/// Creates a home folder that contains the certificate of the gateway.
+/// Creates the certificate of the gateway in the home directory.
 fn certified(stage: &Stage) {
     let (code, _, err) = stage.ran(&["tx", "cert", "generate", "server", "localhost"]);
     assert_eq!(code, 0, "{err}");
@@ -92,7 +92,7 @@ fn unusable_node_at_start_is_reported_and_awaited() {
     }
 }
 
-/// Covers only the time without a cluster. Tests of the API tier cover a cluster that becomes available later.
+/// The cluster is unavailable for the whole test.
 #[test]
 fn provider_without_cluster_serves_and_waits() {
     let mut stage = Stage::new("start-cluster", true);

@@ -80,7 +80,7 @@ impl Terminal {
         }
     }
 
-    /// Waits for a prompt. Types the text when the terminal no longer echoes its input.
+    /// Waits for a prompt and for the end of the echo, and then types the text.
     #[track_caller]
     fn type_at_prompt(&mut self, question: &str, answer: &str) {
         self.until(question, || self.screen().contains(question));

@@ -23,7 +23,7 @@ pub(crate) struct Websocket {
     io: WebSocketStream<TlsStream<TcpStream>>,
 }
 
-/// Received messages, and how the connection ended.
+/// Received messages, and the close frame.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transcript {
     pub(crate) data: Vec<Vec<u8>>,

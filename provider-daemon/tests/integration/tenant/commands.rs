@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-/// One group for each of two providers.
+/// SDL with two groups, for two providers.
 const TWO_GROUPS: &str = r#"
 version: "2.0"
 services:
@@ -138,7 +138,7 @@ fn hostnames_move_between_deployments() {
     until("the hostname is back", || is_at(&leases[0]));
 }
 
-/// A service with two leased IP addresses.
+/// SDL with a service that leases two IP addresses.
 const TWO_ADDRESSES: &str = r#"
 version: "2.1"
 endpoints: {ep: {kind: ip}, other: {kind: ip}}
@@ -194,7 +194,7 @@ fn endpoints_move_between_deployments() {
     refused.failed(&["status 400", "destination deployment does not exist"]);
 }
 
-/// Creates deployment 3 with one group at each of two providers, and sends the manifest to both. Returns the
+/// Creates a deployment with a lease at each of two providers, and sends them the manifest. Returns the
 /// providers, the leases and the path of the SDL.
 fn at_two_providers(stage: &Stage) -> (RunningProvider, RunningProvider, Vec<LeaseId>, String) {
     let (first, second) = (stage.provider(33), stage.provider(34));

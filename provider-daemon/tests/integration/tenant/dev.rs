@@ -163,8 +163,8 @@ fn printed_commands_of_dev_work_with_wire_chain() {
     assert_printed_commands_work(&["--wire"]);
 }
 
-/// Runs the shell command `more`, then `dev`, in a new network namespace. Returns the node address that `dev` prints
-/// and the output, or `None` if the machine cannot create the namespace.
+/// Runs `dev` in a new network namespace, after the shell command `more`. Returns the node address that `dev`
+/// prints and the output. Returns `None` if the machine cannot create the namespace.
 fn node_of(more: &str) -> Option<(String, String)> {
     let line = format!(
         "ip link set lo up && {more} exec {} dev --block-time 200ms",

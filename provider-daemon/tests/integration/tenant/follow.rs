@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 /// Maximum wait for a line, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A following command, stopped when dropped.
+/// Process of a command with `--follow`, stopped when dropped.
 struct Follower {
     child: Child,
     lines: Receiver<String>,
@@ -164,8 +164,7 @@ fn followed_stream_continues_after_provider_restart_and_ends_with_lease() {
     }
 }
 
-/// The clock of the provider is ahead of the tenant's, so that a token with a lifetime of 15 minutes expires
-/// after some seconds.
+/// The provider's clock is ahead of the tenant's clock, so that a token expires after some seconds.
 #[test]
 fn expired_token_is_replaced_without_interruption() {
     const AHEAD: Duration = Duration::from_secs(15 * 60 - 30 - 8);

@@ -35,7 +35,7 @@ impl Other {
         testbed::recordings::json(&self.folder.join(format!("{name}.json")))
     }
 
-    /// Runs a command for the recorded lease. The server replays the recording `name` to the command.
+    /// Runs a command for the recorded lease against a server that replays the recording `name`.
     fn ran(&self, name: &str, words: &[&str]) -> RunOutput {
         self.replay.play(&self.recording(name));
         let url = self.replay.url();

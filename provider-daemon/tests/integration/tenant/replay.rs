@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
-/// A server that replays one recording on each connection: the one that `play` set last.
+/// Server that replays the recording of the last `play` call on each connection.
 pub(crate) struct Replay {
     address: SocketAddr,
     recording: Arc<Mutex<Value>>,
@@ -121,8 +121,8 @@ fn serve(mut tls: Tls, recording: &Value, received: &Mutex<Vec<u8>>) -> std::io:
     tls.flush()
 }
 
-/// Sends the recorded head with the accept key of this client, then the recorded server frames in order.
-/// Where the recording has a client frame, first waits for a frame of the client.
+/// Sends the recorded response head with the accept key of this client, and then the recorded server frames.
+/// Waits for a client frame at each place where the recording contains one.
 fn websocket(
     tls: &mut Tls,
     recording: &Value,
@@ -165,8 +165,8 @@ fn websocket(
     Ok(())
 }
 
-/// Reads client frames until their contents have the recorded length. A client may split its input into more frames
-/// than the recorded client did.
+/// Reads client frames until their contents have the recorded length, because a client may split its input
+/// into more frames.
 fn client_frame(tls: &mut Tls, recorded: usize) -> std::io::Result<Vec<u8>> {
     let mut all = binary_frame(tls)?;
     while all.len() < recorded {

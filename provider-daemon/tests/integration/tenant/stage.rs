@@ -151,7 +151,7 @@ impl Stage {
         published.good();
     }
 
-    /// Waits until the node serves a block with all changes of the chain.
+    /// Waits until the node serves two further blocks.
     pub(crate) fn settle(&self) {
         let height = || self.chain.market(|market| market.height());
         let before = height();
@@ -182,7 +182,7 @@ impl Stage {
         self.provider_with(seed, |_| {})
     }
 
-    /// Same as [`Self::provider`], with changed gateway settings.
+    /// Starts a provider as [`Self::provider`] does, with changed gateway settings.
     pub(crate) fn provider_with(&self, seed: u8, change: impl FnOnce(&mut Settings)) -> RunningProvider {
         let address = PrivateKey::from_bytes(&[seed; 32]).unwrap().address().clone();
         self.register(&address, "https://localhost:1");
@@ -249,13 +249,13 @@ impl Stage {
         (url, handle, stop_gateway, stop, serving)
     }
 
-    /// Creates a deployment with one lease for each group. The leases are at these providers and have no
-    /// manifest.
+    /// Creates a deployment with one lease for each group at these providers. No manifest is sent.
     pub(crate) fn lease(&self, dseq: u64, sdl: &str, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         self.lease_of(dseq, read(sdl), providers)
     }
 
-    /// Same as [`Self::lease`], for a parsed SDL. The manifest and the groups of this SDL may contradict each other.
+    /// Creates leases as [`Self::lease`] does, from a parsed SDL. Its manifest and its groups may contradict
+    /// each other.
     pub(crate) fn lease_of(&self, dseq: u64, sdl: Sdl, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         let id = DeploymentId {
             owner: TENANT.parse().unwrap(),
@@ -375,7 +375,7 @@ fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Returns prices well below the maximum prices of the tenants.
+/// Returns prices that are much lower than the tenants' maximum prices.
 fn prices() -> Scale {
     let config = ScaleConfig {
         cpu: "0.001".parse().unwrap(),

@@ -10,7 +10,7 @@ use akash_provider_core::types::{Address, DeploymentId, LeaseId};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// A waiting command and its output.
+/// Process of a waiting command, with its output.
 struct Waiting {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -48,8 +48,7 @@ impl Waiting {
     }
 }
 
-/// Creates a lease with services that are not running yet. They start at the next tick of the in-memory
-/// cluster.
+/// Creates a lease whose services start at the next tick of the in-memory cluster.
 fn starting(stage: &Stage, seed: u8, dseq: u64) -> (RunningProvider, LeaseId) {
     let provider = stage.provider(seed);
     provider.cluster.set_start_ticks(1);

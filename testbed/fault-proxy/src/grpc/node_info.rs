@@ -20,11 +20,11 @@ const DISCOVERY: &str = "/akash.discovery.v1.Discovery/GetInfo";
 const SYNCING: &str = "/cosmos.base.tendermint.v1beta1.Service/GetSyncing";
 /// Maximum size of a request for a block, in bytes.
 const BYTES_MAX: usize = 1024;
-/// Length of the flag and the length field before each message.
+/// Length of the prefix of each message: a flag and the message length.
 const PREFIX: usize = 5;
 const OK: HeaderValue = HeaderValue::from_static("0");
 const INVALID: HeaderValue = HeaderValue::from_static("3");
-/// gRPC status of all errors, except those about the format of a request.
+/// gRPC status of all errors, except for invalid requests.
 pub(super) const UNKNOWN: HeaderValue = HeaderValue::from_static("2");
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -49,7 +49,7 @@ struct Info {
 
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Akash {
-    /// The API version in use. Only its name is read.
+    /// API version in use. Only the name is read.
     #[prost(message, optional, tag = "1")]
     client: Option<Version>,
     #[prost(message, repeated, tag = "2")]
@@ -99,7 +99,7 @@ fn unsupported() -> Info {
     Info { akash: Some(akash) }
 }
 
-/// Returns a changed response about the node itself if one of the faults requires it, else `None`.
+/// Returns a false response about the node if a fault requires it, or `None`.
 pub(super) fn changed(path: &str, faults: Faults) -> Option<Bytes> {
     match path {
         SYNCING if faults.catching_up => Some(framed(&Syncing { syncing: true })),
@@ -127,14 +127,14 @@ pub(super) fn refused(status: HeaderValue, text: String) -> Response<Body> {
     answer
 }
 
-/// Returns `true` for requests about blocks, which contain the height in the message.
+/// Returns `true` for requests for a block, whose message contains the height.
 pub(super) fn is_of_blocks(path: &str) -> bool {
     [LATEST, BY_HEIGHT].contains(&path)
 }
 
 impl View {
-    /// Rewrites a request for a block so that the upstream node responds as the simulated node would. Returns the error
-    /// response if the simulated node would refuse the request, otherwise `None`.
+    /// Changes a request for a block so that the upstream node responds as the simulated node would. Returns
+    /// an error response if the simulated node has no such block.
     pub(super) async fn block(&self, request: &mut Request<Body>) -> io::Result<Option<Response<Body>>> {
         if request.uri().path() == LATEST {
             let height = i64::try_from(self.height).unwrap_or(i64::MAX);
