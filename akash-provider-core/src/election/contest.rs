@@ -198,7 +198,6 @@ impl Contest {
         self.call_limit
     }
 
-    /// Returns the state for the next leader.
     pub(super) fn state(&self) -> &str {
         &self.state
     }

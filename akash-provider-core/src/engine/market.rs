@@ -42,7 +42,6 @@ impl Market {
         self.orders.ids()
     }
 
-    /// Returns the orders in progress, sorted.
     pub(super) fn orders(&self) -> Vec<(&OrderId, &Order)> {
         self.orders.machines()
     }
@@ -62,7 +61,6 @@ impl Market {
         self.orders.mark_bid_used(id);
     }
 
-    /// Limits every stored height to at most `to`.
     pub(super) fn lower_heights(&mut self, to: Height) {
         self.orders.lower_heights(to);
     }

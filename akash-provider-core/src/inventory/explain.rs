@@ -8,7 +8,7 @@ use super::{Explanation, NodeVerdict};
 use crate::types::ResourceUnit;
 use crate::types::quantity::{cores, rounded_bytes};
 
-/// Returns for every unit and node the resources that are missing.
+/// Returns the missing resources for every unit and node.
 pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Explanation {
     // On a copy, so that the explanation reserves nothing.
     let fits = pack::fit(&mut inventory.clone(), units, true);

@@ -262,7 +262,7 @@ fn write_object(map: &Map<String, Value>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Writes integers unchanged, other numbers like Go writes a 64-bit float.
+/// Writes integers unchanged, and other numbers in the format in which Go writes a 64-bit float.
 fn write_number(number: &serde_json::Number, out: &mut Vec<u8>) {
     let text = match number.as_f64() {
         Some(float) if number.is_f64() => {

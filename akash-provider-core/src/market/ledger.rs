@@ -54,7 +54,7 @@ impl Ledger {
         }
     }
 
-    /// Removes funds after [`can_pay`](Self::can_pay) returned true.
+    /// Removes funds. The caller has checked the balance with [`can_pay`](Self::can_pay).
     pub(super) fn debit(&mut self, address: &Address, coin: &Coin) {
         if let Some(balance) = self.account(address).coins.get_mut(&coin.denom) {
             *balance = balance.saturating_sub(coin.amount);

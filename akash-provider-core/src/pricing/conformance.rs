@@ -242,7 +242,7 @@ async fn reserved_units_are_priced(strategy: &dyn PricingStrategy, setup: &Setup
     price(&rule, strategy, &request).await;
 }
 
-/// Checks that unusual orders have a price or an error that callers handle.
+/// Checks that unusual orders get a valid price, or an error that the contract allows.
 async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy, setup: &Setup) {
     let rule = setup.rule("unusual orders get a price or an error");
     let unit = || {
@@ -274,7 +274,7 @@ async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy, setu
     }
 }
 
-/// Returns the price of an order, or `None` for an error that callers handle.
+/// Returns the price of an order, or `None` for an error that the contract allows.
 async fn price_or_error(
     rule: &Rule,
     strategy: &dyn PricingStrategy,

@@ -243,12 +243,12 @@ impl Scale {
         fixed.into_iter().chain(storage).chain(gpus)
     }
 
-    /// Returns the exact sum in 128-bit integers, or `None` on overflow.
+    /// Returns the exact sum, computed with 128-bit integers, or `None` on overflow.
     fn quick_sum(&self, totals: &Totals) -> Option<Dec> {
         rate::quick_sum(self.terms(totals))
     }
 
-    /// Returns the sum in decimals of any length.
+    /// Returns the sum, computed with decimals of any length.
     fn exact_sum(&self, totals: &Totals) -> Result<Dec, PriceError> {
         rate::exact_sum(self.terms(totals)).ok_or(PriceError::TooLarge)
     }

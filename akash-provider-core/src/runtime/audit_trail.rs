@@ -13,7 +13,7 @@ const RECORDS_MAX: usize = 4096;
 /// Result of a complete teardown.
 const DONE: &str = "done";
 
-/// Creates the audited acts of calls.
+/// Assigns an audited act to each call that spends money or destroys data.
 #[derive(Debug)]
 pub(super) struct AuditTrail {
     log: Option<Arc<dyn AuditLog>>,
@@ -32,7 +32,7 @@ impl AuditTrail {
         }
     }
 
-    /// Stores the record of a closed lease.
+    /// Stores the record of a closed lease as evidence for its teardown.
     pub(super) fn observe(&mut self, completion: &Completion) {
         let Completion::Lease(Ok(observed)) = completion else {
             return;

@@ -209,7 +209,7 @@ impl Executor {
     }
 }
 
-/// Returns the name of a call for readers, such as `fetch order`.
+/// Returns a readable name of a call, such as `fetch order`.
 pub(super) fn name(call: &Call) -> String {
     call.name().replace('_', " ")
 }

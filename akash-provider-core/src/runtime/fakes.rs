@@ -135,7 +135,7 @@ pub(crate) fn price() -> DecCoin {
     DecCoin::new(&"uact".into(), crate::types::Dec::ZERO)
 }
 
-/// A bus that records events; a `gate` without permits makes it hang.
+/// A bus that records events. `publish` hangs while `gate` has no permits.
 #[derive(Debug)]
 pub(crate) struct FakeBus {
     pub(crate) events: Mutex<Vec<(Topic, Arc<Event>)>>,

@@ -124,7 +124,7 @@ impl Meter {
         Arc::clone(&self.unpublished)
     }
 
-    /// Counts an input before the step.
+    /// Counts an input before the engine processes it.
     pub(super) fn input(&self, input: &Input) {
         let mut counts = self.lock();
         match input {

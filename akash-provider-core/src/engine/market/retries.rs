@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Maximum number of orders that wait for a retry, for each cause: capacity, price or failure.
 const MAX: usize = 4096;
-/// Maximum number of orders per batch.
+/// Maximum number of orders that are retried in one batch.
 const BATCH: usize = 16;
 /// Pause between two batches.
 const PAUSE: Duration = Duration::from_secs(5);

@@ -458,7 +458,6 @@ impl Engine {
         self.market.wallet.reject_deposit(deposit, reason, now);
     }
 
-    /// Records that an order waits for the balance.
     pub(in crate::engine) fn balance_awaited(&mut self, id: &OrderId, is_first: bool) {
         if is_first {
             let (order, message) = (id.clone(), self.describe_shortage());

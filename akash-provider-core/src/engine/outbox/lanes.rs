@@ -225,7 +225,7 @@ impl Engine {
         }
     }
 
-    /// Updates the lanes after the completion of a call was processed.
+    /// Removes a completed call, and sends the calls that waited for its completion.
     pub(super) fn call_completed(&mut self, id: EffectId) {
         let lease = self.outbox.lanes.lease_of.get(&id).cloned();
         let mut next = self.outbox.lanes.complete(id);
