@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Returns whether a character can control a terminal. Line feeds and tabs are permitted.
+/// Returns whether a character is invisible or controls a terminal. Line feeds and tabs are exceptions.
 #[must_use]
 pub fn is_active(c: char) -> bool {
     let is_hidden = matches!(c,
@@ -17,7 +17,7 @@ pub fn is_active(c: char) -> bool {
     is_hidden || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// Escapes control characters in a text. Line breaks stay unchanged.
+/// Escapes invisible and control characters in a text. Line breaks and tabs stay unchanged.
 #[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     without(text, is_active)

@@ -15,13 +15,13 @@ use crate::tier::Tier;
 
 /// Environment variable with the cache folder.
 const VARIABLE: &str = "AKASH_TESTBED";
-/// Time limit of a build. The API server takes four minutes on two cores, and three builds may run at the
-/// same time.
+/// Time limit of a build. Building the API server takes four minutes on two cores, and three builds may run
+/// at the same time.
 const LIMIT: Duration = Duration::from_mins(30);
-/// Version of the Kubernetes programs, as pinned in go.mod. The version is passed to the linker.
+/// Version of Kubernetes in go.mod, which the linker embeds in the programs.
 const KUBERNETES: &str = "v1.34.4";
 
-/// A program: the module that pins its version, and its package.
+/// Go program: its package, and the module that pins its version.
 struct Program {
     name: &'static str,
     module: &'static str,
@@ -129,7 +129,7 @@ fn check_go() -> Result<()> {
     })
 }
 
-/// Returns the folder of built programs: `$AKASH_TESTBED`, or a folder in the user's cache.
+/// Returns the cache directory of built programs: `$AKASH_TESTBED`, or a directory in the user's cache.
 fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
     if let Some(folder) = variable(VARIABLE) {
         return Ok(folder);
@@ -144,7 +144,7 @@ fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
         })
 }
 
-/// Returns a folder in the cache for other files that all checkouts share.
+/// Returns a cache directory for other files, which all checkouts share.
 pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
     // Next to the folder of the programs.
     let programs = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
@@ -152,7 +152,7 @@ pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
     Ok(beside.join(name))
 }
 
-/// Returns the name of the folder: 16 digits of a hash of the pinned versions.
+/// Returns the directory name for the pinned versions: 16 digits of their hash.
 fn key(sources: &Path) -> Result<String> {
     let mut digest = Sha256::new();
     for module in [".", "kwok", "coredns"] {

@@ -7,7 +7,7 @@ use crate::files::{create_dir, remove_if_present};
 
 const TREE: &str = "/sys/fs/cgroup";
 
-/// Creates the group at the top of every cgroup hierarchy, because the kubelet requires it there.
+/// Creates the group at the root of every cgroup hierarchy, where the kubelet requires it.
 pub(crate) fn create(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         create_dir(&top.join(name))?;
@@ -15,8 +15,8 @@ pub(crate) fn create(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes the group and its child groups. Kills their processes first, because containers do not end with
-/// the processes that started them.
+/// Removes the group and its child groups. First kills the processes in them, because containers survive the
+/// end of their parent process.
 pub(crate) fn remove(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         prune(&top.join(name))?;

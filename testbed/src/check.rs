@@ -18,7 +18,7 @@ mod scale;
 /// Time limit of a single step, generous for busy machines.
 const WITHIN: Duration = Duration::from_mins(1);
 
-/// Tests a tier from start to stop, and returns the results, one per line.
+/// Starts, checks and stops a cluster of a tier. Returns the results, one per line.
 ///
 /// # Errors
 /// Fails if a check fails. The cluster is stopped in any case.
@@ -69,7 +69,7 @@ fn used(cluster: &Cluster, options: &Options, results: &mut Vec<String>) -> Resu
     Ok(())
 }
 
-/// Asserts that `up` changes nothing if the cluster already runs.
+/// Asserts that a further `up` changes nothing in the running cluster.
 fn stays_up(cluster: &Cluster, options: &Options) -> Result<()> {
     let before = cluster.status();
     let after = Cluster::up(options)?.status();
@@ -125,7 +125,7 @@ fn crashes(cluster: &Cluster, options: &Options) -> Result<()> {
     Err(Error::new(format!("after a crash:\n{}", again.status())))
 }
 
-/// Layout of a cluster, to find resources of the machine that the removed cluster has not released.
+/// Layout of a removed cluster, for a search for resources that the cluster has not released.
 struct Remains {
     layout: Layout,
 }
@@ -199,7 +199,8 @@ fn names(path: &Path, what: &str) -> bool {
     path.display().to_string().contains(what)
 }
 
-/// Returns the command lines that contain one of these names. Leaves out this process and command lines with `xtask`.
+/// Returns the command lines that contain one of these names, without this process and without lines with
+/// `xtask`.
 fn processes_naming(what: &[&str]) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let me = std::process::id().to_string();
@@ -225,7 +226,7 @@ fn refused<T>(what: &str, ask: impl FnOnce() -> Result<T>) -> Result<()> {
     }
 }
 
-/// Checks that the output `answer` contains the text `wanted`.
+/// Returns an error if the output `answer` does not contain `wanted`.
 fn holds(what: &str, answer: &str, wanted: &str) -> Result<()> {
     if answer.contains(wanted) {
         return Ok(());

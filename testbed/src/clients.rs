@@ -94,9 +94,9 @@ fn needs(program: &str, version: &str) -> Result<()> {
     Run::new(program).args([version]).done()
 }
 
-/// Returns a cache folder with these files of `testbed/{name}` and the files that `make` creates. The name of
-/// the folder depends on the contents of the files. `make` runs in the final folder, because a Python
-/// environment cannot be moved.
+/// Returns a cache directory with these files of `testbed/{name}` and the output of `make`. A hash of the
+/// files is the name of the directory. `make` runs in this directory, because a Python environment cannot be
+/// moved.
 fn install(name: &str, files: &[&str], make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let mut digest = Sha256::new();

@@ -26,14 +26,13 @@ pub use status::{ComponentStatus, Health, Status};
 /// Time limit of an attempt to start a component, generous for busy machines.
 const HEALTHY_WITHIN: Duration = Duration::from_mins(1);
 
-/// Maximum time from the signal that suspends a component until the component is suspended.
+/// Maximum time until a component is suspended after the signal.
 const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Maximum number of attempts to start a component.
 const STARTS: u32 = 3;
 
-/// Name of the lock file, which programs lock while they change a cluster. The file also marks a folder as a
-/// state folder.
+/// Name of the lock file of a cluster. The file also marks a directory as a state directory.
 const LOCK: &str = "testbed.lock";
 
 /// Type and location of a cluster.
@@ -101,7 +100,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the cluster of a state folder, or `None` if no cluster was started there.
+    /// Returns the cluster of a state folder, or `None` if the folder describes no cluster.
     ///
     /// # Errors
     /// Fails if the description of the cluster in the folder cannot be read.
@@ -202,9 +201,8 @@ impl Cluster {
         }
     }
 
-    /// Starts a stopped component and waits until it is healthy. A healthy component is left unchanged. A
-    /// component that ends or stays unhealthy is started again, as a supervisor would, because an API server
-    /// gives up if its store is slow.
+    /// Starts a stopped component and waits until it is healthy. A healthy component is left unchanged.
+    /// Retries if the component ends or stays unhealthy, because an API server exits if its store is slow.
     ///
     /// # Errors
     /// Fails if the component is paused or does not become healthy. The error contains the end of its log.
@@ -228,8 +226,8 @@ impl Cluster {
 
     /// Restarts the controllers after an outage of the API server.
     ///
-    /// In a real cluster controllers lose their leader election within ten seconds and are restarted. Without
-    /// elections, as here, they would back off for more than a minute.
+    /// In a real cluster, controllers lose their leader election within ten seconds and restart. This cluster
+    /// has no elections, so controllers would back off for more than a minute.
     ///
     /// # Errors
     /// Fails if a component does not end or does not become healthy.
@@ -383,8 +381,7 @@ impl Cluster {
     }
 }
 
-/// Checks that a folder is empty or contains the marker of a state folder, because its contents will be
-/// deleted.
+/// Returns an error unless a folder is empty or is a state folder, because its contents will be deleted.
 fn check_folder(dir: &Path) -> Result<()> {
     let failed = |error| Error::at(dir, error);
     let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();
@@ -397,8 +394,8 @@ fn check_folder(dir: &Path) -> Result<()> {
     ))
 }
 
-/// Locks the folder, so that one program at a time starts or stops its cluster. The kernel releases the lock
-/// when the program ends.
+/// Locks the folder, so that only one program at a time starts or stops its cluster. The end of the program
+/// releases the lock.
 fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(LOCK);
     let file = File::create(&path).map_err(|error| Error::at(&path, error))?;

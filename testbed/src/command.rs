@@ -95,7 +95,7 @@ impl Run {
         Err(Error::new(format!("`{command_line}` {how}: {}", stderr.trim())))
     }
 
-    /// Runs the program and discards its output. Fails if the program fails.
+    /// Runs the program without its output. Fails if the program fails.
     pub(crate) fn done(self) -> Result<()> {
         self.stdout().map(drop)
     }
@@ -157,7 +157,7 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<i32>> {
     }
 }
 
-/// Polls until the operation succeeds.
+/// Repeats the operation until it succeeds, and returns its result.
 ///
 /// # Errors
 /// Fails after `limit`, with `what` and the last error.

@@ -15,7 +15,7 @@ impl Error {
         Self(message.into())
     }
 
-    /// Creates an error with a path, followed by the text of `error`.
+    /// Creates an error with a path and a cause.
     pub(crate) fn at(path: &Path, error: impl fmt::Display) -> Self {
         Self(format!("{}: {error}", path.display()))
     }

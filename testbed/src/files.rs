@@ -67,8 +67,8 @@ pub(crate) fn write(layout: &Layout) -> Result<()> {
     }
 }
 
-/// Writes the files that need the certificate of the API server: the certificate authority, and the
-/// administrator's kubeconfig with all data embedded.
+/// Writes the files that contain the certificate of the API server: the certificate authority, and the
+/// administrator's kubeconfig.
 pub(crate) fn write_authority(layout: &Layout) -> Result<()> {
     let chain = read(&layout.secret("apiserver.crt"))?;
     let authority = last_certificate(&chain).ok_or_else(|| {
@@ -84,7 +84,7 @@ pub(crate) fn write_authority(layout: &Layout) -> Result<()> {
     secret(&layout.kubeconfig(), &kubeconfig(layout, &authority, token))
 }
 
-/// Removes all files of [`write()`] and of the components, except logs.
+/// Removes the files that [`write()`] and the components create, except logs.
 pub(crate) fn remove(layout: &Layout) -> Result<()> {
     for folder in ["config", "data", "pids", "pki"] {
         remove_if_present(&layout.dir.join(folder), |path| std::fs::remove_dir_all(path))?;
@@ -129,8 +129,8 @@ fn secret(path: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes()).map_err(failed)
 }
 
-/// Creates the signing key of service account tokens, and the certificate with which the API server authenticates to
-/// the kubelet.
+/// Creates the signing key of service account tokens, and the API server's client certificate for the
+/// kubelet.
 fn keys(layout: &Layout) -> Result<()> {
     let path = |file: &str| layout.secret(file).display().to_string();
     let openssl = |args: &[&str]| Run::new("openssl").args(args).done();
@@ -162,7 +162,7 @@ fn token() -> Result<String> {
     Ok(HEXLOWER.encode(&bytes))
 }
 
-/// Token file of the API server, one line per user: token, user, uid, groups.
+/// Returns the token file of the API server. Each line has token, user name, uid and groups.
 fn token_file(tokens: &[String]) -> String {
     USERS
         .iter()
@@ -171,7 +171,7 @@ fn token_file(tokens: &[String]) -> String {
         .collect()
 }
 
-/// Form of the certificate authority in a kubeconfig: the path of a file, or the data itself.
+/// Certificate authority in a kubeconfig: the path of a file, or the certificate.
 enum Authority {
     File(String),
     Inline(String),
@@ -190,7 +190,7 @@ fn kubeconfig(layout: &Layout, authority: &Authority, token: &str) -> String {
     )
 }
 
-/// Returns the last certificate of a chain, which is the certificate authority.
+/// Returns the last certificate of a chain: the certificate authority.
 fn last_certificate(chain: &str) -> Option<&str> {
     let from = chain.rfind("-----BEGIN CERTIFICATE-----")?;
     chain.get(from..)

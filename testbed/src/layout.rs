@@ -31,19 +31,18 @@ pub(crate) struct Layout {
     pub(crate) dir: PathBuf,
     /// Name of the cluster's network namespace.
     pub(crate) netns: String,
-    /// Number of the cluster on this machine. Its addresses and link names are derived from this number.
+    /// Number of the cluster on this machine, which determines the addresses and the link names.
     pub(crate) index: u8,
     /// Folder of the programs built from Go.
     pub(crate) programs: PathBuf,
 }
 
-/// Addresses of a cluster, all reachable from the machine.
+/// Addresses of a cluster. This machine can reach all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Addresses {
-    /// Address of the machine on the network link to the cluster. The cluster connects to programs on the machine at
-    /// this address.
+    /// Address at which programs in the cluster reach this machine.
     pub host: Ipv4Addr,
-    /// Address of the cluster on the network link. The API server, the kubelet and the node ports use this address.
+    /// Address at which this machine reaches the API server, the kubelet and the node ports.
     pub node: Ipv4Addr,
     /// Range of pod addresses.
     pub pods: String,
@@ -99,12 +98,12 @@ impl Layout {
         }
     }
 
-    /// Returns one range that contains the pod and the Service addresses, for a single route.
+    /// Returns one address range that contains all pods and Services, for a single route.
     pub(crate) fn inside(&self) -> String {
         format!("10.{}.0.0/16", 200_u8.saturating_add(self.index))
     }
 
-    /// Returns the two interface names of the link: on the host and in the namespace.
+    /// Returns the interface names of the link: on this machine, and in the namespace.
     pub(crate) fn link(&self) -> (String, String) {
         (format!("akash{}h", self.index), format!("akash{}n", self.index))
     }
@@ -159,8 +158,8 @@ impl Layout {
     }
 }
 
-/// Returns the name of the network namespace: the name of the cluster and six digits. The digits are derived
-/// from the folder, so that each checkout has its own namespaces.
+/// Returns the name of the network namespace: the cluster name, and six digits derived from the folder. The
+/// namespaces of two checkouts therefore have different names.
 fn netns(name: &str, dir: &Path) -> String {
     let digest = Sha256::digest(dir.as_os_str().as_encoded_bytes());
     let digits: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();

@@ -39,7 +39,7 @@ fn parse(table: &str, folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Decodes a path: the kernel writes space, tab, newline and backslash as three octal digits.
+/// Decodes a path from a mount table, in which space, tab, newline and backslash are octal numbers.
 fn plain(path: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()

@@ -9,8 +9,7 @@ use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::layout::{CLUSTERS_MAX, Layout};
 
-/// Returns the reason why this machine cannot run a cluster, or `None` if no reason is known before an
-/// attempt.
+/// Returns a known reason why this machine cannot run a cluster, if any.
 #[must_use]
 pub fn obstacle() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
@@ -61,8 +60,7 @@ pub(crate) fn delete(layout: &Layout) -> Result<()> {
     ip(&["netns", "delete", &layout.netns])
 }
 
-/// Returns the names of the testbed's links in a list of interfaces. A line of the list starts with
-/// `NAME@PEER`.
+/// Returns the interface names of the testbed in a list with the lines `NAME@PEER …`.
 fn links_of_testbed(links: &str) -> impl Iterator<Item = &str> {
     links
         .lines()
@@ -79,8 +77,8 @@ pub(crate) fn file(netns: &str) -> PathBuf {
     Path::new("/run/netns").join(netns)
 }
 
-/// Tries to use the cluster number in the layout. Returns `true` if the number was free: no route contained its
-/// addresses, and the link was created.
+/// Tries to use the cluster number in the layout. Returns `true` if the link was created, and `false` if a
+/// route already contains the addresses.
 fn claim(layout: &Layout) -> Result<bool> {
     let addresses = layout.addresses();
     let routes = Run::new("ip")
@@ -114,8 +112,8 @@ fn claim(layout: &Layout) -> Result<bool> {
     }
 }
 
-/// Returns whether a routing table contains an address in `range`. Only the whole octets of the prefix are
-/// compared, for example the first two of a /20 range.
+/// Returns whether a routing table contains an address in `range`. Compares only whole octets, such as the
+/// first two of a /20 range.
 fn is_routed(routes: &str, range: &str) -> bool {
     let (address, bits) = range.split_once('/').unwrap_or((range, "32"));
     let fixed = bits.parse::<usize>().unwrap_or(32) / 8;

@@ -8,7 +8,7 @@ use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// A package, and files that show that it is installed.
+/// Package to install, with files that exist only after the installation.
 struct Package {
     name: &'static str,
     files: &'static [&'static str],
@@ -38,8 +38,7 @@ const NODE: [Package; 7] = [
     package("haproxy", &["/usr/sbin/haproxy"]),
 ];
 
-/// Package of the Redis server and sentinel. They are one program with two names. The package starts no
-/// service.
+/// Package of the Redis server and sentinel, which are one program. The package starts no service.
 const REDIS: Package = package("redis-tools", &["/usr/bin/redis-check-rdb"]);
 
 /// Package of a library that changes the clock of a program.
@@ -57,15 +56,14 @@ pub(crate) fn install(tier: Tier) -> Result<()> {
     add(ALWAYS.iter().chain(node))
 }
 
-/// Returns the program that is a Redis server under the name `redis-server`, and a sentinel under the name
-/// `redis-sentinel`. Installs its package if missing. If the installation fails, the error names the command
-/// to install the package.
+/// Returns the Redis program, which is a server or a sentinel depending on the name in its call. Installs the
+/// package if it is missing. An error names the command for the installation.
 pub(crate) fn redis() -> Result<PathBuf> {
     add([&REDIS].into_iter())?;
     Ok(REDIS.files.iter().map(PathBuf::from).collect())
 }
 
-/// Returns a preloaded library that changes the clock of a program. Installs its package if missing.
+/// Returns a library that changes the clock of a program if preloaded. Installs its package if missing.
 ///
 /// # Errors
 /// Fails if the package cannot be installed. The error names the command to install the package.

@@ -31,8 +31,9 @@ pub(crate) enum State {
 /// Starts a program in a network namespace, with its output in `log`. The program continues when this process
 /// ends.
 ///
-/// The program gets its own session. In the session of this process, the kernel would send SIGHUP to a paused
-/// program when this process ends (`setpgid(2)`, orphaned process groups), and a controller ends on SIGHUP.
+/// The program gets a session of its own. In the session of this process, a paused program would receive
+/// SIGHUP at the end of this process (`setpgid(2)`, orphaned process groups). A Kubernetes controller ends on
+/// SIGHUP.
 pub(crate) fn start(
     netns: &str,
     program: &Path,
@@ -115,7 +116,8 @@ impl ProcessId {
         }
     }
 
-    /// Sends a signal, unless the process has ended. A process that reuses the pid gets no signal.
+    /// Sends a signal to the process, unless the process has ended. Another process with the same pid gets no
+    /// signal.
     pub(crate) fn signal(self, signal: Signal) -> Result<()> {
         if self.state() == State::Gone {
             return Ok(());
@@ -159,7 +161,7 @@ impl ProcessId {
     }
 }
 
-/// Returns the descendants of a process. A parent is before its children.
+/// Returns the descendants of a process, each parent before its children.
 pub(crate) fn descendants(of: i32) -> Vec<ProcessId> {
     let parents: Vec<(i32, i32)> = pids().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut found = Vec::new();
@@ -180,7 +182,8 @@ fn pids() -> impl Iterator<Item = i32> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// Reads state and start time from the line `PID (NAME) STATE PPID …`. The name may contain any character.
+/// Reads the state and the start time of a process from a line `PID (NAME) STATE PPID …`, in which `NAME` may
+/// contain any character.
 fn stat(pid: i32) -> Option<(char, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse(&text)

@@ -22,15 +22,15 @@ use crate::error::{Error, Result};
 const LOADS_WITHIN: Duration = Duration::from_secs(20);
 /// Maximum time for a response.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// Hostname at which the proxy returns the number of its configuration.
+/// Hostname at which the proxy returns the number of its active configuration.
 const GENERATION: &str = "generation.invalid";
 
 /// Target of a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
-    /// Servers that get the requests in turn. Without any server the response is 503.
+    /// Servers that get the requests in turn. Without servers, the response is 503.
     Servers(Vec<SocketAddr>),
-    /// A target that does not exist. The response is 500.
+    /// Backend that does not exist. The response is 500.
     Broken,
 }
 
@@ -44,8 +44,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy on an unused loopback port. The proxy serves no hostname before the first [`Self::load`]. Its
-    /// files are stored in `dir`.
+    /// Starts a proxy on an unused loopback port, with its files in `dir`. The proxy serves no hostname
+    /// before the first [`Self::load`].
     ///
     /// # Errors
     /// Fails if the program cannot be installed or does not start. The error contains its output.

@@ -29,7 +29,7 @@ pub fn folder(name: &str) -> PathBuf {
     existing(ALL.join(name))
 }
 
-/// Returns the entries of a folder with the given ending, sorted.
+/// Returns the sorted paths of the folder's entries whose name ends with `ending`.
 ///
 /// # Panics
 /// Panics if the folder cannot be read.
@@ -67,8 +67,8 @@ fn existing(folder: PathBuf) -> PathBuf {
     folder
 }
 
-/// Unpacks the archive into a folder beside the test program, named after the hash of the archive. If the folder exists,
-/// nothing is unpacked.
+/// Unpacks the archive into a folder beside the test program. The folder has the archive's hash as its name,
+/// and an existing folder is not written again.
 fn unpack(archive: &Path) -> io::Result<PathBuf> {
     let hash = Sha256::digest(fs::read(archive)?);
     let beside = env::current_exe()?.with_file_name("recordings");

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::component::Component;
 use crate::error::Error;
 
-/// Parts of Kubernetes that run. Every tier includes [`Tier::Api`].
+/// Set of Kubernetes components that run. Every tier includes the components of [`Tier::Api`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     /// API server, its store and the controllers. Objects are real, but no pod runs.
     Api,
-    /// Additionally a node: pods run, respond, write logs and accept exec.
+    /// Additionally one node, which runs real pods.
     Node,
     /// Additionally a scheduler and thousands of simulated nodes, which the caller creates.
     Scale,
@@ -55,7 +55,7 @@ impl Tier {
         }
     }
 
-    /// Returns whether a cluster of this tier has all components of `wanted`.
+    /// Returns whether this tier has all components of `wanted`.
     #[must_use]
     pub fn holds(self, wanted: Self) -> bool {
         self == wanted || wanted == Self::Api

@@ -34,8 +34,8 @@ fn components_are_paused_and_resumed() {
     assert!(cluster.status().is_healthy());
 }
 
-/// The kernel ends a paused process of a session when the process that started it ends. Another test program may
-/// have started the component.
+/// Each component has a session of its own. Otherwise the kernel ends a paused component when the program
+/// that started it ends.
 #[test]
 fn each_component_leads_its_session() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
@@ -61,7 +61,7 @@ fn killed_component_is_down_until_started() {
     assert_eq!(health(&cluster, Component::ControllerManager), Health::Healthy);
 }
 
-/// An API server ends after some seconds without its store.
+/// Without its store, an API server ends after some seconds.
 #[test]
 fn component_that_ends_during_start_is_restarted() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {

@@ -6,14 +6,15 @@
 use crate::error::Result;
 use crate::workspace::{Package, Workspace};
 
-/// Libraries that compile only if a dependent crate selects the Kubernetes API version. They are checked together with
-/// their tests, which select the version.
+/// Libraries that compile only if another crate selects the Kubernetes API version. Their tests select it, so
+/// that these libraries are checked together with their tests.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
-/// Folders of the development tools. They are not checked here, because each of their commands builds them separately.
+/// Folders of the development tools, which are not checked here: each of their commands builds them
+/// separately.
 const TOOLS: [&str; 2] = ["testbed", "xtask"];
 
-/// Checks each crate except the tools: with default features, without them, and with each single feature.
+/// Checks each crate except the tools with default features, without features, and with each single feature.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let is_tool = |member: &&Package| {
         let of = |folder: &&str| {

@@ -64,7 +64,7 @@ pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
 
 #[cfg(test)]
 impl Benchmark {
-    /// Returns the part of the benchmark that the test command runs.
+    /// Returns the short form of the benchmark, which the test command runs.
     const fn small_form(self) -> SmallForm {
         match self {
             Self::Core => SmallForm::Benches(&[
@@ -103,16 +103,16 @@ impl Benchmark {
     }
 }
 
-/// Value that a figure should reach.
+/// Target for a measured figure.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     AtLeast(f64),
     AtMost(f64),
-    /// No target: the figure is only printed.
+    /// No target. The figure is only printed.
     Known,
 }
 
-/// Figures of the core and their targets. The benchmark fails if a figure is missing.
+/// Figures of the core, with their targets. A missing figure is a failure of the benchmark.
 const CORE: [(&str, Target); 10] = [
     ("engine_inputs_per_s", Target::AtLeast(2_000_000.0)),
     ("fit_1000_first_us", Target::AtMost(20.0)),
@@ -141,7 +141,7 @@ const K8S: [(&str, Target); 10] = [
     ("inventory_rss_mib", Target::AtMost(150.0)),
 ];
 
-/// Figures of the operators, each in its own process.
+/// Figures of the operators. Each operator runs in its own process.
 const OPERATORS: [(&str, Target); 25] = [
     ("hostnames_10000_made_s", Target::Known),
     ("hostnames_10000_start_ms", Target::AtMost(5_000.0)),
@@ -185,7 +185,7 @@ const CHAIN: [(&str, Target); 9] = [
     ("chain_slow_endpoint_rss_kib", Target::Known),
 ];
 
-/// Figures of the gateway. The load generator runs on the same cores, so each rate includes its CPU time.
+/// Figures of the gateway. The load generator shares the cores with the gateway, which lowers the rates.
 const GATEWAY: [(&str, Target); 14] = [
     ("status_rps", Target::AtLeast(25_000.0)),
     ("status_p99_ms", Target::Known),
@@ -246,7 +246,7 @@ const BUILD: [(&str, Target); 5] = [
     ("binary_mib", Target::AtMost(40.0)),
 ];
 
-/// Number of simulated seeds, large enough for a stable rate.
+/// Number of simulated seeds; large enough for a stable rate of histories.
 const SIM_SEEDS: u64 = 5_000;
 
 /// Runs the benchmark and prints the figures. Fails if a figure is missing.
@@ -277,7 +277,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     Error::from_findings("missing figures", &missing(&found, wanted))
 }
 
-/// Runs a program and collects its figures, also those printed before a failure.
+/// Runs a program and collects its figures, including the figures before a failure.
 fn collect(program: Process, found: &mut Vec<Figure>) -> Result<()> {
     let (lines, outcome) = program.collect(|_| {})?;
     found.extend(figures::find(lines.iter().map(String::as_str)));

@@ -83,7 +83,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     }
 }
 
-/// Returns the command line of each campaign, such as `campaign sim`, and the short form of the campaign.
+/// Returns each campaign with its command line, such as `campaign sim`, and its short form.
 #[cfg(test)]
 pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
     let named = |name: &Name| {
@@ -95,7 +95,7 @@ pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
 
 #[cfg(test)]
 impl Name {
-    /// Returns the part of the campaign that the test command runs.
+    /// Returns the short form of the campaign, which the test command runs.
     const fn small_form(self) -> SmallForm {
         match self {
             Self::Sim | Self::Replay => SmallForm::Stage("simulation"),
@@ -129,7 +129,7 @@ impl Name {
     }
 }
 
-/// Runs the long form of the test in `run::bursts`.
+/// Runs the tests in `run::bursts` with large parameters.
 fn bursts(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon"])
@@ -139,7 +139,7 @@ fn bursts(workspace: &Workspace) -> Result<()> {
         .map(drop)
 }
 
-/// Runs the long form of the test in `run::lies`.
+/// Runs the tests in `run::lies` with large parameters.
 fn lies(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon"])
@@ -149,7 +149,7 @@ fn lies(workspace: &Workspace) -> Result<()> {
         .map(drop)
 }
 
-/// Runs the long form of the test in `run::soak` with the release build of the provider.
+/// Runs the test in `run::soak` with large parameters and the release build of the provider.
 fn soak(workspace: &Workspace, minutes: u64) -> Result<()> {
     // Time for the build before the soak, and for the end of the last leases after it.
     const BESIDE: Duration = Duration::from_mins(30);
@@ -168,7 +168,7 @@ fn soak(workspace: &Workspace, minutes: u64) -> Result<()> {
         .map(drop)
 }
 
-/// Runs the long forms of the tests in `chain_faults`.
+/// Runs the tests in `chain_faults` with large parameters.
 fn chain(workspace: &Workspace, seed: u64) -> Result<()> {
     const LONG: [(&str, &str); 3] = [
         ("CHAIN_SEEDS", "100"),

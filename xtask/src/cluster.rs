@@ -176,7 +176,7 @@ fn show(cluster: &Cluster, output: Output) -> Result<()> {
 }
 
 impl Selection {
-    /// Returns the state folder, if specified.
+    /// Returns the state folder that the flags specify, if any.
     fn dir(&self, workspace: &Workspace) -> Option<PathBuf> {
         if let Some(dir) = &self.dir {
             return Some(dir.clone());
@@ -219,7 +219,7 @@ fn all(folder: &Path) -> Result<Vec<(String, Cluster)>> {
     Ok(found)
 }
 
-/// Returns the only element of `found`. Fails if `found` is empty or has more elements.
+/// Returns the only element of `found`, or an error if `found` has no or several elements.
 fn exactly_one<T>(folder: &Path, mut found: Vec<(String, T)>) -> Result<T> {
     let error = |what: &str| Error::new(format!("{}: {what}", folder.display()));
     if found.len() > 1 {

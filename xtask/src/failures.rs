@@ -1,18 +1,18 @@
 //! Failed tests in the output of a test program, with the lines that explain each failure.
 
-/// Maximum number of lines of a failure that are printed again at the end of the run.
+/// Maximum number of lines of a test failure that are repeated at the end of the run.
 const LINES: usize = 12;
-/// Maximum number of characters of such a line.
+/// Maximum number of characters of a repeated line.
 const CHARACTERS: usize = 300;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) test: String,
-    /// The first panic and the lines after it.
+    /// Output of the test, from the first panic.
     pub(crate) reason: String,
 }
 
-/// Returns the failed tests of a program's output.
+/// Returns the failed tests in the output of a test program.
 pub(crate) fn read(lines: &[String]) -> Vec<Failure> {
     let failed = lines.iter().filter_map(|line| {
         let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;

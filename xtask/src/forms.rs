@@ -3,14 +3,14 @@
 /// Short form of a campaign or a bench, which the test command runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SmallForm {
-    /// Tests, by name. They must not be marked as ignored.
+    /// Names of tests, which must not be marked as ignored.
     Tests(&'static [&'static str]),
-    /// Benches by package and name, built without optimization. Benches with `test = true` run together with
-    /// the tests, and other benches in the stage of a tier.
+    /// Benches by package and name, built without optimization. Benches with `test = true` run with the
+    /// tests. Other benches run with the tests of a tier.
     Benches(&'static [(&'static str, &'static str)]),
-    /// Benches, and tests for the figures that the benches do not measure.
+    /// Benches, and tests for further figures.
     Both(&'static [(&'static str, &'static str)], &'static [&'static str]),
-    /// A stage of the test command.
+    /// Stage of the test command, such as the simulation.
     Stage(&'static str),
 }
 

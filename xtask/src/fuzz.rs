@@ -13,21 +13,21 @@ use crate::workspace::Workspace;
 
 /// Default duration per target, in seconds. `FUZZ_SECONDS` overrides it.
 const SECONDS: u64 = 600;
-/// Time limit per input, in seconds. Parsing the largest input takes milliseconds.
+/// Time limit per input, in seconds. Even the largest input is parsed within milliseconds.
 const SECONDS_FOR_ONE: u64 = 10;
-/// Maximum length of an input. Larger inputs are refused before they are parsed.
+/// Maximum length of an input, in bytes. Larger inputs are refused before parsing.
 const BYTES_MAX: u64 = 64 * 1024;
-/// Memory limit, in MiB, well above the needs of an input of maximum length.
+/// Memory limit, in MiB. The largest input needs much less.
 const MIB_MAX: u64 = 2048;
-/// Flags for coverage counters and traced comparisons, as libFuzzer reads them.
+/// Compiler flags for the coverage counters and the traced comparisons that libFuzzer reads.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks";
 /// Folder of the crate with the fuzz targets.
 const CRATE: &str = "provider-daemon/gateway/fuzz";
 
-/// Runs each target for ten minutes or `FUZZ_SECONDS`, on all cores in parallel. Runs without coverage and
-/// prints the reason if the programs cannot be built.
+/// Runs each target for ten minutes or `FUZZ_SECONDS`, on all cores in parallel. If the fuzz programs cannot
+/// be built, prints the reason and mutates inputs without coverage.
 pub(crate) fn run(workspace: &Workspace, seed: u64) -> Result<()> {
     let seconds = seconds()?;
     match build(workspace) {
@@ -149,7 +149,7 @@ fn run_target(workspace: &Workspace, (name, program): &Program, seconds: u64, se
         .run()
 }
 
-/// Runs the test `fuzz` with this duration and seed, in a release build, which tries more inputs.
+/// Runs the test `fuzz` with this duration and seed. A release build tries more inputs.
 fn seeded(workspace: &Workspace, seconds: u64, seed: u64) -> Result<()> {
     let tests = workspace
         .cargo(&["test", "--locked", "--release", "-p", "akash-provider-gateway"])

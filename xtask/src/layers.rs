@@ -28,25 +28,26 @@ const BACKENDS: [&str; 4] = [
     CHAIN,
 ];
 const DAEMON: &str = "provider-daemon";
-/// Servers on top of core and chain, for any embedder.
+/// Servers that embedders can use, built on the core and the chain client.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
-/// Example that uses one of the servers. It may depend on the same crates as an embedder.
+/// Example that uses a server. The example may depend on the same crates as an embedder.
 const EMBEDDER: &str = "example-own-gateway";
-/// Base of the other examples, which reuse its tenant and market.
+/// First example; other examples reuse its tenant and market.
 const CANONICAL: &str = "example-embedded";
 
-/// Package of the development commands. It uses `TESTBED`; other crates use `TESTBED` in tests only.
+/// Package of the development commands, which depends on `TESTBED`. In other crates, only tests may depend on
+/// it.
 const TOOL: &str = "xtask";
 const TESTBED: &str = "testbed";
-/// Benchmark of the operators' release build. It may depend on the core and the backends, to decode the objects and
-/// messages of the operators.
+/// Benchmark of the operators' release build. The benchmark decodes objects and messages of the operators, so
+/// it may depend on the core and the backends.
 const OPERATOR_BENCH: &str = "operator-bench";
 
-/// Reason why the core does not depend on the crates with the wire format of the chain.
+/// Reason for banning the crates with the wire format of the chain from the core.
 const CHAIN_WIRE: &str = "the wire format of the chain belongs to akash-provider-chain";
 
-/// Crates that the core never depends on, with any feature. Each name also bans crates with this prefix:
-/// `kube` bans `kube-client`.
+/// Crates that the core never depends on, with any feature. Each name also bans the crates that start with
+/// it: `kube` bans `kube-client`.
 const BANNED: [(&str, &str); 22] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
@@ -72,8 +73,8 @@ const BANNED: [(&str, &str); 22] = [
     ("redis", "the bus on Redis belongs to akash-provider-redis"),
 ];
 
-/// Crates that the core must not depend on if its default features are disabled. Without these features, the
-/// core only makes decisions and never waits.
+/// Crates that the core must not depend on without its default features. Such a core only makes decisions,
+/// without tasks, timers, input or output.
 const BANNED_WHEN_PURE: [(&str, &str); 10] = [
     ("tokio", "the pure core has no tasks or timers"),
     ("futures", "the pure core awaits nothing"),
@@ -87,7 +88,8 @@ const BANNED_WHEN_PURE: [(&str, &str); 10] = [
     ("getrandom", "randomness comes from a seed parameter"),
 ];
 
-/// Crates that a server never depends on, because its embedder chooses cluster, flags and state.
+/// Crates that a server never depends on, because the embedder chooses the cluster, the flags and the
+/// storage.
 const BANNED_IN_SERVERS: [(&str, &str); 14] = [
     ("akash-provider-k8s", "a server works with any cluster"),
     ("akash-provider-process", "a server works with any cluster"),
@@ -122,7 +124,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Error::from_findings("layers", &findings)
 }
 
-/// Dependency tree of a package, including the package itself.
+/// Returns the packages in the dependency tree of a package, including the package itself.
 fn tree(workspace: &Workspace, package: &str, features: &str) -> Result<BTreeSet<String>> {
     let lines = workspace
         .cargo(&[
@@ -160,8 +162,8 @@ fn is_of_family(name: &str, family: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
 }
 
-/// Returns the dependencies between workspace crates that the diagram of this module does not contain, and the examples
-/// with more than one backend.
+/// Returns the dependencies between workspace crates that the layers do not permit, and the examples with
+/// several backends.
 fn misplaced(workspace: &Workspace) -> Vec<String> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut findings = Vec::new();

@@ -24,17 +24,17 @@ use mutant::{Mutant, Outcome, Trial};
 
 /// Version of `cargo-mutants`.
 const VERSION: &str = "27.1.0";
-/// File with the mutants that no test can or should detect, each with the reason.
+/// File of mutants that no test can or should detect. Each entry has a reason.
 const ACCEPTED: &str = "xtask/mutants.accepted";
-/// Time limit of a build, in seconds. The first build is a cold one.
+/// Time limit of a build, in seconds. The first build compiles all dependencies.
 const BUILD_SECONDS: u64 = 900;
-/// Time limit of the tests of a mutant, in seconds: a multiple of their normal duration.
+/// Time limit of the tests of a mutant, in seconds. The tests normally take much less time.
 const TEST_SECONDS: u64 = 120;
-/// Time per mutant for build and tests, in seconds. A run is stopped after this time multiplied by the number of
-/// mutants, plus `BUILD_SECONDS`.
+/// Time for build and tests of one mutant, in seconds. The time limit of a run is `BUILD_SECONDS` plus this
+/// time for each mutant.
 const SECONDS_FOR_ONE: u64 = 180;
 
-/// A crate and the tests that run for its mutants: those that detect the most mutants per second.
+/// Crate with the tests that run for its mutants. These tests detect the most mutants per second.
 struct Subject {
     package: &'static str,
     /// Test binaries.
@@ -117,12 +117,12 @@ pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
     )
 }
 
-/// Returns the number of shards into which `total` mutants are divided, so that one shard has about `count` mutants.
+/// Returns the number of shards of `total` mutants, so that each shard has about `count` mutants.
 fn shards(total: usize, count: u64) -> u64 {
     u64::try_from(total).unwrap_or(u64::MAX).div_ceil(count).max(1)
 }
 
-/// One shard of the mutants of a crate: every `of`-th mutant, starting with number `index`.
+/// One shard of a crate's mutants: every `of`-th mutant, from number `index`.
 struct Shard {
     index: u64,
     of: u64,
@@ -135,7 +135,7 @@ impl Shard {
     }
 }
 
-/// The installed `cargo-mutants`, and its copy of the workspace.
+/// Installed `cargo-mutants`, with its copy of the workspace.
 struct Tool {
     program: PathBuf,
     tree: PathBuf,

@@ -71,7 +71,7 @@ impl Process {
         self
     }
 
-    /// Disables printing of the command line.
+    /// Disables the output of the command line.
     pub(crate) fn quiet(mut self) -> Self {
         self.quiet = true;
         self
@@ -83,20 +83,19 @@ impl Process {
         self
     }
 
-    /// Runs the program. Its output is shown.
+    /// Runs the program and shows its output.
     pub(crate) fn run(mut self) -> Result<()> {
         let mut child = self.spawn()?;
         let deadline = Instant::now() + self.limit;
         self.finish(&mut child, deadline)
     }
 
-    /// Runs the program and returns the lines of its stdout, which are printed only on failure.
+    /// Runs the program and returns the lines of its stdout. Prints these lines only if the program fails.
     pub(crate) fn lines(self) -> Result<Vec<String>> {
         self.sift(|_| {})
     }
 
-    /// Same as [`Self::lines`], and calls `seen` with every line as soon as it is read. On failure the
-    /// complete output is printed.
+    /// Runs the program as [`Self::lines`] does, and calls `seen` with every line as soon as it is read.
     pub(crate) fn sift(self, seen: impl FnMut(&str)) -> Result<Vec<String>> {
         let (lines, outcome) = self.collect(seen)?;
         if outcome.is_err() {
@@ -114,7 +113,8 @@ impl Process {
         outcome.map(|()| lines)
     }
 
-    /// Runs the program and calls `seen` with every line of its stdout. Returns the lines also if the program fails.
+    /// Runs the program and calls `seen` with every line of its stdout. Returns all lines and the result of
+    /// the program.
     pub(crate) fn collect(mut self, mut seen: impl FnMut(&str)) -> Result<(Vec<String>, Result<()>)> {
         self.command.stdout(Stdio::piped());
         let mut child = self.spawn()?;
@@ -153,8 +153,7 @@ impl Process {
     }
 }
 
-/// Reads the output of a program on a separate thread, so that the time limit also applies to a program
-/// without output.
+/// Reads the output on a separate thread. The time limit then also applies to a program without output.
 fn reader(child: &mut Child) -> Result<Receiver<String>> {
     let Some(stdout) = child.stdout.take() else {
         return Err(Error::new("cannot read the output of the program"));

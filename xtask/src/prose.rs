@@ -15,8 +15,7 @@ use scan::{List, Text};
 
 const GUIDE: &str = "docs/writing.md";
 const LIMIT: &str = "xtask/prose-limit.txt";
-/// Path segments of files that are not measured: other projects wrote them, or they describe earlier
-/// versions.
+/// Path segments of files without a score: texts of other projects, and the changelog.
 const SKIPPED: [&str; 4] = ["generated", "proto", "fixtures", "CHANGELOG.md"];
 /// Maximum number of findings that are printed when the score is above the limit.
 const PRINTED: usize = 40;
@@ -28,7 +27,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
 }
 
-/// Prose of several files, and the listed terms that the prose contains.
+/// Number of words in several files, and the listed terms among them.
 #[derive(Debug, Default)]
 struct Survey {
     words: usize,
@@ -53,7 +52,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Listed words per 10,000 words, rounded up.
+    /// Returns the number of listed words per 10,000 words, rounded up.
     fn score(&self) -> usize {
         (self.findings.len() * 10_000).div_ceil(self.words.max(1))
     }
@@ -74,7 +73,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Fails when the score is above the recorded limit.
+/// Fails if the score is above the recorded limit.
 pub(crate) fn verify(workspace: &Workspace) -> Result<Notes> {
     let limit = recorded(workspace)?;
     let survey = Survey::read(workspace, &prose_files(workspace)?)?;
@@ -99,7 +98,7 @@ pub(crate) fn verify(workspace: &Workspace) -> Result<Notes> {
     })
 }
 
-/// Lowers the recorded limit to the present score.
+/// Lowers the recorded limit to the current score.
 pub(crate) fn lower_limit(workspace: &Workspace) -> Result<()> {
     let score = Survey::read(workspace, &prose_files(workspace)?)?.score();
     if score < recorded(workspace)? {
@@ -131,7 +130,7 @@ fn is_prose(path: &Path) -> bool {
             .any(|part| SKIPPED.iter().any(|name| part.as_os_str() == *name))
 }
 
-/// Returns the files with prose that differ from the parent of the current commit, including uncommitted changes.
+/// Returns the files with prose that were changed by the current commit or by uncommitted edits.
 fn changed(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let names = crate::process::Process::new("git", &workspace.root)
         .args(["diff", "--name-only", "--diff-filter=d", "HEAD~1"])

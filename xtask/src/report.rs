@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Time limit of all builds on two cores, from a fresh clone: 15 minutes for the workspace, and 7 for the
-/// Kubernetes programs, which are built once.
+/// Time limit of all builds from a fresh clone on two cores: 15 minutes for the workspace, and 7 minutes for
+/// the Kubernetes programs.
 const BUILD_BUDGET: Duration = Duration::from_mins(22);
-/// Time limit of all tests on two cores, except the tiers: 6 minutes for the library, and 4 for network
-/// faults, fuzzing and third-party clients.
+/// Time limit of all tests without a cluster on two cores. Network faults, fuzzing and third-party clients
+/// take 4 of the 10 minutes.
 const RUN_BUDGET: Duration = Duration::from_mins(10);
 /// Time limit of the tests with a real API server.
 const API_BUDGET: Duration = Duration::from_mins(5);
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Node,
 }
 
-/// Lines that are printed again at the end: skipped tests, and remarks.
+/// Lines to repeat at the end, such as skipped tests.
 pub(crate) type Notes = Vec<String>;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Stage {
     outcome: Result<Notes>,
 }
 
-/// Stages of one command, in order.
+/// Results of the stages of one command, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     stages: Vec<Stage>,
@@ -139,7 +139,7 @@ impl Report {
     }
 }
 
-/// Merges equal lines, with their count, in the order of their first occurrence.
+/// Returns each distinct line with its number of occurrences, in the order of the first occurrence.
 fn counted(lines: &[String]) -> Vec<(&str, usize)> {
     let mut counted: Vec<(&str, usize)> = Vec::new();
     for line in lines {
@@ -151,8 +151,8 @@ fn counted(lines: &[String]) -> Vec<(&str, usize)> {
     counted
 }
 
-/// Available memory and disk space. If the disk is full, compilers and servers fail with errors that do not
-/// mention the disk.
+/// Returns the available memory and disk space. On a full disk, compilers and servers fail with errors that
+/// do not mention the disk.
 fn free_resources() -> String {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = memory.lines().find(|line| line.starts_with("MemAvailable:"));

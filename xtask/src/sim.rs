@@ -25,13 +25,13 @@ pub(crate) struct Args {
     pub(crate) seed: u64,
 }
 
-/// Build settings of the core for the simulation and the exploration.
+/// Build profile of the core for the simulation and the exploration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
     /// Release build, for many histories.
     Released,
-    /// Slightly optimized, with overflow checks and with the dependencies built for the tests. For few histories, build
-    /// and run take less time than with a release build.
+    /// Slightly optimized build with overflow checks, which reuses the dependencies of the tests. For few
+    /// histories, this build is faster than a release build.
     Quick,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn seeds(workspace: &Workspace, form: Form, args: &Args) -> Result<Ve
     Ok(figures)
 }
 
-/// Returns the cargo call that builds and runs the simulation.
+/// Returns the cargo command that builds and runs the simulation.
 pub(crate) fn simulation(workspace: &Workspace, form: Form) -> Process {
     workspace
         .cargo(form.command())
@@ -93,7 +93,7 @@ pub(crate) fn simulation(workspace: &Workspace, form: Form) -> Process {
 /// Records a thousand histories and replays them.
 ///
 /// # Errors
-/// Fails if a replay differs, or if fewer histories ran.
+/// Fails if a replay differs, or if fewer than a thousand histories ran.
 pub(crate) fn tapes(workspace: &Workspace, seed: u64) -> Result<()> {
     const TAPES: u64 = 1_000;
     let lines = simulation(workspace, Form::Released)

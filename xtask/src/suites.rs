@@ -18,7 +18,7 @@ use crate::tally::Counter;
 use crate::workspace::Workspace;
 use second::{Failed, SecondRun};
 
-/// Number of test programs that run at the same time, and number of threads of each.
+/// Number of concurrent test programs, and number of test threads in each program.
 #[derive(Debug, Clone, Copy)]
 struct Parallelism {
     programs: usize,
@@ -26,13 +26,13 @@ struct Parallelism {
     threads: &'static str,
 }
 
-/// Parallelism of tests that use only this machine.
+/// Parallelism of tests that need no cluster.
 const ALONE: Parallelism = Parallelism {
     programs: 2,
     threads: "4",
 };
-/// Parallelism of tests on a cluster. More threads are needed, because these tests wait for the cluster, and tests with
-/// exclusive access wait for each other.
+/// Parallelism of tests on a cluster. More threads are needed, because these tests wait for the cluster and
+/// for each other.
 const ON_A_CLUSTER: Parallelism = Parallelism {
     programs: 3,
     threads: "8",
@@ -42,14 +42,14 @@ const ON_A_CLUSTER: Parallelism = Parallelism {
 #[derive(Debug, PartialEq, Eq)]
 struct Suite {
     program: PathBuf,
-    /// Folder of the program's package, in which the program runs as it does under cargo.
+    /// Folder of the program's package. The program runs in this folder, as under cargo.
     folder: PathBuf,
 }
 
 /// Builds and runs the tests of `cargo test` with these arguments.
 ///
-/// A failed test runs a second time without other tests. If the second run passes, the notes name the test as
-/// unstable, with the reason of its failure.
+/// A failed test runs again, without other tests. If the second run passes, the notes list the test as
+/// unstable, with the reason of the first failure.
 ///
 /// # Errors
 /// Fails if a test fails, if no test ran, or if no conformance test ran.
@@ -65,7 +65,8 @@ pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<N
     Ok(notes)
 }
 
-/// Same as [`run`], with an environment variable, and without required conformance tests.
+/// Builds and runs tests as [`run`] does, on a cluster and with an environment variable. No conformance test
+/// is required.
 ///
 /// # Errors
 /// Fails if a test fails, or if no test ran.
@@ -97,7 +98,7 @@ fn ran(
     Ok((counter, SecondRun::of(&failed, environment)))
 }
 
-/// Creates the run of a test program.
+/// Creates the command of a test program.
 fn process(suite: &Suite, threads: &str, environment: &[(&str, &OsStr)]) -> Process {
     let program = Process::new(&suite.program, &suite.folder)
         .args(["--show-output"])
@@ -106,8 +107,8 @@ fn process(suite: &Suite, threads: &str, environment: &[(&str, &OsStr)]) -> Proc
     environment.iter().fold(program, with)
 }
 
-/// Runs the programs in parallel, the last one in the list first. Prints the output of failed programs, and returns
-/// these programs.
+/// Runs the programs in parallel, in reverse order of the list. Prints the output of failed programs, and
+/// returns them.
 fn side_by_side(
     suites: Vec<Suite>,
     together: Parallelism,

@@ -14,7 +14,7 @@ mod reach;
 mod types;
 mod units;
 
-/// Structs with methods in several files, with their folders.
+/// Structs whose methods are in several files, with the folders of these files.
 const SHARED: [(&str, &str); 6] = [
     ("Engine", "akash-provider-core/src"),
     ("Leases", "akash-provider-core/src/engine"),
@@ -24,7 +24,7 @@ const SHARED: [(&str, &str); 6] = [
     ("KubeCluster", "akash-provider-k8s/src"),
 ];
 
-/// Maximum length of a doc comment that only repeats the name, in words.
+/// Number of words up to which a doc comment may only repeat the name.
 const FILLER_WORDS: usize = 3;
 
 /// Prints all figures.
@@ -41,7 +41,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 }
 
 /// Checks that every public type is reachable from outside of its crate. A public type that no other crate
-/// can reach only makes changes harder.
+/// can reach makes changes harder without a benefit.
 pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     let surfaces = types::surfaces(&files);
@@ -54,7 +54,7 @@ pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
     Error::from_findings("public types", &findings)
 }
 
-/// Checks that each new name of `docs/migrating.md` is declared in its crate.
+/// Checks that the crates declare the new names in `docs/migrating.md`.
 pub(crate) fn migrating(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     Error::from_findings("migration tables", &migrating::findings(&files))
@@ -177,7 +177,7 @@ fn is_inline_comment(line: &str) -> bool {
     line.starts_with("// ") || line == "//"
 }
 
-/// Number of words of each doc comment of an item.
+/// Returns the number of words of each doc comment of an item.
 fn doc_lengths(text: &str) -> Vec<usize> {
     let mut lengths = Vec::new();
     let mut words = None;
@@ -212,7 +212,7 @@ fn fields_of(files: &[&Source], name: &str) -> Vec<String> {
     body.lines().filter_map(field).collect()
 }
 
-/// Counts, for each field of the struct `name`, the files with a method that uses the field. Returns the sum.
+/// Counts the files whose methods use each field of the struct `name`. Returns the sum over all fields.
 fn field_uses(files: &[&Source], name: &str, fields: &[String]) -> usize {
     let start = format!("impl {name} {{\n");
     let mut pairs = BTreeSet::new();

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::report::Notes;
 
-/// Total of the results of all test binaries in a run.
+/// Sum of the results of all test programs in a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: u64,
@@ -12,7 +12,7 @@ struct Tally {
     ignored: u64,
 }
 
-/// Counts the results in the lines of a run.
+/// Counter of the results in the output of test programs.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     tally: Tally,
@@ -21,7 +21,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Processes a line of a test program. Prints a skipped test at once.
+    /// Counts the result in a line of a test program. Prints a skipped test immediately.
     pub(crate) fn see(&mut self, line: &str) {
         if let Some(found) = parse(line) {
             self.tally.add(&found);
@@ -33,7 +33,7 @@ impl Counter {
         }
     }
 
-    /// Prints the counts.
+    /// Prints the number of passed, failed and ignored tests.
     ///
     /// # Errors
     /// Fails if no test ran, because a filter that matches no test proves nothing.

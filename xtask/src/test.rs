@@ -12,7 +12,7 @@ const SEEDS: sim::Args = sim::Args {
     seeds: 20_000,
     seed: 1,
 };
-/// Documented examples. Each ends with an assertion.
+/// Documented examples, which all end with an assertion.
 const EXAMPLES: [&str; 8] = [
     "embedded",
     "fixed_price",
@@ -23,11 +23,11 @@ const EXAMPLES: [&str; 8] = [
     "own-gateway",
     "sans_io",
 ];
-/// Example that reads from a Redis server. The test of the example starts the server.
+/// Example that needs a Redis server, which the test of the example starts.
 const SERVED: &str = "example-watch_bus";
 /// Time limit of an example or of `dev --once`.
 const LIMIT: Duration = Duration::from_mins(2);
-/// Folder with SDL files of the repository. The daemon runs each of them from its order to its close.
+/// Folder with SDL files. The daemon runs an order with each of them until its close.
 const SDL: &str = "akash-provider-core/tests/data/sdl";
 
 /// Runs all stages and prints the time table. Fails if a stage fails.
@@ -53,8 +53,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     report.finish()
 }
 
-/// Builds programs and tests in one cargo call, so that each dependency is built once, with all requested
-/// features.
+/// Builds programs and tests in one cargo call, so that each dependency is built only once.
 fn build(workspace: &Workspace) -> Result<Notes> {
     let targets = ["--lib", "--bins", "--tests"];
     workspace

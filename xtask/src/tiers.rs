@@ -10,8 +10,7 @@ use crate::report::{Kind, Notes, Report};
 use crate::workspace::Workspace;
 use crate::{cluster, suites};
 
-/// Targets of each tier in all workspace members. The tests find the cluster with
-/// `testbed::Cluster::from_env`. A bench in the list runs in its short form.
+/// Test and bench targets of each tier, in all workspace members. Benches run in their short form.
 const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     (
         Tier::Api,
@@ -21,14 +20,15 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     ),
     (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
 ];
-/// Prefix of the name of a tier's second cluster, `second-TIER`. The name must not contain the name of the
-/// first cluster, `test-TIER`, because the self-test of the first cluster searches for processes with the
-/// name `test-TIER`.
+/// Prefix of the name `second-TIER`, for the second cluster of a tier. This name must not contain
+/// `test-TIER`, the name of the first cluster: a check of the first cluster searches for processes with that
+/// name.
 const SECOND: &str = "second";
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
-/// Runs the stages. If the machine cannot run a cluster, each stage prints the reason and passes.
+/// Runs the tests of each tier as a stage. If the machine cannot run a cluster, each stage prints the reason
+/// and passes.
 pub(crate) fn stages(workspace: &Workspace, report: &mut Report) {
     if let Some(obstacle) = testbed::obstacle() {
         for (_, kind, name, _) in TESTS {
@@ -57,21 +57,22 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier) -> Result<()> {
     Ok(())
 }
 
-/// Settings of the node tier campaign: duration of outages in seconds, and number of kills.
+/// Parameters of the node tier campaign: duration of each outage in seconds, and number of kills.
 const CAMPAIGN: [(&str, &str); 2] = [("K8S_OUTAGE_S", "60"), ("K8S_KILLS", "100")];
 
-/// Runs the faults of the node tier in their long form, with the output of all tests.
+/// Runs the node tier with long outages and many kills, and prints the output of all tests.
 pub(crate) fn campaign(workspace: &Workspace, seed: u64) -> Result<()> {
     node_campaign(workspace, DAEMON, &[], seed, &CAMPAIGN)
 }
 
-/// Runs the test of the kubelet pause in its long form: the pause is ten times the unhealthy limit.
+/// Runs the test of the kubelet pause with a pause of ten times the unhealthy limit.
 pub(crate) fn paused_kubelet(workspace: &Workspace, seed: u64) -> Result<()> {
     const TEST: &str = "outages::paused_kubelet_ends_no_lease";
     node_campaign(workspace, DAEMON, &[TEST], seed, &[("K8S_OUTAGE_S", "600")])
 }
 
-/// Runs requests through a proxy while the CustomResourceDefinitions of the record objects are deleted and restored.
+/// Sends requests through a proxy while the CustomResourceDefinitions of the provider's records are deleted
+/// and restored.
 pub(crate) fn definitions(workspace: &Workspace, seed: u64) -> Result<()> {
     const TEST: &str = "proxied::definitions::";
     node_campaign(workspace, "akash-provider-k8s", &[TEST, "--ignored"], seed, &[])
@@ -79,7 +80,7 @@ pub(crate) fn definitions(workspace: &Workspace, seed: u64) -> Result<()> {
 
 const DAEMON: &str = "provider-daemon";
 
-/// Runs tests of a package's node tier on a temporary cluster.
+/// Runs node tier tests of a package on a temporary cluster.
 fn node_campaign(
     workspace: &Workspace,
     package: &str,
@@ -103,16 +104,15 @@ fn node_campaign(
     })
 }
 
-/// Runs of the long form: store of the election, duration of the election lease in seconds, and number of
-/// fail-overs.
+/// Store of the election, duration of the election lease in seconds, and number of fail-overs, for each run
+/// of the campaign.
 const HAND_OVERS: [(&str, &str, &str); 3] = [
     ("kubernetes", "4", "100"),
     ("kubernetes", "12", "20"),
     ("redis", "12", "20"),
 ];
 
-/// Runs the fail-overs between two daemons in their long form. The last lines that the test prints are its
-/// counters.
+/// Runs the campaign of fail-overs between two daemons. The test prints its counters at the end.
 pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
     let options = cluster::options(workspace, Tier::Api, "campaign-ha", None);
     with_cluster(&options, |cluster| {
@@ -131,7 +131,7 @@ pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
     })
 }
 
-/// Runs `work` with a temporary cluster.
+/// Starts a temporary cluster, runs `work` and stops the cluster.
 pub(crate) fn with_cluster<T>(options: &Options, work: impl FnOnce(&Cluster) -> Result<T>) -> Result<T> {
     let outcome = Cluster::up(options)
         .map_err(Error::from)
@@ -171,8 +171,8 @@ fn take_down(options: &Options) -> Result<()> {
     }
 }
 
-/// Builds with the features of the whole workspace, so that no crate is compiled twice. Runs the programs in
-/// parallel, because most of their tests wait for the cluster.
+/// Runs the tests of a tier on these clusters. The build uses the features of the whole workspace, so that no
+/// crate is compiled twice.
 fn tests(workspace: &Workspace, name: &str, targets: &[&str], clusters: &[Cluster]) -> Result<Notes> {
     let dirs = std::env::join_paths(clusters.iter().map(Cluster::dir))
         .map_err(|error| Error::new(format!("cannot join the state folders: {error}")))?;

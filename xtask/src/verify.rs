@@ -27,7 +27,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     report.finish()
 }
 
-/// Runs the checks as stages of a longer command, cheap ones first. Returns `true` if all passed.
+/// Runs the checks as stages of a report, cheap checks first. Returns `true` if all passed.
 pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
     let passed = [
         report.stage(Kind::Run, "formatting", || {
@@ -80,8 +80,8 @@ fn clippy(workspace: &Workspace) -> Result<()> {
         .run()
 }
 
-/// Checks that the core without its default features compiles for WebAssembly. Browsers use this part of the core to
-/// screen orders.
+/// Checks that the core without its default features compiles for WebAssembly, so that browsers can screen
+/// orders.
 fn wasm(workspace: &Workspace) -> Result<()> {
     let rustup = |args: &[&str]| crate::process::Process::new("rustup", &workspace.root).args(args);
     let installed = rustup(&["target", "list", "--installed"]).lines()?;

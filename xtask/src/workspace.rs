@@ -38,7 +38,7 @@ pub(crate) struct Package {
     pub(crate) keywords: Vec<String>,
     #[serde(default)]
     pub(crate) categories: Vec<String>,
-    /// Metadata for other programs than cargo.
+    /// Metadata for programs other than cargo.
     #[serde(default)]
     metadata: serde_json::Value,
     /// Minimum Rust version of the package.
@@ -62,7 +62,7 @@ struct Target {
     /// Root file of the target.
     #[serde(default)]
     src_path: PathBuf,
-    /// Whether `cargo test` runs tests of the target. True unless the manifest disables them.
+    /// Whether `cargo test` tests the target; true unless the manifest disables tests.
     #[serde(default = "tested")]
     test: bool,
 }
@@ -80,7 +80,7 @@ impl Target {
 #[derive(Debug, Deserialize)]
 struct Dependency {
     name: String,
-    /// Kind of the dependency, or `None` for a normal dependency.
+    /// Kind of the dependency, such as `dev`; `None` for a normal dependency.
     kind: Option<String>,
     /// Folder of a path dependency.
     #[serde(default)]
@@ -129,7 +129,7 @@ impl Workspace {
         Self::load_with(&[])
     }
 
-    /// Same as [`Self::load`], limited to packages that are built for `platform`.
+    /// Loads the workspace as [`Self::load`] does, with only the packages that are built for `platform`.
     pub(crate) fn load_for(platform: &str) -> Result<Self> {
         Self::load_with(&["--filter-platform", platform])
     }
@@ -172,8 +172,7 @@ impl Workspace {
             .filter(|package| !self.members.contains(&package.id))
     }
 
-    /// Returns the number of external packages that the members, their tests and the tools would need if no member
-    /// depended on `without`.
+    /// Returns the number of external packages that the workspace needs if no member depends on `without`.
     pub(crate) fn packages_without(&self, without: &str) -> usize {
         let dropped: BTreeSet<&str> = self
             .packages
@@ -187,8 +186,8 @@ impl Workspace {
         self.reached(members.iter().copied().collect(), is_taken).len() - members.len()
     }
 
-    /// Highest minimum Rust version among the dependencies of `member`, and the dependency that requires it.
-    /// Tests are excluded.
+    /// Returns the highest minimum Rust version among the dependencies of `member`, with the dependency that
+    /// requires it. Dependencies of tests are excluded.
     pub(crate) fn newest_compiler_of(&self, member: &Package) -> Option<(String, String)> {
         let is_built = |_: &str, link: &Link| link.dep_kinds.iter().any(|k| k.kind.as_deref() != Some("dev"));
         let reached = self.reached(vec![&member.id], is_built);
@@ -202,7 +201,8 @@ impl Workspace {
             .max_by_key(|(needed, _)| crate::verify::version(needed))
     }
 
-    /// Returns the packages that are reachable from `from` over links that `is_taken` accepts, including `from`.
+    /// Returns `from` and the packages that are reachable from it over links for which `is_taken` returns
+    /// true.
     fn reached<'a>(
         &'a self,
         from: Vec<&'a str>,
@@ -232,21 +232,21 @@ impl Workspace {
             .filter(move |package| package.manifest_path.starts_with(&folder))
     }
 
-    /// Path of a binary built in the dev profile.
+    /// Returns the path of a binary in the dev profile.
     pub(crate) fn binary(&self, name: &str) -> PathBuf {
         self.target
             .join("debug")
             .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
     }
 
-    /// Path of a binary built in the release profile.
+    /// Returns the path of a binary in the release profile.
     pub(crate) fn released(&self, name: &str) -> PathBuf {
         self.target
             .join("release")
             .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
     }
 
-    /// Folder below the target folder for files of a command.
+    /// Returns a folder below the target folder for the files of a command.
     pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
         let folder = self.target.join(name);
         std::fs::create_dir_all(&folder)
@@ -254,8 +254,8 @@ impl Workspace {
         Ok(folder)
     }
 
-    /// Installs a program from the registry in this version below the target folder, if missing, and returns
-    /// its path.
+    /// Returns the path of a program of this version. Installs a missing program from the registry below the
+    /// target folder.
     pub(crate) fn tool(&self, name: &str, version: &str) -> Result<PathBuf> {
         let root = self.scratch(&format!("tools/{name}-{version}"))?;
         let program = root
@@ -274,12 +274,13 @@ impl Workspace {
         Ok(program)
     }
 
-    /// Returns a call of cargo at the root.
+    /// Returns a cargo command that runs at the root of the workspace.
     pub(crate) fn cargo(&self, args: &[&str]) -> Process {
         Process::cargo(&self.root, args)
     }
 
-    /// Files of the repository with this extension, sorted, without build output and hidden folders.
+    /// Returns the files of the repository with this extension in sorted order, without build output and
+    /// hidden folders.
     pub(crate) fn files(&self, extension: &str) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let mut folders = vec![self.root.clone()];
@@ -311,7 +312,7 @@ impl Workspace {
 }
 
 impl Package {
-    /// Names of the features, except `default`.
+    /// Returns the names of the features, except `default`.
     pub(crate) fn features(&self) -> impl Iterator<Item = &str> {
         self.features
             .keys()
@@ -327,7 +328,7 @@ impl Package {
             .map(|dep| dep.name.as_str())
     }
 
-    /// Names of all dependencies, including those of tests and build scripts.
+    /// Returns the names of all dependencies, including those of tests and build scripts.
     pub(crate) fn all_dependencies(&self) -> impl Iterator<Item = &str> {
         self.dependencies.iter().map(|dep| dep.name.as_str())
     }
@@ -348,7 +349,7 @@ impl Package {
             .is_some_and(|metadata| !metadata.is_null())
     }
 
-    /// Names of path dependencies without a version requirement, except dev-dependencies.
+    /// Returns the names of path dependencies without a version requirement, except dev-dependencies.
     pub(crate) fn loose_paths(&self) -> impl Iterator<Item = &str> {
         let built = self
             .dependencies
@@ -365,9 +366,8 @@ impl Package {
             .map(|t| t.name.as_str())
     }
 
-    /// Returns the library and binary targets for which the manifest disables tests. If tests of all these
-    /// targets are disabled, returns the folders of the targets, otherwise the root files of the targets
-    /// without tests.
+    /// Returns the paths of library and binary targets whose tests the manifest disables: the folders if all
+    /// these targets are disabled, or else the root files of the disabled targets.
     pub(crate) fn untested(&self) -> impl Iterator<Item = &Path> {
         let programs = || self.targets.iter().filter(|t| t.is("lib") || t.is("bin"));
         let is_whole = programs().all(|target| !target.test);
@@ -388,7 +388,7 @@ pub(crate) fn read(path: &Path) -> Result<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Creates a workspace from `members` with their normal dependencies, and external packages.
+    /// Creates a workspace of `members` with normal dependencies, and of external packages.
     pub(crate) fn workspace_of(
         members: &[(&str, &str, &[&str])],
         external_packages: &[(&str, &str, &str)],

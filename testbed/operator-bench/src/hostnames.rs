@@ -22,9 +22,9 @@ use tokio::time::{Instant, timeout};
 /// Number of leases. Each lease has `NAMES` hostnames.
 pub(crate) const LEASES: usize = pick(3, 1_000);
 const NAMES: usize = pick(2, 10);
-/// Number of hostname records that are changed one after the other.
+/// Number of hostname records that the benchmark changes one after the other.
 const CHANGES: usize = pick(3, 300);
-/// Container port to which the benchmark changes a hostname.
+/// Container port that the benchmark sets in a hostname record.
 const OTHER: i32 = 9_000;
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// Path of the status endpoint, limited to one hostname.
@@ -57,8 +57,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     Ok((operator, program))
 }
 
-/// Measures the time from the change of a record until the watch of another client observes the changed
-/// route.
+/// Measures the time from the change of a record until a watch of another client receives the changed route.
 async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> {
     let mut seen = watch(admin.clone());
     let records: Api<DynamicObject> = Api::namespaced_with(
@@ -97,7 +96,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Returns the hostnames of routes with the port [`OTHER`], as a watch observes them.
+/// Watches the routes, and returns the hostnames of routes whose port becomes [`OTHER`].
 fn watch(client: Client) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(64);
     tokio::spawn(async move {

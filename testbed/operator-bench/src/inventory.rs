@@ -21,10 +21,10 @@ const LOAD: Load = Load {
 };
 /// Number of pod changes for the CPU measurement.
 const EVENTS: usize = pick(40, 10_000);
-/// Number of nodes that are changed one after the other.
+/// Number of nodes that the benchmark changes one after the other.
 const CHANGES: usize = pick(3, 60);
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
-/// Waiting time in which the operator processes all pending events.
+/// Time in which the operator processes all pending events.
 const SETTLE: Duration = Duration::from_secs(2);
 const LIST: &str = r#"{
     "10de": {"name": "nvidia", "devices": {
@@ -80,8 +80,8 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     Ok((operator, program))
 }
 
-/// Adds GPUs to three of ten nodes: NVIDIA GPUs with a PCI label, NVIDIA GPUs with a product label, and AMD GPUs with a
-/// PCI label.
+/// Adds GPUs to three of ten nodes: to one AMD GPUs with a PCI label, and to two NVIDIA GPUs with a PCI or a
+/// product label.
 fn with_devices(number: usize, mut node: Value) -> Value {
     let (label, value, resource) = match number % 10 {
         1 => (
@@ -134,7 +134,7 @@ async fn next(stream: &mut Streaming<Cluster>) -> Result<Cluster, Failed> {
     Ok(cluster.ok_or("the stream ended")?)
 }
 
-/// Measures the time from the change of a node until the gRPC stream has a message with the change.
+/// Measures the time from the change of a node until a message of the gRPC stream contains the change.
 async fn changes(admin: &Client, stream: &mut Streaming<Cluster>) -> Result<(), Failed> {
     let nodes: Api<Node> = Api::all(admin.clone());
     let mut took = Vec::new();
@@ -170,8 +170,8 @@ fn cpus(node: &Shown) -> Option<&str> {
     quantity.string.as_deref()
 }
 
-/// Measures the CPU time of the operator per pod change. The pods change as fast as the API server accepts
-/// writes. One of four pods ends, and the others change a field that does not affect the capacity.
+/// Measures the CPU time of the operator per pod change, at the maximum rate of the API server. Every fourth
+/// pod ends. In the other pods, a field changes that does not affect the capacity.
 async fn events(admin: &Client, program: &Program, first: usize) -> Result<f64, Failed> {
     sleep(SETTLE).await;
     let (before, began) = (program.cpu()?, Instant::now());

@@ -46,7 +46,7 @@ const RECORDS: &str = "lease";
 /// Duration for which idle operators are measured.
 const REST: Duration = Duration::from_secs(pick(1, 120));
 
-/// Returns `small` in the unoptimized test build, and `large` in the benchmark.
+/// Returns `small` in the debug build of the tests, and `large` in the release build of the benchmark.
 pub(crate) const fn pick<T: Copy>(small: T, large: T) -> T {
     if cfg!(debug_assertions) { small } else { large }
 }
@@ -74,7 +74,7 @@ struct Bench {
     server: Server,
 }
 
-/// An operator to start, with its ServiceAccount and flags.
+/// Operator to measure, with its ServiceAccount and flags.
 struct Operator<'a> {
     bench: &'a Bench,
     name: &'static str,
@@ -118,8 +118,8 @@ async fn measure(args: Args) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Prints the requests and the CPU time of each idle operator per minute. Requests for its Lease and restarts of
-/// watches are not counted.
+/// Prints the requests and the CPU time of each idle operator per minute. Lease renewals and watch restarts
+/// are not counted.
 async fn rest(running: &[(Operator<'_>, Program)]) -> Result<(), Failed> {
     // Wait until the work of the last part is done.
     sleep(Duration::from_secs(pick(1, 10))).await;

@@ -91,7 +91,7 @@ impl Program {
         Ok(body.to_owned())
     }
 
-    /// Polls the status until the condition holds. Returns the time since the program was started.
+    /// Polls the status at `path` until the condition holds. Returns the time since the start of the program.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Result<Duration, Failed> {
         loop {
             let status: Value = serde_json::from_str(&self.get(path).await?).unwrap_or_default();
@@ -147,7 +147,7 @@ impl Program {
     }
 }
 
-/// Returns `true` if the status reports a ready leader without pending work.
+/// Returns `true` if the status reports that the operator is ready, is the leader and has no pending work.
 pub(crate) fn is_in_step(status: &Value) -> bool {
     status["is_ready"] == true && status["busy"] == 0 && status["election"]["is_leader"] == true
 }

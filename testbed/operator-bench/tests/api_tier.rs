@@ -6,7 +6,7 @@ use testbed::{Cluster, Component, Tier};
 
 const PARTS: [&str; 3] = ["hostname", "ip", "inventory"];
 
-/// Objects that the benchmark may leave on the cluster. The test deletes them.
+/// Objects that the benchmark may leave on the cluster, and that the test deletes.
 const LEFT: [&[&str]; 5] = [
     &["nodes", "--selector=akash.network=true"],
     &["providerhosts.akash.network", "--namespace=lease", "--all"],
@@ -15,8 +15,8 @@ const LEFT: [&[&str]; 5] = [
     &["namespaces", "--selector=akash.network=true"],
 ];
 
-/// A cluster with paused controllers, because the controllers would create some of the objects before the
-/// benchmark does.
+/// Cluster with a paused controller manager, which would otherwise create some objects before the benchmark
+/// does.
 struct Paused<'a>(&'a Cluster);
 
 impl Drop for Paused<'_> {

@@ -79,7 +79,7 @@ fn enters(cluster: &Cluster) -> Result<()> {
     holds("another user", &outcome.stdout, "uid=1000(tenant)")
 }
 
-/// Checks that a claim gets a volume, and that a later pod reads the data that an earlier pod wrote.
+/// Checks that a claim gets a volume, and that the data in the volume survives the end of a pod.
 fn keeps(cluster: &Cluster) -> Result<()> {
     let pod = |name: &str, script: &str| {
         let overrides = json!({"spec": {
@@ -119,7 +119,7 @@ fn keeps(cluster: &Cluster) -> Result<()> {
     )
 }
 
-/// Checks that containers survive a restart of kubelet and containerd.
+/// Checks that pods keep running during a restart of the kubelet and of containerd.
 fn survives(cluster: &Cluster) -> Result<()> {
     let pod = || {
         field(

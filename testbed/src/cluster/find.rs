@@ -9,13 +9,13 @@ use crate::tier::Tier;
 
 /// Environment variable with the state folder of one cluster, or of several interchangeable clusters.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";
-/// Interval between two attempts to get an unused cluster.
+/// Interval between two searches for an unused cluster.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Cluster {
     /// Returns the cluster of `AKASH_TESTBED_DIR`, or one that `cargo xtask cluster up` started in this
-    /// checkout. Without a suitable cluster, prints `skipped: ` with the reason and returns `None`. While
-    /// another test has exclusive access, waits.
+    /// checkout. If no cluster is suitable, prints `skipped: ` with the reason and returns `None`. Waits while
+    /// another test has exclusive access.
     ///
     /// # Errors
     /// Fails if the variable is set to a folder without a healthy cluster of the tier.
@@ -37,8 +37,9 @@ impl Cluster {
         Ok(None)
     }
 
-    /// Same as [`Self::from_env`], with exclusive access. If `AKASH_TESTBED_DIR` lists several clusters
-    /// (separated as in `PATH`), returns the last unused one, so that exclusive tests run in parallel.
+    /// Returns a cluster as [`Self::from_env`] does, and waits for exclusive access. If `AKASH_TESTBED_DIR`
+    /// lists several clusters (separated as in `PATH`), selects the last unused one, so that exclusive tests
+    /// run in parallel.
     ///
     /// # Errors
     /// Fails as [`Self::from_env`], or if a state folder cannot be written.
@@ -70,7 +71,7 @@ fn dirs() -> Vec<PathBuf> {
     named.iter().flat_map(std::env::split_paths).collect()
 }
 
-/// Returns whether the cluster is healthy. A cluster that is removed during the check is not healthy.
+/// Returns whether the cluster is healthy. False if the cluster is removed during the check.
 fn is_healthy(cluster: &Cluster) -> bool {
     let hold = cluster.shared();
     let well = cluster.status().is_healthy();

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::Cluster;
 use crate::error::{Error, Result};
 
-/// Lock on a cluster. While a test has one kind of access, tests that need the other kind wait. Dropping the
-/// value or ending the process releases the lock.
+/// Lock for shared or exclusive access to a cluster. Tests that need the other kind of access wait. The lock
+/// is released when the value is dropped or the process ends.
 #[derive(Debug)]
 #[must_use = "the lock is held until the file is dropped"]
 pub struct Hold {
@@ -31,7 +31,7 @@ impl Cluster {
         self.hold(File::lock)
     }
 
-    /// Returns exclusive access, or `None` if another test has access.
+    /// Returns a lock for exclusive access, or `None` if another test has access.
     pub(super) fn try_exclusive(&self) -> Result<Option<Hold>> {
         let (path, file) = self.lock_file()?;
         match file.try_lock() {
@@ -47,7 +47,7 @@ impl Cluster {
         Ok(Hold { _file: file })
     }
 
-    /// Opens the lock file. Each lock needs its own handle, so that the threads of one process also exclude
+    /// Opens the lock file. Each lock has a separate handle, because locks on one handle would not exclude
     /// each other.
     fn lock_file(&self) -> Result<(PathBuf, File)> {
         let path = self.layout.dir.join("pids").join("held.lock");

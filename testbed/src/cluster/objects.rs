@@ -35,7 +35,7 @@ pub(super) fn create(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Applies the CustomResourceDefinitions of a folder. A missing folder counts as empty.
+/// Applies the CustomResourceDefinitions in a folder, if the folder exists.
 pub(super) fn define(layout: &Layout, crds: &Path) -> Result<()> {
     if !holds_yaml(crds)? {
         return Ok(());
@@ -81,7 +81,7 @@ fn holds_yaml(folder: &Path) -> Result<bool> {
     }
 }
 
-/// Waits for objects created by the controllers, for the node and for cluster DNS.
+/// Waits for the node, for cluster DNS, and for objects that controllers create.
 pub(super) fn await_ready(layout: &Layout) -> Result<()> {
     // Pods are refused until their namespace has its service account.
     await_that(
@@ -97,7 +97,7 @@ pub(super) fn await_ready(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a condition of an object that may not exist yet.
+/// Waits for a condition of an object, which may be created later.
 fn await_that(layout: &Layout, what: &str, namespace: &str, condition: &str) -> Result<()> {
     until(what, READY_WITHIN, || {
         kubectl(layout)

@@ -140,14 +140,14 @@ pub(super) fn of(layout: &Layout, component: Component) -> Health {
     }
 }
 
-/// Shortens an error: leaves out the command line before the reason, and limits the reason to 200 characters.
+/// Removes the command line from an error, and limits the reason to 200 characters.
 fn in_short(error: &str) -> String {
     let (_, reason) = error.split_once("` ").unwrap_or(("", error));
     // One line on a screen.
     reason.chars().take(200).collect()
 }
 
-/// Returns the program that checks the health of a component. Exit code 0 means healthy.
+/// Returns the health check of a component, whose exit code 0 means healthy.
 fn probe(layout: &Layout, component: Component) -> Run {
     let node = layout.addresses().node;
     let get = |url: &str| {

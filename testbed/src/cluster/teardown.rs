@@ -13,7 +13,7 @@ use crate::{cgroups, files, mounts, network};
 
 /// Kills all processes in reverse order of their start, and releases the resources of the machine.
 ///
-/// Processes are killed without a shutdown, because their state is deleted afterwards.
+/// A normal shutdown is not necessary, because the state of the processes is deleted afterwards.
 pub(super) fn run(layout: &Layout) -> Result<()> {
     for component in layout.tier.components().iter().rev() {
         if let Some(process) = ProcessId::read(&layout.pid(*component)) {
@@ -47,7 +47,7 @@ fn containers(layout: &Layout) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Returns the files that the programs of the node left in fixed folders: sockets of containerd shims, state
+/// Returns the files of the node's programs outside of the state folder: sockets of containerd shims, state
 /// of network plugins, and links to logs.
 fn leavings(layout: &Layout) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -69,9 +69,8 @@ fn leavings(layout: &Layout) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the folders of the persistent volumes of this cluster. The provisioner puts the volumes of all
-/// clusters into one folder. Because the API server no longer runs, the names are read from the database of
-/// its store.
+/// Returns the folders of the persistent volumes of this cluster, which are in a folder with the volumes of
+/// other clusters. The names are read from the etcd database, because the API server no longer runs.
 fn volumes(layout: &Layout) -> BTreeSet<PathBuf> {
     let store = layout.data(Component::Etcd).join("member");
     let files = ["snap", "wal"].map(|folder| store.join(folder));
@@ -110,8 +109,7 @@ fn listed(folder: &str) -> impl Iterator<Item = PathBuf> {
     entries.map(|entry| entry.path())
 }
 
-/// Returns the remaining processes in the network namespace of the cluster, and their descendants in other
-/// namespaces.
+/// Returns the processes in the cluster's network namespace, and their descendants in other namespaces.
 fn strays(layout: &Layout) -> Vec<ProcessId> {
     if !network::exists(&layout.netns) {
         return Vec::new();

@@ -27,7 +27,7 @@ fn flag(name: &str, value: &str) -> String {
     format!("--{name}={value}")
 }
 
-/// Returns the arguments of etcd. Syncing to the disk is disabled, because the data is deleted with the folder.
+/// Returns the arguments of etcd. Writes are not flushed to the disk, because the data is temporary.
 fn etcd(layout: &Layout) -> Vec<String> {
     vec![
         flag("data-dir", &text_of(&layout.data(Component::Etcd))),
@@ -41,8 +41,8 @@ fn etcd(layout: &Layout) -> Vec<String> {
     ]
 }
 
-/// Returns the arguments of the API server. The API server creates a certificate for its addresses. The certificate
-/// file also contains the certificate authority.
+/// Returns the arguments of the API server, which creates a certificate for its addresses and writes it with
+/// the certificate authority to one file.
 fn api_server(layout: &Layout) -> Vec<String> {
     let addresses = layout.addresses();
     let node = addresses.node.to_string();
@@ -105,8 +105,8 @@ fn scheduler(layout: &Layout) -> Vec<String> {
     client(layout, Component::Scheduler)
 }
 
-/// Common arguments of scheduler and controller manager: leader election is disabled, so that they work
-/// immediately after a restart.
+/// Returns the common arguments of scheduler and controller manager. Leader election is disabled, so that
+/// both work immediately after a restart.
 fn client(layout: &Layout, component: Component) -> Vec<String> {
     let kubeconfig = text_of(&layout.kubeconfig_of(component));
     vec![
@@ -132,7 +132,8 @@ fn kubelet(layout: &Layout) -> Vec<String> {
     ]
 }
 
-/// Returns the arguments of kwok, which simulates only nodes with the annotation `kwok.x-k8s.io/node=fake`.
+/// Returns the arguments of kwok. kwok simulates only the nodes with the annotation
+/// `kwok.x-k8s.io/node=fake`.
 fn kwok(layout: &Layout) -> Vec<String> {
     vec![
         flag("kubeconfig", &text_of(&layout.kubeconfig_of(Component::Kwok))),

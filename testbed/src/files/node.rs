@@ -56,8 +56,8 @@ fn containerd(layout: &Layout) -> String {
     out
 }
 
-/// Returns the configuration of the pod network. The name of the network is that of the network namespace, so that the
-/// removal of the cluster finds the cached CNI results.
+/// Returns the configuration of the pod network. The network has the name of the network namespace, so that
+/// the removal of the cluster finds its cached CNI results.
 fn bridge(layout: &Layout) -> Value {
     json!({
         "cniVersion": "1.0.0",

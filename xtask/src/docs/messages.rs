@@ -13,7 +13,7 @@ const SOURCES: [&str; 2] = ["akash-provider-", "provider-daemon/"];
 /// Levels in the order of the table. `debug` and `trace` are not listed.
 const LEVELS: [&str; 3] = ["error", "warn", "info"];
 
-/// One log message. The table is sorted by these fields, in this order.
+/// Log message. The table is sorted by these fields, in this order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Message {
     level: usize,
@@ -22,7 +22,7 @@ struct Message {
     target: String,
 }
 
-/// Compares the table with the sources.
+/// Compares the table of log messages with the sources.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub(crate) fn verify(workspace: &Workspace) -> Result<()> {
     )))
 }
 
-/// Writes the table.
+/// Writes the table of log messages to the page.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub(crate) fn write(workspace: &Workspace) -> Result<()> {
     std::fs::write(&path, expected).map_err(|error| Error::new(format!("cannot write {PAGE}: {error}")))
 }
 
-/// Returns the path of the page, its text, and its text with the current table.
+/// Returns the path of the page, its current text, and its text with an updated table.
 fn pages(workspace: &Workspace) -> Result<(PathBuf, String, String)> {
     let path = workspace.root.join(PAGE);
     let current = read(&path)?;
@@ -153,7 +153,7 @@ fn arguments(call: &str) -> Vec<String> {
     list.iter().map(|argument| argument.trim().to_owned()).collect()
 }
 
-/// Returns the text of a string literal as one line of a Markdown table.
+/// Returns the text of a string literal on one line, for a Markdown table.
 fn literal(argument: &str) -> Option<String> {
     let text = argument.strip_prefix('"')?.strip_suffix('"')?;
     let lines: Vec<&str> = text.split("\\\n").map(str::trim_start).collect();
@@ -166,7 +166,7 @@ fn literal(argument: &str) -> Option<String> {
     )
 }
 
-/// Returns the name of a field: `name = value`, `%name`, `?name` or `name`.
+/// Returns the name of a log field with the syntax `name = value`, `%name`, `?name` or `name`.
 fn field(argument: &str) -> Option<String> {
     let name = argument.split_once('=').map_or(argument, |(name, _)| name);
     let name = name.trim().trim_start_matches(['%', '?']);

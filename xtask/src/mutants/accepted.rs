@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 use super::mutant::{Mutant, Outcome, Trial};
 
-/// Separator between mutant and reason, which no mutant name contains.
+/// Separator between a mutant and its reason. No mutant name contains this text.
 const BETWEEN: &str = " # ";
 /// Minimum number of words of a reason.
 const WORDS_MIN: usize = 2;
@@ -55,7 +55,7 @@ impl Accepted {
         self.0.contains(name)
     }
 
-    /// Fails for entries without an existing mutant.
+    /// Returns an error for entries whose mutant does not exist.
     pub(super) fn expect_known(&self, mutants: &[&Mutant]) -> Result<()> {
         let mutants: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.name.as_str()).collect();
         let gone: Vec<String> = self
@@ -70,8 +70,8 @@ impl Accepted {
         )
     }
 
-    /// Returns a finding for each tried mutant that contradicts the list: an unlisted survivor, or a listed mutant that
-    /// did not survive.
+    /// Returns a finding for each tried mutant that contradicts the list: an unlisted survivor, or a listed
+    /// mutant that was detected.
     pub(super) fn findings(&self, tried: &[Trial]) -> Vec<String> {
         // Sorted by name, so that two runs are comparable.
         let outcomes: BTreeMap<&str, Outcome> = tried

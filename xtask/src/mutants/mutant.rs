@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 /// A change of the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mutant {
-    /// Unique name with line and column, `FILE:LINE:COLUMN: CHANGE in FUNCTION`. The name changes with edits
-    /// of the file.
+    /// Unique name with line and column, `FILE:LINE:COLUMN: CHANGE in FUNCTION`. An edit of the file changes
+    /// this name.
     pub(super) place: String,
-    /// `FILE: CHANGE in FUNCTION`, followed by `(2 of 3)` if the function has several. The name survives
-    /// edits of other code.
+    /// Name `FILE: CHANGE in FUNCTION`, followed by `(2 of 3)` if the function has several such changes.
+    /// Edits elsewhere do not change this name.
     pub(super) name: String,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Outcome {
     Caught,
     /// Every test passed.
     Survived,
-    /// The tests exceeded their time limit, which counts as detected.
+    /// The tests exceeded their time limit. Such a mutant counts as detected.
     TimedOut,
     /// The mutant does not compile.
     Unviable,
@@ -54,12 +54,12 @@ struct ReportEntry {
 
 #[derive(Debug, Deserialize)]
 enum Scenario {
-    /// The tests with the unchanged code.
+    /// Run of the tests with the unchanged code.
     Baseline,
     Mutant(ListedMutant),
 }
 
-/// Parses the output of `--list --json`, in its order.
+/// Parses the output of `--list --json`, and keeps its order.
 pub(super) fn list(text: &str) -> Result<Vec<Mutant>> {
     let described: Vec<ListedMutant> = serde_json::from_str(text)
         .map_err(|error| Error::new(format!("cannot parse the list of cargo-mutants: {error}")))?;
@@ -100,7 +100,7 @@ fn stable_name(mutant: &ListedMutant) -> Result<String> {
     Ok(format!("{}: {change}", mutant.file))
 }
 
-/// Parses `outcomes.json`: the tried places and their outcomes.
+/// Parses `outcomes.json`. Returns the place and the outcome of each tried mutant.
 pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Outcome)>> {
     let wrong = |error| Error::new(format!("cannot parse outcomes.json of cargo-mutants: {error}"));
     let report: Report = serde_json::from_str(text).map_err(wrong)?;

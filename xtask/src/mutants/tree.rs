@@ -8,10 +8,11 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// Folders without sources: build output, history, and packages of other package managers.
+/// Folders that are not copied: build output, history, and packages of other package managers.
 const LEFT_OUT: [&str; 3] = ["target", ".git", "node_modules"];
 
-/// Makes `to` equal to `from`. Unchanged files retain their modification time, which cargo uses.
+/// Copies changed files from `from`, and deletes other files in `to`. Unchanged files keep their modification
+/// time, which cargo checks.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).map_err(|error| at(to, &error))?;
     let wanted = names(from)?;

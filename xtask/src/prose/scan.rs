@@ -11,7 +11,7 @@ pub(super) struct Line {
     pub(super) prose: String,
 }
 
-/// The prose of a file: Markdown outside of code, or the comments and string literals of Rust.
+/// Prose of a file: Markdown without code, or the comments and string literals of Rust.
 #[derive(Debug)]
 pub(super) struct Text(std::vec::IntoIter<Line>);
 
@@ -110,7 +110,7 @@ fn markdown(text: &str) -> Vec<Line> {
     lines
 }
 
-/// Splits Rust source into comments and string literals. A string literal without a space is left out.
+/// Splits Rust source into comments and string literals, without literals that contain no space.
 fn rust(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -150,8 +150,8 @@ fn count_lines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
-/// Returns the number of bytes of the string literal at the start of `from`. For a raw string, `before` ends
-/// with `r` and the same number of `#` as the literal has.
+/// Returns the length in bytes of the string literal at the start of `from`. `before` is the text before the
+/// literal, which ends with `r` and `#` characters for a raw string.
 fn string_length(before: &str, from: &str) -> usize {
     let hashes = before.len() - before.trim_end_matches('#').len();
     if before.trim_end_matches('#').ends_with('r') {
@@ -172,8 +172,7 @@ fn string_length(before: &str, from: &str) -> usize {
     from.len()
 }
 
-/// Returns the number of bytes of the character literal at the start of `from`. Returns 1 for the quote of a
-/// lifetime.
+/// Returns the length in bytes of the character literal at the start of `from`, or 1 for a lifetime.
 fn char_length(from: &str) -> usize {
     let mut chars = from.char_indices().skip(1);
     match chars.next() {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::failures::Failure;
 use crate::report::Notes;
 
-/// Maximum number of failed tests of a stage that run a second time. More failures have a common cause.
+/// Maximum number of failed tests that run again. More failures probably have a common cause.
 const SECOND_RUNS: usize = 3;
 
 /// Failed test program.
@@ -17,17 +17,17 @@ pub(super) struct Failed {
     pub(super) tests: Vec<Failure>,
 }
 
-/// Results of the second run of failed tests.
+/// Results of running failed tests again.
 #[derive(Debug, Default)]
 pub(super) struct SecondRun {
-    /// Tests that passed the second run.
+    /// Tests that failed and then passed.
     unstable: Vec<String>,
-    /// Tests that failed twice, and programs without a test result.
+    /// Tests that failed twice, and failed programs without a failed test.
     failed: Vec<String>,
 }
 
 impl SecondRun {
-    /// Runs each failed test without other tests.
+    /// Runs each failed test again, without other tests.
     pub(super) fn of(failed: &[Failed], environment: &[(&str, &OsStr)]) -> Self {
         let mut second = Self::default();
         let is_common = failed.iter().map(|program| program.tests.len()).sum::<usize>() > SECOND_RUNS;
@@ -51,7 +51,7 @@ impl SecondRun {
         second
     }
 
-    /// Adds the unstable tests to the notes.
+    /// Adds the unstable tests to the notes. Fails if a test failed twice.
     pub(super) fn finish(self, mut notes: Notes) -> Result<Notes> {
         let Self { unstable, failed } = self;
         if !failed.is_empty() {
@@ -67,7 +67,7 @@ mod tests {
     use super::super::tests::shell;
     use super::*;
 
-    /// Runs `script` as a program of which `tests` tests have failed.
+    /// Runs the failed tests of the program `script` again. The program has `tests` failed tests.
     fn second(script: &str, name: &str, tests: usize) -> Result<Notes> {
         let suite = shell(script, name);
         let program = suite.program.clone();

@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Identifiers that the public declarations of each type contain. Some of these identifiers are types.
+/// Identifiers in the public declarations of each type. Some of these identifiers are types.
 #[derive(Default)]
 pub(super) struct Declarations<'a> {
     of_type: BTreeMap<&'a str, HashSet<&'a str>>,
-    /// Identifiers in the declaration of each free function and constant, by its name.
+    /// Identifiers in the declaration of each free function or constant, by its name.
     of_function: BTreeMap<&'a str, HashSet<&'a str>>,
 }
 
-/// The block that is being parsed.
+/// Block of code that is being parsed.
 struct Block<'a> {
     subject: &'a str,
     indent: usize,
@@ -88,8 +88,9 @@ impl<'a> Declarations<'a> {
         declarations.entry(owner).or_default().extend(words(code));
     }
 
-    /// Returns the types of a crate that are not in `named` and not reachable from a name in `named`. `named`
-    /// contains the identifiers that other crates use.
+    /// Returns the types of a crate that other crates cannot reach. `named` contains the identifiers that
+    /// other crates use. A type is reachable if it is in `named`, or if a declaration of a reachable name
+    /// contains it.
     pub(super) fn unreached(&self, types: &[&'a str], named: &HashSet<&str>) -> Vec<&'a str> {
         let all: BTreeSet<&str> = types.iter().copied().collect();
         let functions = self.of_function.iter().filter(|(name, _)| named.contains(*name));
@@ -141,8 +142,7 @@ fn after<'a>(code: &'a str, kinds: &[&str]) -> Option<&'a str> {
     words(rest).next()
 }
 
-/// Returns the type that a line declares `pub`. Crate-private types are declared `pub(crate)`, because the
-/// lint `unreachable_pub` is enabled.
+/// Returns the type that a line declares as `pub`, but not as `pub(crate)`.
 pub(super) fn declared(code: &str) -> Option<&str> {
     after(code, &["struct ", "enum ", "trait ", "type "])
 }

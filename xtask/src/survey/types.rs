@@ -22,7 +22,7 @@ pub(super) struct Surface<'a> {
     name: &'static str,
     types: usize,
     variants: usize,
-    /// Public types that no other crate, example, external test or bench names or reaches.
+    /// Public types that no other crate, example, external test or bench can reach.
     unreached: Vec<&'a str>,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn surfaces(files: &[Source]) -> Vec<Surface<'_>> {
 }
 
 impl Surface<'_> {
-    /// Number of types, variants and unreachable types.
+    /// Returns the number of types, of variants and of unreachable types.
     pub(super) fn figures(&self) -> [Figure; 3] {
         let name = self.name;
         [
@@ -57,7 +57,7 @@ impl Surface<'_> {
         ]
     }
 
-    /// Unreachable types, sorted, each with its crate.
+    /// Returns the unreachable types in sorted order, each with its crate.
     pub(super) fn unreached(&self) -> Vec<String> {
         let mut all: Vec<String> = self
             .unreached
@@ -69,8 +69,7 @@ impl Surface<'_> {
     }
 }
 
-/// Returns the identifiers used in files outside of a crate's own sources, and in the documentation examples
-/// of the crate.
+/// Returns the identifiers in files outside of a crate's folder, and in the crate's documentation examples.
 fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
     let outside = files
         .iter()
@@ -83,7 +82,7 @@ fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
         .collect()
 }
 
-/// Names of the types that a file declares `pub`.
+/// Returns the names of the types that a file declares as `pub`.
 fn public_types(text: &str) -> impl Iterator<Item = &str> {
     // A guide with compiled examples is a type for tests only.
     let mut is_for_tests = false;

@@ -7,21 +7,21 @@ use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
-/// Environment variable and its value, with which a stable cargo accepts unstable options, such as
+/// Environment variable, with its value, that makes a stable cargo accept unstable options, such as
 /// `--unit-graph`.
 const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
-/// Numbers of compilation units of a build.
+/// Number of compilation units of a build.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
     units: usize,
-    /// Number of units of external crates.
+    /// Number of compilation units of external crates.
     of_dependencies: usize,
     /// Number of test programs.
     executables: usize,
 }
 
-/// Returns the numbers of compilation units and test programs in the builds of the tests and of the release.
+/// Returns the number of compilation units and of test programs, for the test build and the release build.
 pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
     let tests = plan(workspace, &["test", "--no-run", "--workspace", "--all-features"])?;
     let program = plan(workspace, &["build", "--release", "-p", "provider-daemon"])?;

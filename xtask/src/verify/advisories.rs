@@ -19,9 +19,9 @@ use crate::workspace::{Package, Workspace, read};
 
 /// Git repository of the RustSec database.
 const HOME: &str = "https://github.com/RustSec/advisory-db";
-/// Environment variable with the folder of a database copy. If it is set, no other copy is used.
+/// Environment variable with the folder of a database copy. If the variable is set, no other copy is used.
 const VARIABLE: &str = "ADVISORY_DB";
-/// Time limit of a download of about ten megabytes.
+/// Time limit of a download, which has about ten megabytes.
 const FETCH_MAX: Duration = Duration::from_mins(1);
 /// Maximum age of a copy that is used without an update.
 const FRESH: Duration = Duration::from_hours(6);
@@ -39,7 +39,7 @@ struct Entry {
 struct Advisory {
     id: String,
     package: String,
-    /// Category of an advisory that is not a vulnerability, such as unmaintained.
+    /// Category of an advisory without a vulnerability, such as `unmaintained`; `None` for a vulnerability.
     informational: Option<String>,
     withdrawn: Option<toml::Value>,
 }
@@ -71,14 +71,15 @@ struct Ignored {
     reason: String,
 }
 
-/// Advisories that affect the packages: those that fail the check, and notes about the others.
+/// Advisories about the used packages: vulnerabilities, which fail the check, and notes about other
+/// advisories.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Findings {
     holes: Vec<String>,
     notes: Notes,
 }
 
-/// Looks up the advisories of every external package. The notes name the database and its age.
+/// Searches the advisories for every external package. The notes name the database and its age.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let Some(database) = Locations::of(workspace).newest(|own| fetch(HOME, own))? else {
         return Ok(vec![format!(
@@ -97,11 +98,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
 
 /// Possible folders of the database.
 struct Locations {
-    /// Folder of the copy to use, if the environment variable sets one. No other folder is then used.
+    /// Folder that the environment variable selects, if set. No other copy is then used.
     named: Option<PathBuf>,
-    /// Folder of the copy that belongs to this check, below the target folder.
+    /// Folder of this check's own database copy, below the target folder.
     own: PathBuf,
-    /// Home folder of cargo, which contains the copies of cargo-audit and cargo-deny.
+    /// Home folder of cargo, with the database copies of cargo-audit and cargo-deny.
     cargo: Option<PathBuf>,
 }
 
@@ -115,8 +116,8 @@ impl Locations {
         }
     }
 
-    /// Returns the copy that was updated last, or `None` if no copy exists. Updates the copy of this check first if it
-    /// is missing or older than `FRESH`. A copy named by the environment variable is returned without an update.
+    /// Returns the copy that the environment variable selects, or else the newest copy; `None` if no copy
+    /// exists. First updates the own copy of this check if it is missing or older than `FRESH`.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {
             if !named.join("crates").is_dir() {
@@ -150,7 +151,7 @@ impl Locations {
     }
 }
 
-/// Downloads or updates the copy that belongs to this check. A failure is only printed.
+/// Downloads or updates the database copy of this check. A failure is only printed.
 fn fetch(home: &str, own: &Path) {
     if let Err(error) = fetched(home, own) {
         eprintln!("cannot fetch the advisories: {error}");
@@ -180,15 +181,15 @@ fn fetched(home: &str, own: &Path) -> Result<()> {
     std::fs::rename(&half, own).map_err(failed)
 }
 
-/// Returns the time since a copy of the database was last fetched or unpacked.
+/// Returns the time since the last fetch of a database copy, or since it was unpacked.
 fn written(copy: &Path) -> Option<Duration> {
     let of = |path: PathBuf| std::fs::metadata(path).ok()?.modified().ok();
     let at = of(copy.join(".git/FETCH_HEAD")).max(of(copy.join("crates")))?;
     Some(SystemTime::now().duration_since(at).unwrap_or_default())
 }
 
-/// Returns the age of the database as text. In a git clone, this is the age of the newest commit. Otherwise it is the
-/// time since the copy was last fetched or unpacked.
+/// Returns the age of the database as text: the age of the newest commit in a git clone, or else the time
+/// since the last download.
 fn age(copy: &Path) -> String {
     // In another folder git would use the surrounding repository.
     let is_clone = copy.join(".git").exists();
@@ -210,8 +211,8 @@ fn age(copy: &Path) -> String {
     }
 }
 
-/// Returns the advisories that affect these packages. An advisory of a vulnerability fails the check unless
-/// the policy ignores the advisory. An ignored advisory that affects no package also fails the check.
+/// Returns the advisories that affect these packages. A vulnerability fails the check, if the policy does not
+/// ignore it. An unnecessary entry in the policy also fails the check.
 fn judge<'p>(
     database: &Path,
     packages: impl Iterator<Item = &'p Package>,

@@ -11,7 +11,7 @@ const REASON: &str = "Length:";
 /// First line of generated files.
 const GENERATED: &str = "// This file is @generated";
 
-/// Returns notes about long files that state no reason. The check does not fail because of them.
+/// Returns a note for each long file without a reason. These notes are not failures.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut notes = Notes::new();
     for path in workspace.files("rs")? {

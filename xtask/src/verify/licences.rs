@@ -51,7 +51,8 @@ struct Sources {
     registries: Vec<String>,
 }
 
-/// Checks with `cargo deny`, or with the built-in check. The note states which of the two ran.
+/// Checks the licences with `cargo deny` if installed, or else with the built-in check. The note names the
+/// check.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     if workspace
         .cargo(&["deny", "--version"])

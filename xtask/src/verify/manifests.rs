@@ -37,7 +37,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Error::from_findings("manifests", &findings)
 }
 
-/// Finds tests in files of targets with `test = false`, which cargo does not run.
+/// Finds tests that cargo does not run, because their target has `test = false`.
 fn tests_not_run(workspace: &Workspace) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for member in workspace.members() {

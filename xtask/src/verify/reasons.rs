@@ -10,10 +10,10 @@ const PAGE: &str = "docs/dependencies.md";
 /// Number of columns: crate, purpose, weight.
 const COLUMNS: usize = 3;
 
-/// Platform for which the weights are counted. On other platforms, other crates are needed.
+/// Platform for which the weights are counted, because the required crates depend on the platform.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// Compares the page with the manifests of all members and with cargo's metadata.
+/// Compares the page with the dependencies of all members and with cargo's metadata.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let page = read(&workspace.root.join(PAGE))?;
     let wanted = wanted(workspace);
@@ -31,8 +31,8 @@ pub(crate) fn write_weights(workspace: &Workspace) -> Result<()> {
         .map_err(|error| Error::new(format!("{}: {error}", path.display())))
 }
 
-/// Returns, for each direct dependency, the number of crates in the build that no other direct dependency
-/// requires. The number includes the dependency itself.
+/// Returns the weight of each direct dependency: the number of crates, including itself, that only this
+/// dependency requires.
 fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     let built = Workspace::load_for(PLATFORM)?;
     let all = built.packages_without("");
@@ -40,7 +40,7 @@ fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     Ok(wanted.keys().map(weigh).collect())
 }
 
-/// Replaces the weight in a table row of a crate by the current weight. Returns any other line unchanged.
+/// Updates the weight in a table row of a crate. Returns other lines unchanged.
 fn weighed(line: &str, weights: &BTreeMap<String, usize>) -> String {
     let named = rows(line).first().and_then(|(name, _)| weights.get(*name));
     match (named, line.trim_end().trim_end_matches('|').rsplit_once('|')) {
@@ -58,7 +58,7 @@ fn stale(page: &str, weights: &BTreeMap<String, usize>) -> Vec<String> {
     rows(page).into_iter().filter_map(stale).collect()
 }
 
-/// External dependencies, each with a member that uses it.
+/// Returns each external dependency with a member that uses it.
 fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut wanted = BTreeMap::new();
@@ -71,7 +71,7 @@ fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
     wanted
 }
 
-/// Returns the rows of the tables on the page: the crate in the first column, and all columns.
+/// Returns the rows of all tables: the crate in the first column, and all columns.
 fn rows(page: &str) -> Vec<(&str, Vec<&str>)> {
     page.lines()
         .filter_map(|line| {

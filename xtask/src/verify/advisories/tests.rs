@@ -10,7 +10,7 @@ fn advisory(id: &str, package: &str, more: &str, versions: &str) -> String {
     )
 }
 
-/// Compares packages of version 1.0.0 with these advisories.
+/// Checks two packages of version 1.0.0 against these advisories.
 fn judged(name: &str, advisories: &[String], policy: &str) -> Result<Findings> {
     let folder = std::env::temp_dir().join(format!("advisories-{}-{name}", std::process::id()));
     let of_package = folder.join("crates/hole");
@@ -72,7 +72,7 @@ fn unreadable_database_is_an_error() {
     }
 }
 
-/// Creates a copy of the database with this age.
+/// Creates a copy of the database that is `hours` old.
 fn copy(at: &Path, hours: u64) -> PathBuf {
     let crates = at.join("crates");
     std::fs::create_dir_all(&crates).unwrap();
