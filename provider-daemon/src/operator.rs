@@ -31,7 +31,7 @@ use std::time::Duration;
 
 /// Maximum size of a request in bytes; the longest request contains a lease ID.
 const REQUEST_MAX: u64 = 4 * 1024;
-/// Maximum size of a response in bytes: one line for each of several hundred thousand leases.
+/// Maximum size of a response in bytes, sufficient for several hundred thousand leases.
 const RESPONSE_MAX: u64 = 64 * 1024 * 1024;
 /// Maximum duration of a request. The longest request is `harden`, which rewrites all pods of a lease.
 const WORK_LIMIT: Duration = Duration::from_secs(120);
@@ -41,7 +41,7 @@ fn path(home: &Path) -> PathBuf {
     home.join("provider.sock")
 }
 
-/// Request of an operator command: one line of JSON, with the kind in `ask`.
+/// Request of an operator command. The field `ask` of the JSON contains the kind of request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 enum Request {
@@ -79,7 +79,7 @@ enum Request {
         /// Reason that the chain records.
         reason: CloseReason,
     },
-    /// Returns the log level, or changes it.
+    /// Returns or changes the log level.
     LogLevel {
         /// New level; `None` changes nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,7 +23,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     without(text, is_active)
 }
 
-/// Returns a number with its noun, in the plural unless the number is 1.
+/// Formats a number and a noun: the singular for 1, and the plural otherwise.
 #[must_use]
 pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })

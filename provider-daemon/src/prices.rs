@@ -69,8 +69,8 @@ impl FilePolicy {
         })
     }
 
-    /// Reloads the file when it changes and notifies the provider, until the provider stops. The provider then
-    /// reconsiders orders that were declined for their price.
+    /// Reloads the file after each change and notifies the provider, which then reconsiders orders that were
+    /// declined for their price. Returns when the provider stops.
     pub(crate) async fn follow(self, handle: ProviderHandle) {
         let mut last_version = locked(&self.state).version;
         loop {

@@ -11,9 +11,8 @@ const ARGUMENT: &str = "--supervise-price-script";
 
 static IS_AVAILABLE: AtomicBool = AtomicBool::new(false);
 
-/// Runs the supervisor of one price script if this process was started for it, and returns the exit code.
-/// Otherwise enables supervisors for the scripts of this process, and returns `None`. Must be called first in
-/// `main`.
+/// If this process is a supervisor, runs its price script and returns the exit code. Otherwise enables
+/// supervisors for the scripts of this process, and returns `None`. Must be called first in `main`.
 pub fn start() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     if words.next()? != ARGUMENT {

@@ -77,7 +77,7 @@ pub enum StateError {
     /// The database failed, but the file is not damaged.
     #[error("cannot open {}", path.display())]
     Database {
-        /// Path of the file. The file is not damaged, so it stays at this path.
+        /// Path of the file, which is not damaged and is not renamed.
         path: PathBuf,
         /// Cause; boxed because of its size.
         source: Box<redb::Error>,

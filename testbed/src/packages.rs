@@ -56,8 +56,9 @@ pub(crate) fn install(tier: Tier) -> Result<()> {
     add(ALWAYS.iter().chain(node))
 }
 
-/// Returns the Redis program, which is a server or a sentinel depending on the name in its call. Installs the
-/// package if it is missing. An error names the command for the installation.
+/// Returns the Redis program. Under the name `redis-server` the program is a server, and under
+/// `redis-sentinel` a sentinel. Installs the package if it is missing. An error names the command for the
+/// installation.
 pub(crate) fn redis() -> Result<PathBuf> {
     add([&REDIS].into_iter())?;
     Ok(REDIS.files.iter().map(PathBuf::from).collect())

@@ -317,7 +317,7 @@ pub(crate) struct RunningProvider {
     /// Reason why the circuit breaker holds all closes of leases, such as the waiting time after a start;
     /// `None` if it holds none.
     pub(crate) closes_held: Option<String>,
-    /// Status of each embedded operator, as one line by name.
+    /// Status of each embedded operator by name, as one line of text.
     pub(crate) operators: BTreeMap<String, String>,
     /// Status of the order history; `None` if the history is disabled or unknown.
     pub(crate) history: Option<HistoryHealth>,

@@ -62,7 +62,7 @@ pub(super) struct InventoryProcess {
     rules: Mutex<RulesStatus>,
     /// Source of the inventory rules, and the text of the last read.
     source: Option<(config::Source, String)>,
-    /// gRPC listener; `None` in an embedded operator, and after the gRPC server took it.
+    /// gRPC listener; `None` in an embedded operator, and after the start of the gRPC server.
     grpc: Mutex<Option<TcpListener>>,
     /// Maximum time that a request waits for the first complete inventory.
     patience: Duration,

@@ -57,8 +57,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns true after the initial lists of all watches were received.
     fn is_ready(&self) -> bool;
 
-    /// Returns the conditions that the operator still waits for at its start, one per line. Called only before the
-    /// operator is ready.
+    /// Returns the conditions for which the operator waits before it is ready, one per line.
     fn awaited(&self) -> String;
 
     /// Returns the response to a path in [`Operator::TEXTS`] as JSON. `None` means that the cached response

@@ -99,8 +99,8 @@ impl Writers {
         builder.with_layer(&self.calls).with_layer(&fence).build()
     }
 
-    /// Returns a client of the cluster for parts with their own leader elections. This client also writes
-    /// while another instance of the provider leads.
+    /// Returns a client of the cluster for parts with separate leader elections. This client writes even if
+    /// another instance of the provider leads.
     pub(crate) fn unguarded<S, B>(&self, builder: ClientBuilder<S>) -> Client
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,

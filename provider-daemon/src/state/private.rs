@@ -40,8 +40,8 @@ type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
 /// Removes the access of the group and of other users to the home directory and its content. Failures are logged,
 /// because a read-only mount or another owner must not stop a provider.
 ///
-/// If `home` is the home directory of the Unix user or the root directory, it also contains other files. Then only the
-/// file `owned` is changed.
+/// The home directory of the Unix user and the root directory also contain other files. There, only the file
+/// `owned` is changed.
 pub(super) fn close(home: &Path, owned: &Path) {
     let failures = restrict(home, owned);
     if let Some(first) = failures.first() {
@@ -110,7 +110,7 @@ fn visit_all(
     }
 }
 
-/// Checks one entry; returns whether the entry is a directory.
+/// Checks one entry, and returns whether the entry is a directory.
 fn check(path: &Path, act: &mut Action<'_>, failures: &mut Vec<String>) -> bool {
     let about = match fs::symlink_metadata(path) {
         Ok(about) => about,

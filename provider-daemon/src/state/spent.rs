@@ -10,8 +10,8 @@ use akash_provider_core::types::Address;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::sync::Arc;
 
-/// Table of paid fees. The key consists of the chain ID and the account. The value has one row of [`ROW`]
-/// bytes for each minute with a payment.
+/// Table of paid fees. The key contains the chain ID and the account. The value has one row of [`ROW`] bytes
+/// for each minute with a payment.
 const SPENT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("spent");
 /// Size of a row: minute, gas and fee, as little-endian numbers of 8, 8 and 16 bytes.
 const ROW: usize = 32;

@@ -80,8 +80,8 @@ impl Tenant {
             .with_context(|| WithHelp::new("lease not found", "check --dseq, --gseq, --oseq and --provider"))
     }
 
-    /// Returns all active leases that match the selection. Without a chain query, returns the lease at the
-    /// given provider, if the address of its gateway is also given.
+    /// Returns all active leases that match the selection. If the provider and the address of its gateway are
+    /// given, returns the lease without a chain query.
     ///
     /// # Errors
     /// Returns an error if no lease matches, or if the chain query fails.

@@ -229,9 +229,9 @@ impl Lines {
     }
 }
 
-/// Returns the index in `replay` after the last printed line, or 0 if `replay` contains no printed line. The
-/// lines before the index match the end of `printed`. Of several matches, the last one counts. If `is_whole`
-/// is true, `replay` contains no lines older than `printed`.
+/// Returns the index after the last line of `replay` that is already printed, or 0 if no line is printed. The
+/// lines before this index match the end of `printed`; the last match counts. If `is_whole` is true, `replay`
+/// contains no lines older than `printed`.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
         replay.len().min(printed.len())

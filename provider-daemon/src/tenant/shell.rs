@@ -42,7 +42,7 @@ const SIZE: u8 = 105;
 const CHUNK: usize = 4096;
 /// Capacity of the channel for input, in chunks of at most [`CHUNK`] bytes.
 const CHUNKS_MAX: usize = 16;
-/// Exit code for a process that a signal stopped, as in shells: this number plus the signal number.
+/// Number that is added to the signal number for the exit code of a stopped process, as in shells.
 const SIGNAL_BASE: i32 = 128;
 /// Exit code for a command that could not run, as in shells.
 const NOT_RUN: u8 = 1;

@@ -209,8 +209,8 @@ impl Worker {
         true
     }
 
-    /// Sends the batch until the collector accepts or rejects it. After the shutdown started, at most one
-    /// more attempt is made.
+    /// Sends the batch until the collector accepts or rejects it. During the shutdown, sends the batch at
+    /// most once more.
     async fn deliver(&mut self) {
         let mut backoff = self.timing.backoff;
         loop {

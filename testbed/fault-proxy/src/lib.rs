@@ -44,7 +44,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Loopback address with port 0, for which the system chooses an unused port.
 const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A proxy for the JSON-RPC and websocket endpoint, or for the gRPC endpoint of a node. Dropping the value
+/// Proxy in front of a node, for its gRPC endpoint or its JSON-RPC and websocket endpoint. Dropping the value
 /// stops the proxy.
 #[derive(Debug)]
 pub struct Proxy {

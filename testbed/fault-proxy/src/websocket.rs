@@ -96,8 +96,8 @@ where
     }
 }
 
-/// Pushes a block to the client unless the fault `lose_events` drops the block. Then the fault
-/// `repeat_events` may push the previous block again.
+/// Pushes a block to the client, and then possibly the previous block again (fault `repeat_events`). The
+/// fault `lose_events` drops the block.
 async fn push<S>(
     shared: &Shared,
     to_client: &mut S,

@@ -80,8 +80,8 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     Ok((operator, program))
 }
 
-/// Adds GPUs to three of ten nodes: to one AMD GPUs with a PCI label, and to two NVIDIA GPUs with a PCI or a
-/// product label.
+/// Adds GPUs to three of ten nodes. The GPUs have different labels: NVIDIA by PCI, NVIDIA by product, and AMD
+/// by PCI.
 fn with_devices(number: usize, mut node: Value) -> Value {
     let (label, value, resource) = match number % 10 {
         1 => (

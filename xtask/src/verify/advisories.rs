@@ -211,8 +211,8 @@ fn age(copy: &Path) -> String {
     }
 }
 
-/// Returns the advisories that affect these packages. A vulnerability fails the check, if the policy does not
-/// ignore it. An unnecessary entry in the policy also fails the check.
+/// Returns the advisories that affect these packages. A vulnerability that the policy does not ignore fails
+/// the check. An ignored advisory that affects no package also fails the check.
 fn judge<'p>(
     database: &Path,
     packages: impl Iterator<Item = &'p Package>,

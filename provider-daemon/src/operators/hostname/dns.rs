@@ -14,7 +14,7 @@ use hickory_resolver::proto::rr::RData;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Maximum duration of one attempt of a query; a failed query is repeated at most twice.
+/// Maximum duration of one attempt. A query has at most three attempts.
 const LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of DNS records that one query returns; further records are ignored.
 const RECORDS_MAX: usize = 256;

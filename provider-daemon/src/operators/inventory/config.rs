@@ -27,7 +27,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Creates the source from the value of a flag, which is a path if it ends with `yaml`.
+    /// Creates the source from the value of a flag. A value that ends with `yaml` is a path.
     pub(super) fn from_flag(flag: &'static str, given: &str) -> Self {
         if given.ends_with("yaml") {
             Self::File(given.into())
@@ -106,8 +106,8 @@ fn read(text: &str) -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// Returns true for a version as in the Go operator: one to three numbers separated by dots, with an optional
-/// `v` in front and an optional suffix, such as `v1.2-rc`.
+/// Returns true for a version that the Go operator accepts: one to three numbers separated by dots, such as
+/// `v1.2-rc`. The prefix `v` and the suffix are optional.
 fn is_version(text: &str) -> bool {
     let text = text.trim();
     let numbers = text.strip_prefix('v').unwrap_or(text);

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Deployment number (dseq) before the first deployment of this test.
 const FIRST: u64 = 1_000;
-/// Maximum number of concurrent manifest requests. Each request is a process that repeats it until the
-/// provider accepts, so more processes would overload a busy machine.
+/// Maximum number of processes that send manifests concurrently. More processes would overload a busy
+/// machine.
 const SENDING_MAX: usize = 64;
 
 struct Order {

@@ -32,9 +32,6 @@ const CLOSE_TIME: Duration = Duration::from_secs(10);
 ///
 /// The maximum of descriptors is high, because a busy machine has many pending requests with a descriptor
 /// each.
-///
-/// Each pending request uses a descriptor. A busy machine has many pending requests, so the maximum of descriptors is
-/// high.
 const BOUNDS: [(&str, f64, f64); 4] = [
     ("memory (KiB)", 400_000.0, 100.0),
     ("descriptors", 400.0, 1.0),
@@ -91,7 +88,7 @@ fn lowest_by_minute(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// Returns the leaked resources: descriptors that stay open after the load, and memory that grows with each
-/// order. A short run is sufficient.
+/// order.
 fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
     let (memory, descriptors) = (0, 1);
     // An unknown value is a finding.

@@ -114,8 +114,8 @@ fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     (fits, count)
 }
 
-/// Returns the inventory that this provider counts for the same node. If `requests` is set, one pod with
-/// these resource requests runs on the node.
+/// Returns the inventory that this provider counts for the recorded node, on which a pod with the resource
+/// requests `requests` runs, if set.
 async fn counted_by_us(requests: Option<Value>) -> Arc<dyn Inventory> {
     let pods = requests.into_iter().map(|requests| {
         json!({
