@@ -155,7 +155,7 @@ enum Response {
     Released {
         /// True if the circuit breaker held closes before the release.
         was_tripped: bool,
-        /// Leases whose close the circuit breaker held until this release.
+        /// Leases that the circuit breaker did not close before this release.
         waited: Vec<String>,
     },
     /// Differences between the chain, the cluster and the state of the provider.

@@ -85,7 +85,7 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Returns the remedy. Returns `None` for `Io` and `Database`, whose remedy depends on the cause.
+    /// Returns the remedy. Returns `None` for `Io` and `Database`, because their remedy depends on the cause.
     pub(crate) const fn help(&self) -> Option<&'static str> {
         match self {
             Self::InUse { .. } => Some("stop that provider, or choose another --home"),

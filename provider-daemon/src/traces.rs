@@ -56,8 +56,8 @@ impl Traces {
     }
 }
 
-/// Starts the export of traces. Returns `None` if neither `--otlp-endpoint` nor a standard variable contains
-/// the address of a collector.
+/// Starts the export of traces. Returns `None` if `--otlp-endpoint` and the standard variables contain no
+/// address of a collector.
 ///
 /// # Errors
 /// Returns an error if the settings of the exporter are invalid. An unavailable collector is not an error.

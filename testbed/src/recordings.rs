@@ -29,7 +29,7 @@ pub fn folder(name: &str) -> PathBuf {
     existing(ALL.join(name))
 }
 
-/// Returns the sorted paths of the folder's entries whose name ends with `ending`.
+/// Returns the sorted paths of the folder's entries with names that end with `ending`.
 ///
 /// # Panics
 /// Panics if the folder cannot be read.

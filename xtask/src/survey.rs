@@ -14,7 +14,7 @@ mod reach;
 mod types;
 mod units;
 
-/// Structs whose methods are in several files, with the folders of these files.
+/// Structs with methods in several files, and the folders of these files.
 const SHARED: [(&str, &str); 6] = [
     ("Engine", "akash-provider-core/src"),
     ("Leases", "akash-provider-core/src/engine"),
@@ -212,7 +212,7 @@ fn fields_of(files: &[&Source], name: &str) -> Vec<String> {
     body.lines().filter_map(field).collect()
 }
 
-/// Counts the files whose methods use each field of the struct `name`. Returns the sum over all fields.
+/// Counts the files that use each field of the struct `name` in a method. Returns the sum over all fields.
 fn field_uses(files: &[&Source], name: &str, fields: &[String]) -> usize {
     let start = format!("impl {name} {{\n");
     let mut pairs = BTreeSet::new();

@@ -366,8 +366,8 @@ impl Package {
             .map(|t| t.name.as_str())
     }
 
-    /// Returns the paths of library and binary targets whose tests the manifest disables: the folders if all
-    /// these targets are disabled, or else the root files of the disabled targets.
+    /// Returns the paths of the library and binary targets with `test = false`: the folders if all these
+    /// targets have this setting, or else the root files.
     pub(crate) fn untested(&self) -> impl Iterator<Item = &Path> {
         let programs = || self.targets.iter().filter(|t| t.is("lib") || t.is("bin"));
         let is_whole = programs().all(|target| !target.test);

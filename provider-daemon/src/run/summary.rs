@@ -44,7 +44,7 @@ fn open_bids(status: &Status) -> usize {
         .count()
 }
 
-/// Returns the orders whose bid waits until the provider's account has funds for the deposit.
+/// Returns the orders for which the account cannot pay the deposit of a bid.
 fn unfunded(status: &Status) -> Vec<&OrderId> {
     let orders = status.orders.iter();
     let unfunded = orders.filter(|order| order.phase == OrderPhase::Unfunded);

@@ -178,7 +178,7 @@ impl LeaseEvents {
     }
 }
 
-/// Returns the keys of the oldest rows, whose removal keeps the table within the limits.
+/// Returns the keys of the oldest rows, which must be removed to stay within the limits.
 fn over(index: &Index, limits: Limits) -> Vec<Key> {
     let mut bytes: usize = index.values().map(|row| row.bytes).sum();
     let mut events = index.len();

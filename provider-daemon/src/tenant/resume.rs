@@ -130,7 +130,7 @@ impl History {
         }
     }
 
-    /// Returns the messages whose buffering time has ended.
+    /// Returns the messages that were buffered for the required time.
     pub(super) fn flush_due(&mut self, now: Instant) -> NewMessages {
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         match self {

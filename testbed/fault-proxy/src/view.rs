@@ -2,7 +2,7 @@
 
 use crate::faults::Shared;
 
-/// Path prefixes of services whose state cannot be queried at a height.
+/// Path prefixes of services that cannot be queried at a height.
 const WITHOUT_HEIGHT: [&str; 3] = ["/cosmos.tx.", "/cosmos.base.node.", "/akash.discovery."];
 
 /// Returns `true` for a query of the state at a height.

@@ -96,7 +96,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Watches the routes, and returns the hostnames of routes whose port becomes [`OTHER`].
+/// Watches the routes, and returns the hostname of each route that changes to the port [`OTHER`].
 fn watch(client: Client) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(64);
     tokio::spawn(async move {

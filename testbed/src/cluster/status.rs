@@ -147,7 +147,7 @@ fn in_short(error: &str) -> String {
     reason.chars().take(200).collect()
 }
 
-/// Returns the health check of a component, whose exit code 0 means healthy.
+/// Returns the health check of a component. The check has exit code 0 for a healthy component.
 fn probe(layout: &Layout, component: Component) -> Run {
     let node = layout.addresses().node;
     let get = |url: &str| {

@@ -55,7 +55,7 @@ impl Accepted {
         self.0.contains(name)
     }
 
-    /// Returns an error for entries whose mutant does not exist.
+    /// Returns an error for entries without an existing mutant.
     pub(super) fn expect_known(&self, mutants: &[&Mutant]) -> Result<()> {
         let mutants: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.name.as_str()).collect();
         let gone: Vec<String> = self

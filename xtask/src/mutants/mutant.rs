@@ -13,7 +13,7 @@ pub(super) struct Mutant {
     /// this name.
     pub(super) place: String,
     /// Name `FILE: CHANGE in FUNCTION`, followed by `(2 of 3)` if the function has several such changes.
-    /// Edits elsewhere do not change this name.
+    /// Edits of other code do not change this name.
     pub(super) name: String,
 }
 

@@ -21,7 +21,7 @@ const FILE_NAME: &str = "gpus.json";
 pub(super) enum Source {
     File(PathBuf),
     Network(Url),
-    /// No list of GPUs. The operator then knows only the GPU models in node labels.
+    /// No list of GPUs. The operator then uses only the GPU models in node labels.
     Nowhere,
 }
 

@@ -90,8 +90,8 @@ impl Settings {
         &self.hashes
     }
 
-    /// Reads the changed files and returns whether any hash changed. For an unreadable file, the hash of the
-    /// last content is kept, because the program still uses that content.
+    /// Reads the changed files and returns whether any hash changed. The hash of an unreadable file stays
+    /// unchanged, because the program still uses the last content.
     fn refresh(&mut self) -> bool {
         let mut is_changed = false;
         for file in &mut self.files {

@@ -29,7 +29,7 @@ pub(crate) enum To {
 }
 
 impl To {
-    /// Returns bytes that occur only in writes to this target. Returns `None` for the API server, whose
+    /// Returns bytes that occur only in writes to this target. Returns `None` for the API server, because its
     /// connections are encrypted; its audit log contains the writes.
     const fn mark(self) -> Option<&'static [u8]> {
         match self {

@@ -128,7 +128,7 @@ pub(crate) fn bid_id(order: &OrderId) -> BidId {
     }
 }
 
-/// Returns a bid whose number of volumes depends on the deployment number, so that some bids have no gas
+/// Returns a bid. The number of volumes depends on the deployment number, so that some bids have no gas
 /// estimate.
 pub(crate) fn bid(order: &OrderId) -> Msg {
     let volumes = 1 + order.deployment().dseq / 4 % 16;

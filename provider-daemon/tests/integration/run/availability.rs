@@ -25,7 +25,7 @@ const LOGS: &str = "/lease/9/1/1/logs?follow=true";
 const EVENTS: &str = "/lease/9/1/1/kubeevents?follow=true";
 const SHELL: &str = "/lease/9/1/1/shell?cmd0=cat&tty=0&stdin=0&service=web&podIndex=0";
 
-/// Requests whose responses are the same during the start, the operation and the stop of the provider.
+/// Requests that get the same responses during the start, the operation and the stop of the provider.
 const ALWAYS: [Row<'_>; 5] = [
     ("GET", "/healthz", "", 200, "ok"),
     ("GET", "/status", "", 200, "\"address\""),

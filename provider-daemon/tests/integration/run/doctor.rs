@@ -74,7 +74,7 @@ pub(super) fn installation(name: &str) -> Stage {
     installation_at(name, Duration::ZERO)
 }
 
-/// Creates an [`installation`] whose chain clock is ahead of this machine.
+/// Creates an [`installation`] with a chain clock that is ahead of this machine.
 pub(super) fn installation_at(name: &str, ahead: Duration) -> Stage {
     let mut stage = Stage::new(name, false);
     let time = BlockTime(i64::try_from((now() + ahead).as_millis()).unwrap());

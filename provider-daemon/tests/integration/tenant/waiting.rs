@@ -48,7 +48,7 @@ impl Waiting {
     }
 }
 
-/// Creates a lease whose services start at the next tick of the in-memory cluster.
+/// Creates a lease with services that start at the next tick of the in-memory cluster.
 fn starting(stage: &Stage, seed: u8, dseq: u64) -> (RunningProvider, LeaseId) {
     let provider = stage.provider(seed);
     provider.cluster.set_start_ticks(1);

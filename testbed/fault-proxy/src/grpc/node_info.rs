@@ -127,7 +127,7 @@ pub(super) fn refused(status: HeaderValue, text: String) -> Response<Body> {
     answer
 }
 
-/// Returns `true` for requests for a block, whose message contains the height.
+/// Returns `true` for a request for a block. The message of such a request contains the height.
 pub(super) fn is_of_blocks(path: &str) -> bool {
     [LATEST, BY_HEIGHT].contains(&path)
 }
