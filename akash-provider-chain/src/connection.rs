@@ -52,7 +52,7 @@ fn explain(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
     let text = causes(error);
     // The error of the resolver has no public type, so its text is compared.
     if text.contains("dns error") || text.contains("failed to lookup address") {
-        let help = "check the address and the DNS server";
+        let help = "check the host name in the URL of the chain node, and the DNS server";
         return Some(("DNS lookup failed".to_owned(), help));
     }
     for cause in chain(error) {
@@ -69,7 +69,7 @@ fn explain(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
         return Some((NO_TLS.0.to_owned(), NO_TLS.1));
     }
     if text.contains("invalid HTTP version") || text.contains("unexpected message from connection") {
-        let help = "check whether the port supports gRPC (grpc://) or TLS (https://)";
+        let help = "use grpc:// if the port serves gRPC, or https:// if the port serves TLS";
         return Some(("the port does not support HTTP".to_owned(), help));
     }
     None
@@ -153,7 +153,7 @@ mod tests {
         let name = io::Error::other("failed to lookup address information: Name or service not known");
         assert_eq!(
             message(name),
-            "(DNS lookup failed): check the address and the DNS server"
+            "(DNS lookup failed): check the host name in the URL of the chain node, and the DNS server"
         );
         assert_eq!(
             message(ErrorKind::TimedOut.into()).split(')').next(),

@@ -262,11 +262,11 @@ impl Config {
     /// Returns an error that names the setting, its value and the accepted values.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         if self.provider == Address::nobody() {
-            let help = "must be the provider's account, akash1…";
+            let help = "missing; set the address of the provider's account, such as akash1…";
             return Err(InvalidConfig::missing("provider", help));
         }
         if self.chain_id.is_empty() {
-            let help = "must name the chain, such as akashnet-2";
+            let help = "missing; set the id of the chain, such as akashnet-2";
             return Err(InvalidConfig::missing("chain_id", help));
         }
         let interval = self.balance_check_interval;

@@ -321,7 +321,7 @@ impl ElectionTask {
             }
         }
         if let Some(error) = failure {
-            tracing::warn!(%error, "cannot release the election lease; a standby takes over after the duration of the lease");
+            tracing::warn!(%error, "this instance stops leading, but cannot release the election lease; a standby takes over when the lease expires");
         }
     }
 
@@ -474,7 +474,12 @@ impl ElectionTask {
             );
         } else if let (Some(error), None) = (&error, &status.error) {
             let place = self.store.place();
-            tracing::warn!(name, place, error, "election store failed, retrying");
+            tracing::warn!(
+                name,
+                place,
+                error,
+                "cannot use the election record, retrying; check the Kubernetes API server or Redis"
+            );
         }
         *status = ElectionStatus {
             identity: identity.clone(),

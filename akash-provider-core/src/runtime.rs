@@ -291,7 +291,7 @@ impl<B: StateMachine> Driver<B> {
         self.stage.chain_is_known();
         if snapshot.provider.is_none() {
             let provider = &self.config.provider;
-            tracing::warn!(%provider, "provider not registered on the chain, no bids until it is registered");
+            tracing::warn!(%provider, "provider is not registered on the chain, so it does not bid; run `provider-daemon tx provider create FILE`");
         }
     }
 

@@ -37,7 +37,7 @@ impl Hostnames for Inner {
         };
         let outcome = self.records(DECLARE).settle(&object, seen, judge).await?;
         if let Outcome::Written(host) = outcome {
-            tracing::info!(hostname = name.hostname, %lease, service = name.service, "ProviderHost object written, the hostname operator creates the route");
+            tracing::info!(hostname = name.hostname, %lease, service = name.service, "ProviderHost object written for a hostname of a lease, the hostname operator creates the route next");
             self.until_seen(|| self.holds(self.hosts(), &host.metadata)).await;
         }
         Ok(())

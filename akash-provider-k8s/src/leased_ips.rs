@@ -42,7 +42,7 @@ impl LeasedIps for Inner {
             self.release(&other, ip).await?;
         }
         if let Outcome::Written(written) = outcome {
-            tracing::info!(address = name, %lease, service = ip.service, "ProviderLeasedIP object written, the IP operator assigns the address");
+            tracing::info!(address = name, %lease, service = ip.service, "ProviderLeasedIP object written for a leased IP, the IP operator assigns the address next");
             self.until_seen(|| self.holds(self.ips(), &written.metadata))
                 .await;
         }

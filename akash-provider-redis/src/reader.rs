@@ -131,7 +131,7 @@ impl Reader {
             }
             if let Err(error) = self.read().await {
                 if !std::mem::replace(&mut self.is_away, true) {
-                    tracing::warn!(%error, "cannot read events from the bus, retrying; check the Redis server");
+                    tracing::warn!(%error, "cannot read events from Redis, retrying; check the Redis server");
                 }
                 sleep(self.pause).await;
                 self.pause = (self.pause * 2).min(PAUSE.1);
@@ -154,7 +154,7 @@ impl Reader {
         self.connection = Some(connection);
         self.pause = PAUSE.0;
         if std::mem::take(&mut self.is_away) {
-            tracing::info!("events are read from the bus again");
+            tracing::info!("events can be read from Redis again");
         }
         Ok(())
     }

@@ -95,7 +95,7 @@ impl FilePolicy {
             // A slow disk must not block the loop; the price calculation has its own timeout.
             let look = tokio::task::spawn_blocking(move || look(&path, &state)).await;
             if let Err(error) = look {
-                tracing::error!(%error, "check of the price policy panicked, the previous policy applies; report this as a bug");
+                tracing::error!(%error, "reading the price policy panicked, the previous policy applies; report this as a bug");
             }
             *checked = Instant::now();
         }

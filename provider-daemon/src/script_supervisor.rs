@@ -21,7 +21,7 @@ pub fn start() -> Option<ExitCode> {
     }
     let script = words.next()?;
     Some(supervise(&script).unwrap_or_else(|error| {
-        eprintln!("cannot start the script: {error}");
+        eprintln!("cannot start the price script: {error}");
         ExitCode::FAILURE
     }))
 }

@@ -83,7 +83,7 @@ impl Cluster {
                 objects::define(&cluster.layout, &options.crds)?;
                 return Ok(cluster);
             }
-            eprintln!("removing an unhealthy cluster");
+            eprintln!("removing the cluster of an earlier start, because it is unhealthy");
             teardown::run(&cluster.layout)?;
         }
         let mut layout = Layout::new(options.tier, &options.name, &dir, 0, &programs);
@@ -216,7 +216,7 @@ impl Cluster {
             left -= 1;
             match self.await_health(component) {
                 Err(error) if left > 0 && self.state(component) != State::Paused => {
-                    eprintln!("{error}\nstarting {component} again");
+                    eprintln!("{error}\nrestarting the component {component}");
                     self.kill(component)?;
                 }
                 outcome => return outcome,

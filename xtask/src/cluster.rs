@@ -143,7 +143,7 @@ fn down(dir: &Path) -> Result<()> {
     match Cluster::at(dir)? {
         Some(cluster) => Ok(cluster.down()?),
         None => {
-            println!("no cluster was started in {}", dir.display());
+            println!("nothing to remove: no cluster was started in {}", dir.display());
             Ok(())
         }
     }

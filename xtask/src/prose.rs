@@ -69,7 +69,11 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     for finding in &survey.findings {
         println!("{finding}");
     }
-    println!("{} words, score {} per 10,000", survey.words, survey.score());
+    println!(
+        "{} words checked, {} terms to avoid per 10,000 words",
+        survey.words,
+        survey.score()
+    );
     Ok(())
 }
 

@@ -189,12 +189,12 @@ impl Rotation {
                         recheck.min(self.settings.recheck_max)
                     }
                     Ok(done) => {
-                        tracing::info!(?done, "step of the rotation of the certificate on the chain completed");
+                        tracing::info!(?done, "rotation of the provider's certificate completed one step, see the field `done`");
                         wait = self.settings.retry_min;
                         Duration::ZERO
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "cannot rotate the certificate on the chain, retrying: check the key and the certificate files");
+                        tracing::warn!(%error, "cannot rotate the provider's certificate, retrying: check the certificate files, the key and the chain node");
                         let pause = wait;
                         wait = (wait * 2).min(self.settings.retry_max);
                         pause

@@ -38,7 +38,7 @@ impl Endpoints {
                  `timedatectl set-ntp true`"
             );
         } else if had_corrected && correction == 0 {
-            tracing::info!("clock of this machine agrees with the chain nodes again");
+            tracing::info!("clock of this machine is no longer behind the clocks of the chain nodes");
         }
     }
 

@@ -156,7 +156,7 @@ impl Endpoints {
         match looked {
             Ok((tip, versions)) => {
                 if let Some(old) = &health.fault {
-                    tracing::info!(endpoint = %member.endpoint.name, was = %old, "chain node is usable again");
+                    tracing::info!(endpoint = %member.endpoint.name, was = %old, "chain node passed its check and is used again");
                 }
                 health.record_response(began.elapsed(), 0);
                 health.record_tip(tip);
@@ -166,7 +166,7 @@ impl Endpoints {
             Err(error) => {
                 // Logged once per fault.
                 if !health.fault.as_ref().is_some_and(|old| old.is_like(&error.fault)) {
-                    tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "chain node is not usable until a later check succeeds: check the node, or remove it from --node");
+                    tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "check of a chain node failed, the node is not used until a later check succeeds: check the node, or remove it from --node");
                 }
                 health.record_failure(Instant::now(), error.fault, jitter(at));
             }

@@ -154,7 +154,10 @@ impl Follower {
             .reader
             .update_status(|s| s.last_error.replace(text.to_owned()));
         if self.warnings.is_logged(Instant::now()) || last.as_deref() != Some(text) {
-            tracing::warn!(error = text, "cannot follow the blocks of the chain, retrying");
+            tracing::warn!(
+                error = text,
+                "cannot read new blocks from the chain nodes, retrying; check the nodes"
+            );
         }
     }
 
@@ -559,7 +562,7 @@ impl Follower {
             tracing::debug!(%event, "malformed event of another provider ignored");
         }
         for event in &malformed {
-            tracing::warn!(%event, "malformed event of the chain skipped, reading the whole state of the chain: check the version of the chain");
+            tracing::warn!(%event, "cannot decode an event of the chain, reading the whole state of the chain instead: check whether this version supports the chain");
         }
         if let Some(first) = malformed.first() {
             let why = format!("malformed event: {first}");

@@ -211,7 +211,7 @@ impl ReportedRecords {
     pub(super) fn report(&self, kind: Kind, record: &[u8], error: &Malformed) {
         if self.is_new(kind, record) {
             let (what, id) = (kind.name(), kind.describe(record));
-            tracing::warn!(what, %id, %error, "malformed record of another account on the chain skipped");
+            tracing::warn!(what, %id, %error, "cannot decode a chain record of another account, ignoring the record");
         }
     }
 }

@@ -43,7 +43,7 @@ impl Reader {
         self.cache_time(now.height, now.time);
         match self.list(provider, &now, Some(now.height)).await {
             Err(why) if why.is_about_height() => {
-                tracing::info!(height = now.height, %why, "chain nodes do not serve the state at this height, reading the newest state");
+                tracing::info!(height = now.height, %why, "chain nodes cannot return the state at the requested block height, reading the newest state instead");
                 let snapshot = self.list(provider, &now, None).await?;
                 Ok(Listing {
                     snapshot,

@@ -267,10 +267,10 @@ impl Task {
         if let Err(error) = getrandom::fill(&mut salt) {
             // Two processes with the same key could then choose the same nonce. This is rare. The chain refuses the
             // second transaction, which is sent again with another nonce.
-            tracing::warn!(%error, "cannot read random bytes for transaction nonces, using fixed bytes; another process with the same key may use the same nonce");
+            tracing::warn!(%error, "system returned no random bytes for transaction nonces, using fixed bytes; run no other process with the same key");
         }
         let stored = expenses.load().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot load the transaction fees of the last hour, counting fees from 0: check the state folder");
+            tracing::warn!(%error, "cannot load the fees that were paid in the last hour, so the hourly fee limit counts from 0: check the home directory");
             Vec::new()
         });
         let planner = Planner::new(config.clone(), u32::from_le_bytes(salt));
@@ -407,7 +407,7 @@ impl Task {
         if let Err(error) = &stored
             && !self.has_store_failed
         {
-            tracing::warn!(%error, "cannot store the transaction fees of the last hour, a restart would count fees from 0: check the state folder");
+            tracing::warn!(%error, "cannot store the fees that were paid in the last hour, so the hourly fee limit counts from 0 after a restart: check the home directory");
         }
         self.has_store_failed = stored.is_err();
     }

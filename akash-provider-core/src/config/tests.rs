@@ -79,11 +79,11 @@ fn errors_name_the_setting_the_value_and_the_help() {
     let empty = Config::read(json!({"chain_id": "x"})).unwrap_err();
     assert_eq!(
         empty.to_string(),
-        "setting provider: must be the provider's account, akash1…"
+        "setting provider: missing; set the address of the provider's account, such as akash1…"
     );
     let empty = Config::read(json!({"provider": ACCOUNT})).unwrap_err();
     assert_eq!(
         empty.to_string(),
-        "setting chain_id: must name the chain, such as akashnet-2"
+        "setting chain_id: missing; set the id of the chain, such as akashnet-2"
     );
 }

@@ -105,7 +105,10 @@ pub enum StructureFault {
     #[error("the image is empty; set a container image")]
     NoImage,
     /// The image is not a reference to a container image.
-    #[error("`{image}` is not a container image: {problem}; write `[REGISTRY/]PATH[:TAG][@DIGEST]`")]
+    #[error(
+        "`{image}` is not a container image: {problem}; write the image as \
+             `[REGISTRY/]PATH[:TAG][@DIGEST]`"
+    )]
     Image {
         /// Reference as received, shortened to 80 characters.
         image: String,

@@ -18,11 +18,14 @@ impl IgnoredResources {
             tracing::warn!(
                 resource = ignored.reason(),
                 help = ignored.help(),
-                "cluster resource not offered"
+                "provider does not offer this cluster resource to tenants"
             );
         }
         for ignored in went.iter().take(LOGGED) {
-            tracing::info!(resource = ignored.reason(), "cluster resource offered again");
+            tracing::info!(
+                resource = ignored.reason(),
+                "provider offers this cluster resource to tenants again"
+            );
         }
         let more = came.len().max(went.len()).saturating_sub(LOGGED);
         if more > 0 {

@@ -42,7 +42,7 @@ impl ProgressSender {
             forward
         });
         if moved {
-            tracing::info!(%lifecycle, "provider entered a phase of its lifecycle");
+            tracing::info!(%lifecycle, "lifecycle phase of the provider changed");
         }
     }
 

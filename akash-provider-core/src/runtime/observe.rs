@@ -172,10 +172,10 @@ fn log(event: &Event) {
             message,
         } => tracing::info!(%order, %reason, why = %message, "order declined"),
         Event::BidsNotCounted { order, message } => {
-            tracing::warn!(%order, why = %message, "cannot count the bids of the order, bidding anyway");
+            tracing::warn!(%order, why = %message, "cannot count the existing bids on the order, bidding without a check of the chain's limit");
         }
         Event::BidUnfunded { order, message } => {
-            tracing::warn!(%order, why = %message, "bid postponed until the provider's account can pay it; send funds to the account");
+            tracing::warn!(%order, why = %message, "bid postponed until the provider's account can pay the deposit and the fee; send funds to the account");
         }
         Event::BidPlaced { bid, price } => tracing::info!(%bid, %price, "bid placed"),
         Event::BidAdopted { bid, price } => tracing::info!(%bid, %price, "bid adopted"),
@@ -198,15 +198,19 @@ fn log(event: &Event) {
             let (health, counted) = (health.name(), health.is_counted());
             tracing::info!(%lease, health, counted, "health of the workload changed");
         }
-        Event::LeaseEnding { lease, reason } => tracing::info!(%lease, ?reason, "close of the lease started"),
+        Event::LeaseEnding { lease, reason } => {
+            tracing::info!(%lease, ?reason, "provider started to close the lease")
+        }
         Event::LeaseClosed { lease, reason } => tracing::info!(%lease, ?reason, "lease closed"),
         Event::BalanceChecked {
             deployment,
             blocks_left,
         } => tracing::debug!(%deployment, ?blocks_left, "balance checked"),
-        Event::Withdrawn { lease } => tracing::info!(%lease, "earnings of the lease withdrawn"),
+        Event::Withdrawn { lease } => {
+            tracing::info!(%lease, "earnings of the lease transferred to the provider's account")
+        }
         Event::WithdrawFailed { lease, message } => {
-            tracing::warn!(%lease, why = %message, "cannot withdraw the earnings of the lease, retrying")
+            tracing::warn!(%lease, why = %message, "cannot transfer the earnings of the lease to the provider's account, retrying")
         }
         Event::BreakerTripped { .. }
         | Event::BreakerTrippedFor { .. }
@@ -228,36 +232,42 @@ fn log_safeguard(event: &Event) {
         Event::BreakerTripped { wanted } => {
             tracing::warn!(
                 wanted,
-                "circuit breaker tripped: too many closes of leases, further closes wait for `provider-daemon breaker release`"
+                "circuit breaker tripped: too many leases would be closed; check the cause, then run \
+                 `provider-daemon breaker release`"
             );
         }
         Event::BreakerTrippedFor { owner, wanted } => {
-            tracing::warn!(%owner, wanted, "circuit breaker tripped for one owner: too many closes of leases, further closes wait for `provider-daemon breaker release`");
+            tracing::warn!(%owner, wanted, "circuit breaker tripped for one tenant: too many of its leases would be closed; check the cause, then run `provider-daemon breaker release --owner OWNER`");
         }
         Event::EndHeld { lease, message } => {
-            tracing::warn!(%lease, why = %message, "circuit breaker holds the close of the lease");
+            tracing::warn!(%lease, why = %message, "circuit breaker delays the close of the lease, see the field `why`");
         }
-        Event::BreakerReleased => tracing::info!("circuit breaker released for all leases"),
+        Event::BreakerReleased => {
+            tracing::info!("circuit breaker released, the provider can close leases of all tenants again")
+        }
         Event::BreakerReleasedFor { owner } => {
-            tracing::info!(%owner, "circuit breaker released for the leases of one owner")
+            tracing::info!(%owner, "circuit breaker released for one tenant, the provider can close the tenant's leases again")
         }
         Event::RecordUnusable { lease, problem } => tracing::warn!(
             %lease,
             %problem,
-            "record of the lease in the cluster is unusable, the lease stays open; repair the record, or ask the tenant \
-             to send the manifest again"
+            "Manifest record of the lease in the cluster is unusable, the lease stays open; repair the \
+             record, or ask the tenant to send the manifest again"
         ),
         Event::RecordUsable { lease } => {
-            tracing::info!(%lease, "record of the lease in the cluster is usable again")
+            tracing::info!(%lease, "Manifest record of the lease in the cluster is usable again")
         }
         Event::RecordsNotFound { leases, place } => tracing::warn!(
             leases,
             %place,
-            "cluster has no record of the leases on the chain, no lease is closed until a record is found; check the \
-             namespace of manifests and the kubeconfig, or release the circuit breaker if the records are lost"
+            "cluster has no Manifest record of the leases on the chain, no lease is closed until a record \
+             is found; check --k8s-manifest-ns and the kubeconfig, or run `provider-daemon breaker \
+             release` if the records are lost"
         ),
         Event::RecordsFound => {
-            tracing::info!("record of a lease found in the cluster, closing of leases is permitted again")
+            tracing::info!(
+                "Manifest record of a lease found in the cluster, so the provider can close leases again"
+            )
         }
         Event::DriftFound { findings } => tracing::warn!(
             ?findings,

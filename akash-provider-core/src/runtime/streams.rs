@@ -86,12 +86,16 @@ async fn follow<T: Clone + Send>(
         let once = listen(port, &subscribe, &mut gap, queue);
         match AssertUnwindSafe(once).catch_unwind().await {
             Ok(Err(LoopGone)) => return,
-            Ok(Ok(())) => tracing::warn!(port, "event stream ended, subscribing again"),
+            Ok(Ok(())) => tracing::warn!(
+                port,
+                "event stream from chain, cluster or inventory ended, subscribing again"
+            ),
             Err(panic) => {
                 tracing::warn!(
                     port,
                     panic = panic_text(panic.as_ref()),
-                    "event stream panicked, subscribing again; report this as a bug"
+                    "event stream from chain, cluster or inventory panicked, subscribing again; report \
+                     this as a bug"
                 );
             }
         }
@@ -114,7 +118,7 @@ async fn listen<T: Clone + Send>(
         let Ok(item) = tokio::time::timeout(SILENCE, stream.next()).await else {
             // Capacity and health can stay unchanged for a long time, a chain cannot.
             if port == "chain" {
-                tracing::warn!(port, silent_for = ?SILENCE, "no event from the chain, waiting: check the chain node");
+                tracing::warn!(port, silent_for = ?SILENCE, "no event received from the chain, still waiting: check the chain nodes");
             }
             continue;
         };
@@ -126,7 +130,7 @@ async fn listen<T: Clone + Send>(
             }
             // The stream recovers or ends. The delay prevents a hot loop.
             Some(Err(error)) => {
-                tracing::warn!(port, error = %chain_text(&error), "event stream failed, waiting until it recovers or ends");
+                tracing::warn!(port, error = %chain_text(&error), "event stream from chain, cluster or inventory failed, waiting until the stream recovers or ends");
                 gap.open(queue).await?;
             }
         }

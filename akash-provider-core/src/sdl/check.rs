@@ -31,7 +31,7 @@ pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     if document.deployment.is_whole() && document.deployment.values().all(|d| d.placed.is_empty()) {
         let spot = Location::new(document.deployment_line, "deployment");
         let problem = "nothing is deployed";
-        let help = "add a service with its placement, profile and count";
+        let help = "add a service with `profile` and `count` under a placement in `deployment`";
         notes.wrong(spot.error(ErrorKind::MissingField, problem, help));
     }
     // An unreadable part may use the endpoint.
@@ -39,7 +39,8 @@ pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     for (name, spot) in document.endpoints.iter().filter(|_| is_whole) {
         if !ips.used.contains(name.as_str()) {
             let problem = format!("the endpoint `{}` is never used", truncated(name));
-            let help = "use the endpoint as `ip` of a global expose, or remove the endpoint";
+            let help = "name the endpoint as `ip` in a `to` entry with `global: true`, or remove the \
+                        endpoint";
             notes.wrong(missing(spot, problem, help));
         }
     }
@@ -105,7 +106,7 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
                     "port {external} of the IP `{ip}` is already used by `{}` on line {}",
                     other.path, other.line
                 );
-                let help = "use another port, protocol or endpoint; a service with an IP can have only one placement";
+                let help = "use another port, protocol or endpoint, or only one placement for the service";
                 notes.wrong(to.spot.error(ErrorKind::Reference, problem, help));
             }
         }
@@ -176,7 +177,8 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
                 "the volume `{}` is part of the container's own disk",
                 truncated(name)
             );
-            let help = "make the volume persistent or of class ram, or remove the mount; providers cannot mount an ephemeral volume";
+            let help = "add `persistent: true` or `class: ram` to the volume, or remove the mount; \
+                        providers cannot mount an ephemeral volume";
             notes.warn(spot.warning(problem, help));
         }
     }

@@ -43,7 +43,7 @@ pub(super) fn parts(document: &Document, notes: &mut Diagnostics) {
             }
             if *denom.get_or_insert(&price.denom) != &price.denom {
                 let problem = "prices are in more than one denomination".to_owned();
-                let help = "use one for the whole deployment".to_owned();
+                let help = "use one denomination for all prices of the deployment".to_owned();
                 notes.wrong(limit(spot, problem, help));
             }
         }

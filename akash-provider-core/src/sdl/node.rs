@@ -176,7 +176,7 @@ fn read(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, ReadError> {
 fn unread(error: &ScanError) -> ReadError {
     let at = error.marker().line();
     let problem = format!("this is not YAML: {}", truncated(&error.info()));
-    let help = "check indentation, quotes and brackets here";
+    let help = "check the indentation, quotes and brackets near this line";
     let wrong = Location::new(line(at), "document").error(ErrorKind::Syntax, problem, help);
     if matches!(error.kind(), granit_parser::ErrorKind::InvalidQuotedScalarIndent) {
         return ReadError::Shallow(at, wrong);

@@ -176,7 +176,8 @@ fn endpoint(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Location, SdlE
     let first = name.starts_with(|c: char| c.is_ascii_lowercase());
     if name.len() < 2 || !first || !name.bytes().all(allowed) {
         let problem = format!("`{}` cannot be the name of an endpoint", truncated(name));
-        let help = "use at least two characters from a-z, 0-9, `-` and `_`; the first must be a letter";
+        let help = "name an endpoint with at least two characters from a-z, 0-9, `-` and `_`, the first a \
+                    letter";
         notes.wrong(at.spot.error(ErrorKind::Invalid, problem, help));
     }
     let kind = fields.required("kind", "write `kind: ip`")?;

@@ -35,7 +35,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
         .buffer_unordered(MAKERS)
         .try_collect::<Vec<()>>()
         .await?;
-    eprintln!("{LEASES} leases created in {:?}", began.elapsed());
+    eprintln!("setup: created {LEASES} leases within {:?}", began.elapsed());
     // Meanwhile the controllers create ReplicaSets and pods.
     sleep(Duration::from_secs(pick(1, 20))).await;
 

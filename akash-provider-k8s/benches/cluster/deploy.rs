@@ -72,7 +72,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
         calls.all() / leases as f64 / minutes,
         "calls",
     );
-    eprintln!("API calls of an idle provider with {leases} leases within {IDLE:?}: {calls:?}");
+    eprintln!("an idle provider with {leases} leases made these API calls within {IDLE:?}: {calls:?}");
     Ok(())
 }
 

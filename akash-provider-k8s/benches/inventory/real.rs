@@ -76,7 +76,7 @@ async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     let update = timeout(PATIENCE, first).await??;
     let took = began.elapsed();
     let (nodes, leases) = (update.inventory.metrics().nodes.len(), update.placements.len());
-    eprintln!("the inventory offers {nodes} nodes and contains the pods of {leases} leases");
+    eprintln!("the first inventory update has {nodes} nodes and the pods of {leases} leases");
     if filled && (nodes, leases) != (NODES, LOAD.leases()) {
         return Err("the counts differ from the written objects".into());
     }

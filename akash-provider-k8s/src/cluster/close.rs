@@ -42,12 +42,13 @@ impl KubeCluster {
                     Some(Ok(leases)) => {
                         tracing::info!(
                             leases,
-                            "network policies of leases updated to block addresses of nodes and API servers"
+                            "NetworkPolicies of leases updated, so that their pods cannot connect to \
+                             nodes and API servers"
                         );
                         break;
                     }
                     Some(Err(error)) => {
-                        tracing::warn!(%error, "cannot update network policies of leases to block addresses of nodes and API servers, retrying");
+                        tracing::warn!(%error, "cannot update the NetworkPolicies of leases, retrying; until then, their pods can connect to new nodes and API servers");
                     }
                     // The next leader closes them.
                     None => continue,

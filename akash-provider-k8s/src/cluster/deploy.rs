@@ -110,7 +110,7 @@ impl Inner {
         if isolation.is_none() {
             // The lease runs and the repairs continue: a failed deletion must not fail the deploy.
             if let Err(error) = guarded {
-                tracing::warn!(namespace = home, %error, "cannot restore the isolation of the deployed lease, retrying");
+                tracing::warn!(namespace = home, %error, "lease deployed, but the objects that isolate its pods cannot be restored, retrying");
             }
             return Ok(());
         }

@@ -61,7 +61,7 @@ impl Inner {
             match self.is_confined(operation).await {
                 Ok(true) => {}
                 Ok(false) => {
-                    let help = "run `kubectl apply --filename deploy/rbac/confined.yaml`";
+                    let help = "to forbid this, run `kubectl apply --filename deploy/rbac/confined.yaml`";
                     tracing::warn!(
                         help,
                         "the Kubernetes account of the provider can give itself permissions outside the namespaces of leases"

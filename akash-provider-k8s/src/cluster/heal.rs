@@ -208,7 +208,7 @@ impl Inner {
             Err(error) => {
                 repairs.backoff.failed(&key, limit, now);
                 self.counters.count_drift(id.kind, DriftOutcome::Failed);
-                tracing::warn!(namespace = home, object = %id, %error, "cannot repair object of a lease, retrying");
+                tracing::warn!(namespace = home, object = %id, %error, "cannot restore object of a lease that another client changed or deleted, retrying");
                 repairs.backoff.waits_until(&key, now)
             }
         }
@@ -404,13 +404,13 @@ impl Inner {
                 backoff.repaired(&key, limit, now);
                 self.counters.count_drift(id.kind, DriftOutcome::Deleted);
                 let label = labels::KEEP;
-                tracing::warn!(namespace = home, object = %id, label, "object deleted, because it does not belong to the lease");
+                tracing::warn!(namespace = home, object = %id, label, "object of another client deleted from the namespace of a lease, because the object can weaken the isolation");
                 None
             }
             Err(error) => {
                 backoff.failed(&key, limit, now);
                 self.counters.count_drift(id.kind, DriftOutcome::Failed);
-                tracing::warn!(namespace = home, object = %id, %error, "cannot delete object that weakens the isolation of a lease, retrying");
+                tracing::warn!(namespace = home, object = %id, %error, "cannot delete object of another client that can weaken the isolation of a lease, retrying");
                 backoff.waits_until(&key, now)
             }
         }
@@ -428,7 +428,7 @@ impl Inner {
         let (view, calls) = (self.state.lease_in(home), self.calls(operation));
         for (id, meta) in still_there(foreign(is_among(items), view.openings())) {
             calls.delete_version(id.kind, home, &meta).await?;
-            tracing::warn!(namespace = home, object = %id, "object deleted, because it does not belong to the lease");
+            tracing::warn!(namespace = home, object = %id, "object of another client deleted from the namespace of a lease, because the object can weaken the isolation");
         }
         for found in unplanned(items, &view) {
             let id = &found.write.id;

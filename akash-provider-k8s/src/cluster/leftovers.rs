@@ -36,11 +36,12 @@ impl KubeCluster {
                 Some(Ok(secrets)) => {
                     tracing::info!(
                         secrets,
-                        "password Secrets deleted that belonged to leases without a Manifest object"
+                        "Secrets with registry passwords deleted, because their leases have no Manifest \
+                         object"
                     );
                 }
                 Some(Err(error)) => {
-                    tracing::warn!(%error, "cannot delete registry password Secrets of leases without a Manifest object, retrying in an hour")
+                    tracing::warn!(%error, "cannot delete Secrets with registry passwords of leases that have no Manifest object, retrying in an hour")
                 }
                 // Leadership lost: the next one starts with a search, without the wait.
                 None => continue,

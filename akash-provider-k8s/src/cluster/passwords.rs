@@ -103,7 +103,7 @@ impl Inner {
         };
         // Not an error: a foreign Secret is not deleted, and the teardown must continue.
         if let Err(error) = self.check_holder(lease, &there.metadata, "Secret", operation) {
-            tracing::warn!(%lease, secret = name, %error, "password Secret not deleted: its labels do not name the lease");
+            tracing::warn!(%lease, secret = name, %error, "Secret with registry passwords not deleted: the labels of the Secret do not name the lease");
             return Ok(());
         }
         let (namespace, uid) = (&self.settings.manifest_namespace, there.metadata.uid);

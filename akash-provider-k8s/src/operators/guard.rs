@@ -205,7 +205,9 @@ impl Guard {
             .is_some_and(|missing| missing.state.is_held());
         if was_held && self.held_records().next().is_none() {
             if self.report.is_none() {
-                tracing::info!("hold on deletions ended: every object has its record again, or was deleted");
+                tracing::info!(
+                    "deletions are no longer held: each missing record was restored, or another client deleted its objects"
+                );
             }
             self.report = None;
         }

@@ -337,14 +337,17 @@ impl<I: Index> OperatorState<I> {
         let is_absent = error.kind() == ErrorKind::NotFound;
         let is_new = self.inner().guard.fail(error.to_string(), is_absent);
         if is_new {
-            tracing::warn!(%error, "cannot determine whether records were deleted, deletions of their objects postponed");
+            tracing::warn!(%error, "cannot check whether the missing records were deleted, so their objects are not deleted yet");
         }
     }
 
     /// Confirms the deletions that the guard holds; returns their number.
     pub(super) fn confirm(&self) -> usize {
         let confirmed = self.judge_again(Guard::confirm);
-        tracing::info!(confirmed, "command confirmed deletions of objects");
+        tracing::info!(
+            confirmed,
+            "held deletions confirmed by a command, the operator deletes the objects"
+        );
         confirmed
     }
 

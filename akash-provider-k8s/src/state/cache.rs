@@ -107,5 +107,5 @@ impl<K: WatchedKind> Sink<Decoded<K>> for Cache<K> {
 
 fn warn_unreadable<K: WatchedKind>(meta: &ObjectMeta, why: &str) {
     let (kind, name) = (K::KIND, meta.name.as_deref().unwrap_or_default());
-    tracing::warn!(%kind, name, why, "cannot decode object, skipping it until it changes; fix or delete it");
+    tracing::warn!(%kind, name, why, "cannot decode Kubernetes object, ignoring the object until it changes; fix or delete the object");
 }

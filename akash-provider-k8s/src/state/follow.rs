@@ -288,7 +288,11 @@ impl Watch {
             End::Failed(error, asked) => {
                 // Logged once per outage.
                 if report.failed(error.clone(), since) {
-                    tracing::warn!(kind, error, "watch of a kind failed, retrying");
+                    tracing::warn!(
+                        kind,
+                        error,
+                        "watch of the Kubernetes objects of one kind failed, retrying"
+                    );
                 } else {
                     tracing::debug!(kind, error, "watch failed again");
                 }

@@ -171,11 +171,11 @@ impl Play {
             status.leases.iter().any(|l| l.lease == lease).then_some(())
         })
         .await?;
-        println!("the tenant accepts the bid: lease {lease}");
+        println!("the tenant accepted the bid, which became the lease {lease}");
         let (manifest, hash) = (self.tenant.manifest(), self.tenant.hash());
         let deployment = self.tenant.deployment();
         self.handle.submit_manifest(deployment, manifest, hash).await?;
-        println!("the provider has the manifest");
+        println!("the provider received the manifest of the tenant");
         self.until("a healthy workload", async |status| {
             let healthy = |l: &&_| is_healthy(l, &lease);
             status.leases.iter().find(healthy).map(drop)

@@ -25,7 +25,7 @@ impl Network for LedgerNetwork {
 
     async fn tenant(&self, msg: TenantMsg) -> Result<(), Error> {
         let height = self.0.tenant(msg).await?;
-        println!("the message of the tenant is in block {height}");
+        println!("block {height} contains the message of the tenant");
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 async fn main() -> Result<(), Failed> {
     // Without a file there is nothing to run; with one it runs until Ctrl-C.
     let Some(file) = std::env::args().nth(1) else {
-        println!("missing settings file: example-own-daemon daemon.toml");
+        println!("the path of a settings file is missing: run `example-own-daemon daemon.toml`");
         return Ok(());
     };
     let settings = Settings::read(Path::new(&file))?;

@@ -152,7 +152,7 @@ impl Process {
 /// Measures the growth of the client's memory after its first minute.
 pub(crate) async fn growth() -> anyhow::Result<()> {
     if !std::path::Path::new("/proc/self/status").exists() {
-        println!("skipped: the memory of a process is read from /proc, which is absent");
+        println!("skipped: this system has no /proc, from which the memory of a process is read");
         return Ok(());
     }
     let scene = Scene::new(Some(BLOCK)).await?;

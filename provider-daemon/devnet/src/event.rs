@@ -209,7 +209,7 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
         ChainEvent::Resync(_) | ChainEvent::Block { .. } => return None,
         // Clients of this chain would miss the event, so it must not be ignored silently.
         unknown => {
-            tracing::error!(event = ?unknown, "market event without a wire format is not sent to clients; report this as a bug");
+            tracing::error!(event = ?unknown, "devnet cannot encode a chain event, so clients do not receive the event; report this as a bug");
             return None;
         }
     })

@@ -200,7 +200,7 @@ impl Devnet {
         self.stop.cancel();
         for task in self.tasks {
             if let Err(error) = task.await {
-                tracing::error!(%error, "task of the devnet panicked; report this as a bug");
+                tracing::error!(%error, "background task of the devnet panicked; report this as a bug");
             }
         }
     }

@@ -64,7 +64,7 @@ pub(super) fn places(wanted: usize) -> Places {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((files, _)) => split(files, wanted),
         Err(error) => {
-            tracing::warn!(%error, "cannot read the limit of open files, assuming 1024");
+            tracing::warn!(%error, "cannot read the limit of open files of this process, assuming 1024");
             // The soft limit of most systems. A low guess only refuses connections.
             split(1024, wanted)
         }

@@ -354,7 +354,10 @@ impl Gateway {
         // Streams outlive their connections: after the upgrade they are separate tasks, awaited here.
         app.tasks.close();
         if timeout(app.limits.grace, app.tasks.wait()).await.is_err() {
-            tracing::warn!(count = app.tasks.len(), "streams closed before they ended");
+            tracing::warn!(
+                count = app.tasks.len(),
+                "gateway stopped before the streams of tenants ended, closing the streams"
+            );
         }
     }
 }
@@ -385,11 +388,13 @@ async fn follow_files(tls: &Tls, settings: &Settings) {
         }
         match tls.set_public(&settings.public_hostname, &files.certificate, &files.key) {
             Ok(()) => {
-                tracing::info!("public certificate replaced");
+                tracing::info!("gateway reloaded the certificate of its public hostname");
                 loaded = there;
             }
             // The files are written one after the other, so they may not match for a moment.
-            Err(error) => tracing::warn!(%error, "cannot replace public certificate; check its files"),
+            Err(error) => {
+                tracing::warn!(%error, "gateway cannot reload the certificate of its public hostname, the previous one is used; check the certificate and key files")
+            }
         }
     }
 }

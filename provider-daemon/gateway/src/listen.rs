@@ -194,7 +194,7 @@ impl Listener {
                 Ok(true) => connection.used_by(&certificate.owner, false),
                 Ok(false) => {
                     self.counters.count_certificate();
-                    tracing::info!(%address, owner = %certificate.owner, "connection to the gateway closed: client certificate not on the chain");
+                    tracing::info!(%address, owner = %certificate.owner, "gateway closed a client connection: the client certificate is revoked or not on the chain");
                     return close(tls).await;
                 }
                 Err(_) => {}
@@ -293,7 +293,7 @@ impl Listener {
                 connection.await
             }
             over = over => {
-                tracing::info!(reason = over.message(), "connection to the gateway closed");
+                tracing::info!(reason = over.message(), "gateway closed a client connection, see the field `reason`");
                 end(connection.as_mut());
                 let cut = cut(over.message());
                 timeout(self.limits.grace, connection).await.map_err(cut)?

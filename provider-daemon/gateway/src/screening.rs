@@ -181,7 +181,7 @@ fn public_reason(decline: &Decline) -> String {
 }
 
 fn unavailable(error: &Error) -> ScreeningError {
-    tracing::warn!(%error, "cannot tell a client whether the provider would bid; check the chain node and the status of the provider");
+    tracing::warn!(%error, "cannot check for a client whether the provider would bid, request refused; check the chain node and the status of the provider");
     ScreeningError::Unavailable("cannot query the chain or the provider; try again")
 }
 

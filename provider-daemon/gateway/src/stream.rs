@@ -123,7 +123,7 @@ fn open_shell(
         lease,
         move |app, socket, lease| async move {
             let service = &command.request.service;
-            tracing::info!(%lease, service, token, "command of a tenant started in a container");
+            tracing::info!(%lease, service, token, "tenant requested to run a command in a container");
             shell::run(&app, socket, &lease, command).await;
         },
     )

@@ -47,7 +47,8 @@ pub(crate) async fn record_intent(
     };
     let act = AuditedAct::new(Arc::new(FileLog::new(settings.clone())), act);
     act.record_intent().await.map_err(|error| {
-        let help = "free disk space, make the directory of --audit-log writable, or set --audit-log none";
+        let help = "check the free disk space and the permissions of the --audit-log directory, or \
+                    disable the audit log with --audit-log none";
         WithHelp::new(format!("nothing was done: {}", error.message()), help)
     })?;
     Ok(Some(act))

@@ -134,7 +134,9 @@ impl Audit {
             writer.join()
         });
         if !matches!(tokio::time::timeout(LAST, ended).await, Ok(Ok(Ok(())))) {
-            tracing::warn!("audit log may lack its last lines; check the disk");
+            tracing::warn!(
+                "audit log not written completely before the exit, the last lines may be missing; check the disk"
+            );
         }
     }
 

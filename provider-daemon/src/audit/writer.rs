@@ -156,7 +156,9 @@ impl Writer {
     fn recover(&mut self) {
         if self.failure.take().is_some() {
             self.shared.set_problem(None);
-            tracing::info!("audit log is writable again, delayed acts continue");
+            tracing::info!(
+                "audit log is writable again, so delayed closes, teardowns and revocations continue"
+            );
         }
     }
 

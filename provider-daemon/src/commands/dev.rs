@@ -113,7 +113,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         gateway.stop().await?;
     }
     let Ok(world) = Arc::try_unwrap(world) else {
-        bail!("cannot stop the embedded market: a simulated tenant still uses it")
+        bail!("cannot stop the simulated chain, because a simulated tenant still uses it")
     };
     world.stop().await?;
     signals.abort();

@@ -254,7 +254,9 @@ fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     world
         .chain
         .market(|market| market.execute(&own.publish()))
-        .map_err(|e| anyhow::anyhow!("cannot publish the certificate of the gateway: {e}"))?;
+        .map_err(|e| {
+            anyhow::anyhow!("cannot publish the certificate of the gateway on the dev chain: {e}")
+        })?;
     Ok(own)
 }
 

@@ -245,7 +245,7 @@ impl Tenant {
             .market(|market| market.fund(&self.id.owner, &coin));
         let create = create_deployment(self.id.clone(), &self.sdl, coin);
         let created = self.world.chain.tenant(create);
-        created.map_err(|e| anyhow!("the chain rejected the deployment: {e}"))?;
+        created.map_err(|e| anyhow!("the dev chain rejected the creation of the deployment: {e}"))?;
         self.printer
             .tenant(&self.id, "ordered", &count(self.sdl.groups.len(), "group"));
         Ok(())
@@ -302,7 +302,7 @@ impl Tenant {
                 .world
                 .chain
                 .tenant(TenantMsg::CreateLease { bid: bid.id.clone() });
-            taken.map_err(|e| anyhow!("the chain rejected the lease: {e}"))?;
+            taken.map_err(|e| anyhow!("the dev chain rejected the acceptance of the bid: {e}"))?;
             leases.push(bid.id);
         }
         Ok(leases)
@@ -378,7 +378,7 @@ impl Tenant {
         if there != Some(hash) {
             let id = self.id.clone();
             let updated = self.world.chain.tenant(TenantMsg::UpdateDeployment { id, hash });
-            updated.map_err(|e| anyhow!("the chain rejected the update: {e}"))?;
+            updated.map_err(|e| anyhow!("the dev chain rejected the update of the deployment: {e}"))?;
             self.world.settled().await;
             let what = "one more environment variable in every service";
             self.printer.tenant(&self.id, "updated", what);
@@ -394,7 +394,7 @@ impl Tenant {
             .world
             .chain
             .tenant(TenantMsg::CloseDeployment { id: self.id.clone() });
-        closed.map_err(|e| anyhow!("the chain refused to close the deployment: {e}"))?;
+        closed.map_err(|e| anyhow!("the dev chain rejected the close of the deployment: {e}"))?;
         self.released(leases).await
     }
 

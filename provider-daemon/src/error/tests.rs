@@ -83,19 +83,19 @@ fn every_error_has_a_remedy() {
     // Errors without a remedy: the user cannot act, or the text is not printed as an error.
     const WITHOUT: [&str; 13] = [
         "cannot print field {}: its value is a nested list or map",
-        "cannot stop the embedded market",
+        "cannot stop the simulated chain",
         "cannot store the address of the gateway in the provider record of the dev chain",
-        "cannot publish the certificate of the gateway",
+        "cannot publish the certificate of the gateway on the dev chain",
         "cannot register the provider",
         // The text has the remedies of all faults.
         "{}",
         // Outcomes of simulated tenants.
         "declined ({}): {}",
         "no bid on the order within",
-        "the chain rejected the deployment",
-        "the chain rejected the lease",
-        "the chain rejected the update",
-        "the chain refused to close the deployment",
+        "the dev chain rejected the creation of the deployment",
+        "the dev chain rejected the acceptance of the bid",
+        "the dev chain rejected the update of the deployment",
+        "the dev chain rejected the close of the deployment",
         "{what} after {}",
     ];
     let mut files = Vec::new();

@@ -177,7 +177,9 @@ impl Finish {
     pub async fn wait(self) {
         let writer = tokio::task::spawn_blocking(move || self.writer.join());
         if !matches!(tokio::time::timeout(LAST, writer).await, Ok(Ok(Ok(())))) {
-            tracing::warn!("flight recorder did not write the last inputs in time; check the disk");
+            tracing::warn!(
+                "recording not written completely before the exit, the last inputs may be missing; check the disk"
+            );
         }
     }
 

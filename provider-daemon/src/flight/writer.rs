@@ -265,7 +265,7 @@ impl Writer {
         (self.unsaved, self.unsaved_gaps) = (0, 0);
         self.pause = RETRY_PAUSE.0;
         if self.health.set_error(None).is_some() {
-            tracing::info!("flight recorder writes again");
+            tracing::info!("flight recorder can write the recording again");
         }
         if self.is_full() {
             self.wants_state.store(true, Ordering::Relaxed);

@@ -131,7 +131,9 @@ impl History {
             writer.join()
         });
         if !matches!(tokio::time::timeout(LAST, ended).await, Ok(Ok(Ok(())))) {
-            tracing::warn!("order history may lack its last records; check the disk");
+            tracing::warn!(
+                "order history not written completely before the exit, the last records may be missing; check the disk"
+            );
         }
     }
 }
@@ -314,7 +316,7 @@ impl Writer {
         // Only a write proves that the disk works again.
         if is_written && locked(&self.shared.problem).take().is_some() {
             let dropped = self.shared.dropped.load(Ordering::Relaxed);
-            tracing::info!(dropped, "order history recorded again");
+            tracing::info!(dropped, "order history can be written again");
         }
         self.facts = 0;
     }

@@ -146,7 +146,8 @@ fn operations(statistics: Option<&ClusterStatistics>) -> [Measure; 5] {
 }
 
 fn ignored(values: Option<&ClusterValues>) -> Measure {
-    let help = "Resources of the cluster that the provider does not use";
+    let help = "Number of nodes, storage classes and objects in the cluster that the provider ignores, by \
+                reason";
     let measure = Measure::gauge("akash_provider_ignored_resources", help);
     let Some(ClusterValues { ignored, orphans, .. }) = values else {
         return measure;

@@ -63,7 +63,7 @@ impl PartsSource {
     /// Returns the role of this instance. A single instance always leads.
     fn leadership(&self) -> [Measure; 2] {
         let leader = Measure::gauge("akash_provider_leader", "1 if this instance leads");
-        let help = "Term of the election in which this instance leads";
+        let help = "Election term in which this instance leads; each new leader has a higher term";
         let term = Measure::gauge("akash_provider_leader_term", help);
         let Some(source) = &self.leadership else {
             return [leader.with([], 1.0), term];

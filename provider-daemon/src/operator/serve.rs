@@ -73,7 +73,8 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
             tracing::warn!(
                 path = %path(&home).display(),
                 %error,
-                "operator socket unavailable, operator commands do not work; check the home directory"
+                "socket for commands, provider.sock, not available, so commands to this process fail; \
+                 check the home directory"
             );
             return;
         }
@@ -107,10 +108,11 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
                 });
             }
             Ok(_) => tracing::warn!(
-                "connection to the operator socket rejected: the client runs as another account"
+                "connection to the socket for commands, provider.sock, rejected: the client runs as \
+                 another system user"
             ),
             Err(error) => {
-                tracing::warn!(%error, "cannot accept connection to the operator socket, retrying");
+                tracing::warn!(%error, "cannot accept connection to the socket for commands, provider.sock, retrying");
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -213,7 +215,7 @@ impl SocketHandler {
             },
             Request::EndLease { lease, reason } => match self.handle.end_lease(&lease, reason).await {
                 Ok(()) => {
-                    tracing::warn!(%lease, ?reason, "lease closed by a command on the operator socket");
+                    tracing::warn!(%lease, ?reason, "close of a lease requested by a command");
                     Response::Ending
                 }
                 Err(refusal) => refused(refusal.message),
@@ -343,7 +345,7 @@ impl SocketHandler {
         }
         cluster.harden(lease).await.map_err(|e| e.to_string())?;
         if !is_ours().await? {
-            tracing::warn!(%lease, "lease ended while it was hardened; the next scan removes its leftovers");
+            tracing::warn!(%lease, "lease ended while `harden` changed its objects; the next full scan removes the remaining objects");
         }
         Ok(())
     }
@@ -369,11 +371,7 @@ fn log_level(level: Option<&str>) -> Result<Response, String> {
     };
     let level = level.unwrap_or(&before).to_owned();
     if level != before {
-        tracing::warn!(
-            level,
-            before,
-            "log level changed by a command on the operator socket"
-        );
+        tracing::warn!(level, before, "log level changed by a command");
     }
     Ok(Response::LogLevel { level, before })
 }

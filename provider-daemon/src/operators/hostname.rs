@@ -169,7 +169,7 @@ impl Operator for HostnameOperator {
             ("failed", count(|name| name.error.is_some())),
             ("ignored", count(|name| name.is_ignored)),
         ];
-        let help = "Hostnames by state; a hostname may have several states";
+        let help = "Number of hostnames in each state; a hostname may be in several states";
         let mut measures = vec![Measure::gauge("hostnames", help).counted("state", states)];
         measures.extend(count_metrics(now.counts));
         measures.extend(watch_metrics(&now.watches));

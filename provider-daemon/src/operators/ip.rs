@@ -106,10 +106,10 @@ impl Operator for IpOperator {
             ("failed", count(|port| port.error.is_some())),
             ("ignored", count(|port| port.is_ignored)),
         ];
-        let help = "Ports of leased addresses by state; a port may have several states";
+        let help = "Number of ports of leased IPs in each state; a port may be in several states";
         let mut measures = vec![Measure::gauge("leased_ports", help).counted("state", states)];
         if let Some((total, in_use)) = self.usage().known() {
-            let help = "Addresses for leases, in total and in use";
+            let help = "Number of IP addresses for leases, in total and in use";
             let of = [("total", total as usize), ("in_use", in_use as usize)];
             measures.push(Measure::gauge("addresses", help).counted("of", of));
         }

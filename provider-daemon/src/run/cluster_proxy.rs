@@ -42,7 +42,9 @@ impl ClusterProxy {
     /// Sets the connection. Only the first call has an effect.
     pub(super) fn set(&self, backend: Backend) {
         if self.there.set(backend).is_err() {
-            tracing::error!("second connection to the cluster ignored; report this as a bug");
+            tracing::error!(
+                "connection to the cluster was opened twice, the second connection is ignored; report this as a bug"
+            );
         }
     }
 

@@ -410,13 +410,14 @@ async fn follow(
         };
         match replaced {
             Ok(()) => {
-                tracing::info!("certificate of the gateway reloaded");
+                tracing::info!("gateway reloaded its certificate from the file");
                 loaded = there;
             }
             // The stamp is not updated, so that the file is read again with the next check.
             Err(why) => tracing::warn!(
                 error = why,
-                "cannot reload the certificate of the gateway, the previous one is used; check the file"
+                "gateway cannot reload its certificate, the previous certificate is used; check the \
+                 certificate file"
             ),
         }
     }

@@ -231,7 +231,7 @@ impl Ha {
 
     fn store_term(&self, term: u64) {
         if let Err(error) = self.terms.store(term) {
-            tracing::warn!(%error, "cannot store the term of the election for the next start; check the disk of the home directory");
+            tracing::warn!(%error, "cannot store the term of the leader election, so a restart cannot recognize forged terms; check the home directory");
         }
     }
 
@@ -265,7 +265,8 @@ impl Ha {
         }
         if timeout(RELEASE_TIMEOUT, election.release()).await.is_err() {
             tracing::warn!(
-                "cannot release the election lease in time; a standby takes over after the duration of the lease"
+                "this instance stops leading, but cannot release the election lease in time; a standby \
+                 takes over when the lease expires"
             );
         }
     }
@@ -290,7 +291,9 @@ async fn cluster(args: &RunArgs) -> Option<(String, String)> {
         }
         Err(_) => {
             tracing::warn!(
-                "cannot read the identity of the cluster, so the election does not check that all instances use the same cluster; check the API server"
+                "API server did not return the identity of the cluster in time, so the election does not \
+                 check that all \
+                 instances use the same cluster; check the API server"
             );
             None
         }
@@ -336,6 +339,6 @@ fn keep(election: &Election, state: &RestartState) {
         return;
     }
     if let Err(error) = election.store_state(state) {
-        tracing::error!(%error, "cannot store the state of the circuit breaker for the next leader, which would start with the last stored state");
+        tracing::error!(%error, "cannot store the state of the circuit breaker in the election record, so the next leader starts with an older state");
     }
 }

@@ -64,7 +64,7 @@ pub(super) async fn print(
 /// Waits until all parts have ended, up to a time limit.
 pub(super) async fn all_ended(parts: Supervisor) -> Result<(), PartFailed> {
     timeout(PARTS_END, parts.end()).await.unwrap_or_else(|_| {
-        tracing::warn!(limit = ?PARTS_END, "parts of the provider did not end within the limit, aborted");
+        tracing::warn!(limit = ?PARTS_END, "parts of the provider did not stop within the time limit and were aborted");
         Ok(())
     })
 }

@@ -257,7 +257,7 @@ impl Watch {
                     plain::line(why)
                 ),
                 None => format!(
-                    "order history recorded again; {} facts are missing",
+                    "order history can be written again; {} facts are missing",
                     history.dropped
                 ),
             });

@@ -28,7 +28,7 @@ static SOCKET_QUEUE: LazyLock<Option<SyncSender<Notification>>> = LazyLock::new(
     let thread = thread::Builder::new().name("systemd".to_owned());
     let spawned = thread.spawn(move || notifications.iter().for_each(|notification| send(&notification)));
     if let Err(error) = spawned {
-        tracing::warn!(%error, "cannot start the thread for systemd notifications, none are sent; the unit may time out");
+        tracing::warn!(%error, "cannot start the thread that sends notifications to systemd, so systemd may stop the unit after its timeout");
         return None;
     }
     Some(queue)

@@ -77,7 +77,10 @@ fn log(change: &StallChange) {
             "part of the provider stalled without a heartbeat; the systemd watchdog gets no keep-alive"
         ),
         StallChange::Recovered(part) => {
-            tracing::warn!(part = part.name(), "stalled part of the provider recovered")
+            tracing::warn!(
+                part = part.name(),
+                "stalled part of the provider recovered and runs again"
+            )
         }
     }
 }

@@ -149,7 +149,10 @@ async fn check_on_chain(own: &OwnCertificate, chain: &Reader) -> anyhow::Result<
             "run `tx cert publish client`"
         )),
         Some(found) if !found.valid => {
-            bail!(WithHelp::new(format!("certificate {serial} is revoked"), RENEW))
+            bail!(WithHelp::new(
+                format!("certificate {serial} is revoked on the chain"),
+                RENEW
+            ))
         }
         Some(_) => Ok(()),
     }

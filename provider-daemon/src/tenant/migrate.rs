@@ -42,6 +42,10 @@ pub(super) async fn run(args: &MigrateArgs, home: &Path, kind: &Migration) -> an
         ..ProviderRequest::get(&kind.path, kind.scope)
     };
     client.send(request).await?;
-    eprintln!("moved to deployment {}: {}", args.dseq, args.names.join(", "));
+    eprintln!(
+        "hostnames or leased IPs moved to deployment {}: {}",
+        args.dseq,
+        args.names.join(", ")
+    );
     Ok(ExitCode::SUCCESS)
 }

@@ -103,11 +103,11 @@ pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCod
         SessionEnd::Ended(outcome) => exit_code(&outcome),
         SessionEnd::Unread => ExitCode::SUCCESS,
         SessionEnd::Left => {
-            eprintln!("session left; the command may still be running");
+            eprintln!("disconnected from the command, which may still be running");
             ExitCode::from(LEFT)
         }
         SessionEnd::Stopped(signal) => {
-            eprintln!("stopped by signal {signal}");
+            eprintln!("lease-shell stopped by signal {signal}");
             ExitCode::from(u8::try_from(SIGNAL_BASE + signal).unwrap_or(u8::MAX))
         }
     })
@@ -329,7 +329,7 @@ fn read_input() -> anyhow::Result<mpsc::Receiver<Vec<u8>>> {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot read the standard input, the command receives no more input");
+                    tracing::warn!(%error, "cannot read the standard input, so the remote command receives no more input");
                     return;
                 }
             }

@@ -146,7 +146,7 @@ fn check_published(serial: &str, der: &[u8], found: Option<&Certificate>) -> Res
         return Err(format!("certificate {serial} is not on the chain"));
     };
     if !found.valid {
-        return Err(format!("certificate {serial} is revoked"));
+        return Err(format!("certificate {serial} is revoked on the chain"));
     }
     match cert::decode_pem(&found.cert) {
         // The bytes are compared, because serial and name can be copied into a certificate with another key.

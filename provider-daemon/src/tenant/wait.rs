@@ -56,7 +56,7 @@ async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyh
             }
         }
         if now.is_empty() {
-            eprintln!("every service is available");
+            eprintln!("all replicas of every service are available");
             return Ok(());
         }
         let now = now.join(", ");

@@ -74,7 +74,7 @@ fn suggested_next_commands_work() {
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && stderr.contains("next, accept a bid"),
+        output.status.success() && stderr.contains("to accept a bid, run"),
         "{line}\n{stderr}"
     );
     // The printed settings also work for its tenant.

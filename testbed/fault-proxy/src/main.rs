@@ -51,17 +51,17 @@ async fn run(cli: &Cli) -> std::io::Result<()> {
     let (mut proxies, mut pipes) = (Vec::new(), Vec::new());
     for (listen, node) in &cli.rpc {
         let proxy = Proxy::start_at(*listen, node, cli.seed).await?;
-        println!("JSON-RPC proxy {} for node {node}", proxy.address());
+        println!("JSON-RPC proxy for node {node} listens on {}", proxy.address());
         proxies.push(proxy);
     }
     for (listen, node) in &cli.grpc {
         let proxy = Proxy::start_grpc_at(*listen, node, cli.seed).await?;
-        println!("gRPC proxy {} for node {node}", proxy.address());
+        println!("gRPC proxy for node {node} listens on {}", proxy.address());
         proxies.push(proxy);
     }
     for (listen, node) in &cli.tls {
         let pipe = Pipe::start_at(*listen, node, cli.seed).await?;
-        println!("TLS proxy {} for node {node}", pipe.address());
+        println!("TLS proxy for node {node} listens on {}", pipe.address());
         pipes.push(pipe);
     }
     let (all, every): (Vec<_>, Vec<_>) = (proxies.iter().collect(), pipes.iter().collect());

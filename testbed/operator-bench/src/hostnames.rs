@@ -88,7 +88,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
         took.push(move_to((1 + number * 31) % (LEASES * NAMES)).await?.as_secs_f64() * 1e3);
     }
     let calls = operator.account.since(before).await?;
-    eprintln!("API calls for changes of {CHANGES} hostname records: {calls:?}");
+    eprintln!("{CHANGES} changed hostname records caused these API calls of the operator: {calls:?}");
     print("hostname_change_writes", calls.writes / CHANGES as f64, "writes");
     print("hostname_change_reads", calls.reads / CHANGES as f64, "reads");
     print("hostname_change_ms", percentile(&mut took, 50), "ms");

@@ -63,10 +63,13 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
         return Err(format!("{} nodes are reported", cluster.nodes.len()).into());
     }
     let calls = operator.account.since(before).await?;
-    eprintln!("all nodes were reported {took:?} after the start; API calls: {calls:?}");
+    eprintln!("the operator reported all nodes {took:?} after its start; API calls: {calls:?}");
     print("inventory_5000_start_ms", took.as_secs_f64() * 1e3, "ms");
     print("inventory_5000_start_writes", calls.writes, "writes");
-    eprintln!("memory after the start: {:?}", program.memory()?);
+    eprintln!(
+        "memory of the inventory operator after its start: {:?}",
+        program.memory()?
+    );
 
     changes(admin, &mut stream).await?;
     let subscribed = events(admin, &program, 0).await?;
@@ -75,7 +78,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     let alone = events(admin, &program, EVENTS).await?;
     print("inventory_pod_event_us", alone, "us");
     let memory = program.memory()?;
-    eprintln!("memory at the end: {memory:?}");
+    eprintln!("memory of the inventory operator at the end: {memory:?}");
     print("inventory_operator_rss_mib", memory.peak, "MiB");
     Ok((operator, program))
 }

@@ -154,7 +154,7 @@ impl Locations {
 /// Downloads or updates the database copy of this check. A failure is only printed.
 fn fetch(home: &str, own: &Path) {
     if let Err(error) = fetched(home, own) {
-        eprintln!("cannot fetch the advisories: {error}");
+        eprintln!("cannot download the security advisories: {error}");
     }
 }
 

@@ -653,7 +653,7 @@ fn explore(name: &str, start: World) -> usize {
         }
         assert!(seen.len() < STATES_MAX, "{name}: too many states");
     }
-    println!("explore {name}: {} states, {endings} endings", seen.len());
+    println!("explored {name}: {} states, {endings} of them final", seen.len());
     assert!(endings > 0, "{name}: no final state reached");
     seen.len()
 }

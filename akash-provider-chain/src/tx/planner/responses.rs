@@ -503,7 +503,7 @@ impl Planner {
         }
         let outcome = rejected(code, log, flight.msgs().first());
         if is_panic(code) {
-            tracing::warn!(%code, log = %shortened(log), "transaction refused by the chain: its message handler panicked");
+            tracing::warn!(%code, log = %shortened(log), "chain rejected a transaction, because the chain's code for the message panicked");
         }
         self.reply(id, &Ok(outcome), out);
     }
@@ -513,7 +513,7 @@ impl Planner {
         let Some(flight) = self.flights.remove(&id) else {
             return;
         };
-        tracing::info!(members = flight.members.len(), log = %shortened(log), "shared transaction refused by the chain, sending each message in its own transaction");
+        tracing::info!(members = flight.members.len(), log = %shortened(log), "chain rejected a transaction with several messages, sending each message in a separate transaction");
         for mut member in flight.members {
             member.alone = true;
             self.enqueue(member);

@@ -32,7 +32,7 @@ pub(super) async fn deploy(
             match ips.declare_ip(lease, ip, false).await {
                 // The address moves from the other lease only on request of the tenant.
                 Err(error) if error.kind() == ErrorKind::Conflict => {
-                    tracing::info!(%lease, key = %ip.sharing_key, "leased IP not declared: another lease of the tenant uses it, and keeps it until the tenant migrates it");
+                    tracing::info!(%lease, key = %ip.sharing_key, "leased IP not assigned to this lease: another lease of the same tenant uses the IP until the tenant migrates it");
                 }
                 answer => answer?,
             }
@@ -85,7 +85,7 @@ pub(super) async fn list_workloads(cluster: &dyn Cluster) -> Result<Workloads, E
         // The listing is valid without the addresses.
         Some(ips) => declared_ips(ips.as_ref(), &listing)
             .await
-            .inspect_err(|error| tracing::warn!(%error, "cannot list the declared leased IPs, reading the workloads without them"))
+            .inspect_err(|error| tracing::warn!(%error, "cannot list the leased IPs in the cluster, listing the workloads without their IPs"))
             .ok(),
         None => None,
     };

@@ -95,7 +95,7 @@ fn gpu(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Gpu, SdlError> {
     };
     if units > 0 && attributes.is_empty() {
         let problem = "GPUs are requested without a model";
-        let help = "add `attributes: {vendor: {nvidia: []}}` for any model, or list models";
+        let help = "list GPU models, or add `attributes: {vendor: {nvidia: []}}` for any model";
         return Err(at.spot.error(ErrorKind::MissingField, problem, help));
     }
     Ok(Gpu { units, attributes })
@@ -144,7 +144,7 @@ fn gpu_model(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<String, SdlEr
     let model = fields.required("model", HELP)?.text()?;
     let mut key = format!("vendor/nvidia/model/{model}");
     if let Some(at) = fields.get("ram") {
-        let help = "write a number and a binary unit, for example `80Gi`";
+        let help = "write the GPU memory as a number with a binary unit, for example `80Gi`";
         let bytes = at.quantity(scalar::gpu_ram, help)?;
         // In whole gibibytes, the form in which devices are compared.
         key.push_str(&format!("/ram/{}Gi", bytes >> 30));
@@ -209,7 +209,7 @@ fn storage(
         let name = &volume.value.name;
         if !names.insert(name) {
             let problem = format!("another volume is named `{}`", truncated(name));
-            let help = "use a unique `name`; a volume without a name is called `default`";
+            let help = "give each volume a unique `name`; a volume without a name is called `default`";
             notes.wrong(spot.error(ErrorKind::DuplicateKey, problem, help));
         }
     }
@@ -367,7 +367,7 @@ pub(super) fn placement(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Pl
 fn price(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<DecCoin, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["amount", "denom"], notes);
-    let help = "write a number above zero with at most 18 digits after the decimal point";
+    let help = "write the price as a number above zero with at most 18 digits after the decimal point";
     let amount_at = fields.required("amount", help)?;
     let text = amount_at.text()?;
     // An SDL can contain `.5`, but the decimal parser requires a digit before the point.

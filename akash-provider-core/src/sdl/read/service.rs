@@ -76,7 +76,7 @@ fn image<'a>(fields: &Fields<'a>) -> Result<&'a str, SdlError> {
             Ok(()) => Ok(text),
             Err(problem) => {
                 let problem = format!("`{}` is not a container image: {problem}", truncated(text));
-                let help = "write `[REGISTRY/]PATH[:TAG][@DIGEST]`";
+                let help = "write the image as `[REGISTRY/]PATH[:TAG][@DIGEST]`";
                 Err(at.spot.error(ErrorKind::Invalid, problem, help))
             }
         },
@@ -102,7 +102,8 @@ fn check_env(fields: &Fields<'_>, env: Option<&[String]>, notes: &mut Diagnostic
         .map(|line| line.split_once('=').map_or(line.as_str(), |(name, _)| name));
     for bad in names.filter(|name| !is_env_name(name)) {
         let problem = format!("`{}` cannot be the name of a variable", truncated(bad));
-        let help = "write `- NAME=value` with letters, digits, `_`, `-` and `.` in the name, not starting with a digit";
+        let help = "write `- NAME=value`; a name contains only letters, digits, `_`, `-` and `.`, and \
+                    does not start with a digit";
         let spot = fields
             .present("env")
             .map_or_else(|| fields.spot.clone(), |at| at.spot);
@@ -331,7 +332,7 @@ fn credentials(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Credentials
     let fields = at.map()?;
     fields.warn_others(&["host", "email", "username", "password"], notes);
     for name in ["host", "username", "password"] {
-        let help = "add host, username and password";
+        let help = "add the `host` of the image registry, and your `username` and `password`";
         if fields.required(name, help)?.text()?.trim().is_empty() {
             let problem = format!("`{name}` is empty");
             return Err(fields.spot.error(ErrorKind::MissingField, problem, help));

@@ -90,10 +90,11 @@ impl Repair {
                 reason,
                 by,
                 repairs = CONFLICT_REPAIRS,
-                "object of a lease restored repeatedly within ten minutes, further repairs are delayed; stop the client that changes it"
+                "object of a lease restored repeatedly within ten minutes, the next repair is delayed; \
+                 stop the client that changes the object"
             );
         } else {
-            tracing::info!(namespace = home, object = %id, reason, by, "object of a lease restored");
+            tracing::info!(namespace = home, object = %id, reason, by, "object of a lease restored, because it differed from the deployed state");
         }
     }
 }

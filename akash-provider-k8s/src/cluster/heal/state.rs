@@ -66,7 +66,7 @@ impl RepairState {
         for (object, reason) in left {
             if !before.contains(&object) {
                 counters.count_drift(object.kind, DriftOutcome::Left);
-                tracing::warn!(namespace = home, %object, reason, "object of a lease drifted, not repaired");
+                tracing::warn!(namespace = home, %object, reason, "object of a lease differs from the deployed state, not restored before the next deploy");
             }
             now.insert(object);
         }

@@ -126,7 +126,7 @@ pub(super) async fn run(
                 return again;
             };
             if note.state != ProofState::Waiting {
-                tracing::info!(hostname = name, state = ?note.state, why = note.why, "state of the DNS proof of a hostname changed");
+                tracing::info!(hostname = name, state = ?note.state, why = note.why, "proof of ownership of a hostname by a DNS record changed its state");
             }
             if !notes.write(&name, &host, labels::HOSTNAME_PROOF, &note).await {
                 return SOON.min(budget.every);

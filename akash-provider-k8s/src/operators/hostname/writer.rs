@@ -90,7 +90,12 @@ impl Writer {
                     .calls
                     .apply_new(resource, namespace, object, &write.body)
                     .await?;
-                tracing::info!(hostname = name, kind, namespace, "object of a hostname created");
+                tracing::info!(
+                    hostname = name,
+                    kind,
+                    namespace,
+                    "route or certificate of a hostname created"
+                );
                 meta
             }
         };
@@ -107,7 +112,7 @@ impl Writer {
             hostname = name,
             kind = resource.kind,
             namespace,
-            "object of a hostname deleted"
+            "route or certificate of a hostname deleted"
         );
         self.shared.deleted(name, delete);
         Ok(())

@@ -35,7 +35,11 @@ impl ObjectWriter for Writer {
             self.calls
                 .delete_as(&self.resource, namespace, name, Some(uid), None)
                 .await?;
-            tracing::info!(service = name, namespace, "Service of a leased address deleted");
+            tracing::info!(
+                service = name,
+                namespace,
+                "LoadBalancer Service of a leased IP deleted"
+            );
             self.shared.deleted(place, uid);
         }
         if let Some(write) = &work.write {
@@ -58,7 +62,11 @@ impl Writer {
                 .calls
                 .apply_new(&self.resource, namespace, name, &write.body)
                 .await?;
-            tracing::info!(service = name, namespace, "Service of a leased address created");
+            tracing::info!(
+                service = name,
+                namespace,
+                "LoadBalancer Service of a leased IP created"
+            );
             return Ok(meta);
         };
         if write.take_over {

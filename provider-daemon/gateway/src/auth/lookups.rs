@@ -68,11 +68,11 @@ impl Lookups {
             }
             // An outage never counts against a client.
             Ok(Err(error)) => {
-                tracing::warn!(%error, "request refused: cannot query the account or certificate of its tenant; check the chain node");
+                tracing::warn!(%error, "request of a tenant refused: the query of the tenant's account or certificate failed; check the chain node");
                 Err(LookupFault::Outage)
             }
             Err(_) => {
-                tracing::warn!(timeout = ?TIMEOUT, "request refused: no response to the query of the account or certificate of its tenant; check the chain node");
+                tracing::warn!(timeout = ?TIMEOUT, "request of a tenant refused: the query of the tenant's account or certificate timed out; check the chain node");
                 Err(LookupFault::Outage)
             }
         }

@@ -71,7 +71,7 @@ async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), Rejection> {
         Ok(Ok(read)) => Ok(read),
         Ok(Err(error)) => Err(Box::new(reply::text(StatusCode::UNPROCESSABLE_ENTITY, error))),
         Err(error) => {
-            tracing::error!(%error, "parser of a manifest panicked, request refused; report this as a bug");
+            tracing::error!(%error, "manifest of a tenant refused, because the parser panicked; report this as a bug");
             Err(Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR)))
         }
     }

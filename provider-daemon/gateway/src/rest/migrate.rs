@@ -160,7 +160,7 @@ async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<
     }
     match app.handle.transfer_hostnames(&to.lease, names.clone()).await {
         Ok(()) => {
-            tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "hostnames migrated to the lease");
+            tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "tenant moved hostnames to this lease");
             Ok(transferred(&names))
         }
         Err(refusal) => Err(refused(&refusal)),
@@ -231,7 +231,7 @@ async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<
         check_holders(app, identity, ips.as_ref(), &to.lease, &moving).await?;
     }
     declare(app, ips.as_ref(), &to.lease, &moving).await?;
-    tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "leased IPs migrated to the lease");
+    tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "tenant moved leased IPs to this lease");
     Ok(transferred(&names))
 }
 

@@ -46,7 +46,7 @@ pub(super) async fn checks(context: &Context<'_>, reader: Option<Reader>) -> Vec
     };
     let both = async { tokio::join!(funds(context, &reader, account), reader.provider(account)) };
     let failed = |why: String| {
-        let help = "run `doctor` again, or replace the node in --node";
+        let help = "run `doctor` again, or set another chain node with --node";
         Check::failure("account", format!("cannot query the account: {why}"), help)
     };
     let Ok((funds, record)) = tokio::time::timeout(LIMIT, both).await else {
@@ -196,7 +196,7 @@ fn judge_fees(funds: &Funds) -> Check {
         fee.denom,
         counted(bids)
     );
-    let help = format!("send {} to the account that pays the fees", fee.denom);
+    let help = format!("send {} to the account that pays the transaction fees", fee.denom);
     match bids {
         Some(0) => Check::failure(subject, detail, help),
         Some(few) if few < BIDS_FEW => Check::warning(subject, detail, help),

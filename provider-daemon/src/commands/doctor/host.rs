@@ -37,7 +37,7 @@ const FILES_MAX: usize = 3;
 pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut failed = |line: String| {
-        let help = "run `doctor --fix` as the owner of the file";
+        let help = "run `doctor --fix` as the system user that owns the file";
         Check::failure("fix", format!("cannot change {line}"), help)
     };
     if let Some(home) = home {
@@ -142,7 +142,7 @@ pub(super) fn judge_modes(
     is_mounted: bool,
 ) -> Option<Check> {
     if let Some(failure) = failures.first() {
-        let help = "run `doctor` as the account of the provider";
+        let help = "run `doctor` as the system user that runs the provider";
         return Some(Check::warning(subject, format!("cannot read {failure}"), help));
     }
     if open.is_empty() {
@@ -156,7 +156,7 @@ pub(super) fn judge_modes(
 
 /// Judges the free space of the directory that `flag` sets.
 pub(super) fn judge_space(subject: &str, flag: &str, free: Result<u64, String>) -> Check {
-    let help = format!("free space on the file system of {flag}, or move {flag} to a larger one");
+    let help = format!("delete files on the disk of {flag}, or set {flag} to a directory on a larger disk");
     let free = match free {
         Ok(free) => free,
         Err(why) => return Check::warning(subject, format!("free space cannot be read: {why}"), help),

@@ -48,7 +48,8 @@ fn judge_running(running: &Result<Option<RunningProvider>, String>) -> Check {
         Err(why) => Check::failure(
             SUBJECT,
             format!("running, but does not respond: {why}"),
-            "run `doctor` as the account of the provider, with the version of the running provider",
+            "run `doctor` as the system user that runs the provider, with the version of the running \
+             provider",
         ),
     }
 }

@@ -78,11 +78,14 @@ async fn publish(role: Role, args: &TxArgs, account: &TxAccount, home: &Path) ->
         let published = on_chain(args, account, &own.info().serial).await?;
         match published.first() {
             Some(found) if found.valid => {
-                eprintln!("certificate {} is already published", own.info().serial);
+                eprintln!(
+                    "certificate {} is already published, no transaction sent",
+                    own.info().serial
+                );
                 return Ok(ExitCode::SUCCESS);
             }
             Some(_) => bail!(WithHelp::new(
-                format!("certificate {} is revoked", own.info().serial),
+                format!("certificate {} is revoked on the chain", own.info().serial),
                 "create a new certificate with `tx cert generate --overwrite`"
             )),
             None => {}
@@ -130,7 +133,7 @@ async fn revoke(
                 )
             )),
             Some(found) if !found.valid => {
-                eprintln!("certificate {serial} is already revoked");
+                eprintln!("certificate {serial} is already revoked on the chain, no transaction sent");
                 return Ok(ExitCode::SUCCESS);
             }
             Some(_) => {}

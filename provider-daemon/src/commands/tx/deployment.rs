@@ -100,11 +100,11 @@ async fn create(
             ))
         }
     };
-    eprintln!("deployment {id} with a deposit of {deposit}");
+    eprintln!("creating deployment {id} with a deposit of {deposit}");
     let act = act("deployment_create", &id, Some(&deposit));
     let code = send_message(args, account, create_deployment(id, sdl, deposit), act).await?;
     if waits_for_block(args) && code == ExitCode::SUCCESS {
-        eprintln!("next, accept a bid: provider-daemon tx market lease create --dseq {dseq} --wait");
+        eprintln!("to accept a bid, run: provider-daemon tx market lease create --dseq {dseq} --wait");
     }
     Ok(code)
 }
@@ -122,7 +122,10 @@ async fn update(
         check_groups(path, sdl, &record)?;
         // The chain rejects an update without changes.
         if record.deployment.hash == sdl.hash {
-            eprintln!("deployment {id} already has the manifest of {}", path.display());
+            eprintln!(
+                "deployment {id} already has the manifest of {}, no transaction sent",
+                path.display()
+            );
             return Ok(ExitCode::SUCCESS);
         }
     }
@@ -131,7 +134,10 @@ async fn update(
     let code = send_message(args, account, update, act).await?;
     if waits_for_block(args) && code == ExitCode::SUCCESS {
         let (path, dseq) = (path.display(), which.dseq);
-        eprintln!("next, send the manifest: provider-daemon send-manifest {path} --dseq {dseq}");
+        eprintln!(
+            "to send the manifest to the provider, run: provider-daemon send-manifest {path} --dseq \
+                   {dseq}"
+        );
     }
     Ok(code)
 }
@@ -141,7 +147,7 @@ async fn close(which: &DeploymentArgs, args: &TxArgs, account: &TxAccount) -> an
     if let Some(node) = node(args)?
         && !deployment(&node, &id).await?.deployment.active
     {
-        eprintln!("deployment {id} is already closed");
+        eprintln!("deployment {id} is already closed, no transaction sent");
         return Ok(ExitCode::SUCCESS);
     }
     let act = Act {

@@ -48,7 +48,10 @@ async fn create(what: &LeaseCreateArgs, args: &TxArgs, account: &TxAccount) -> a
     let code = send(args, account, messages, act).await?;
     if waits_for_block(args) && code == ExitCode::SUCCESS {
         let dseq = what.which.dseq;
-        eprintln!("next, send the manifest: provider-daemon send-manifest SDL --dseq {dseq}");
+        eprintln!(
+            "to send the manifest to the provider, run: provider-daemon send-manifest SDL --dseq \
+                   {dseq}"
+        );
     }
     Ok(code)
 }
@@ -82,7 +85,7 @@ async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyho
             Ok(bids) => return Ok(bids),
             // Without `--wait` the deadline has passed, so there is a single attempt.
             Err(why) if Instant::now() >= deadline => match what.wait {
-                None => bail!(WithHelp::new(why, "use --wait to wait for a bid")),
+                None => bail!(WithHelp::new(why, "add --wait to wait until a provider bids")),
                 Some(limit) => bail!(WithHelp::new(
                     format!("{why} after {}", humantime::format_duration(limit)),
                     "wait longer, or offer a higher price with `tx deployment create`"

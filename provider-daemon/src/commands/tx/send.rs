@@ -523,7 +523,7 @@ struct Progress {
 impl Progress {
     fn start(hash: &str) -> Self {
         let is_seen = std::io::stderr().is_terminal();
-        eprintln!("transaction {hash} sent; waiting for its block");
+        eprintln!("transaction {hash} sent; waiting until a block contains it");
         Self {
             began: Instant::now(),
             is_seen,

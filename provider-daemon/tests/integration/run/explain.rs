@@ -79,7 +79,7 @@ fn ignored_capacity_is_logged_and_explained() {
     let at = at.unwrap_or_else(|| panic!("{text}{err}"));
     assert!(lines[at + 1].starts_with("  help "), "{text}");
     let provider = stage.provider("provider", &[&SMALL[..], &[unknown]].concat());
-    let line = format!("cluster resource not offered resource={ignored:?}");
+    let line = format!("provider does not offer this cluster resource to tenants resource={ignored:?}");
     until(
         "the ignored object is logged",
         || provider.dump(),

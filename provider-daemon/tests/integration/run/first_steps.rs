@@ -68,9 +68,9 @@ fn commands_of_first_steps_work() {
         assert!(out.contains(text), "no `{text}` in {out}\n{err}");
     }
     for text in [
-        "next, accept a bid",
-        "next, send the manifest",
-        "every service is available",
+        "to accept a bid, run",
+        "to send the manifest to the provider, run",
+        "all replicas of every service are available",
     ] {
         assert!(err.contains(text), "no `{text}` in {err}");
     }

@@ -357,7 +357,7 @@ fn overwritten_record_is_reported_and_ends_no_lease() {
         );
         let late = pair.order();
         if spoils.starts_with("SET") {
-            let says_so = || dump().contains("election store failed, retrying");
+            let says_so = || dump().contains("cannot use the election record");
             until("the log reports the failed election store", dump, says_so);
             std::thread::sleep(LEASE);
             assert!(pair.stage.bids(&late).is_empty() && leader() == 0, "{}", dump());

@@ -100,7 +100,7 @@ fn full_disk_stops_only_the_recording_until_space_is_free() {
     // The free space is found after at most a second.
     std::thread::sleep(Duration::from_millis(1_200));
     bids(&stage, &provider, 500);
-    provider.says("order history recorded again");
+    provider.says("order history can be written again");
     until(
         "the last order",
         || provider.dump(),

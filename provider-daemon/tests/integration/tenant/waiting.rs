@@ -70,7 +70,7 @@ fn waiting_ends_when_services_are_available_and_prints_url_first() {
     let late = stage.ran(&["lease-status", "--dseq", "7", "--wait=1s"]);
     late.failed(&["not every service is available after 1s: web 0/2 not available"]);
     provider.cluster.tick();
-    waiting.says("every service is available");
+    waiting.says("all replicas of every service are available");
     let out = waiting.ended().good();
     // The output for scripts is unchanged.
     let host = stage.ran(&["lease-status", "--dseq", "7"]).good();
@@ -165,6 +165,6 @@ fn waiting_ends_with_the_lease_or_a_permanent_error() {
     replay.play(&all(1, 1));
     waiting.says("waiting: web 1/2 partly available");
     replay.play(&all(2, 1));
-    waiting.says("every service is available");
+    waiting.says("all replicas of every service are available");
     waiting.ended().good();
 }

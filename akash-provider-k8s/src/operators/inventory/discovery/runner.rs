@@ -209,7 +209,7 @@ impl DiscoveryRunner {
         while let Err(error) = self.clear().await {
             self.with_queue(|discovery_queue| {
                 if discovery_queue.status.error.replace(error.to_string()).is_none() {
-                    tracing::warn!(%error, "cannot delete the discovery pods of an earlier process, retrying");
+                    tracing::warn!(%error, "cannot delete the hardware discovery pods that an earlier process left, retrying");
                 }
             });
             sleep(wait).await;
@@ -257,7 +257,12 @@ impl DiscoveryRunner {
     async fn turn(&self, node: String, machine: Machine) {
         match self.look(&node).await {
             Ok((cards, processors)) => {
-                tracing::info!(node, ?cards, ?processors, "hardware of a node discovered");
+                tracing::info!(
+                    node,
+                    ?cards,
+                    ?processors,
+                    "hardware discovery of a node completed"
+                );
                 self.shared
                     .state
                     .apply(Event::Found(node.clone(), machine, cards));
@@ -290,7 +295,7 @@ impl DiscoveryRunner {
             .await;
         if let Err(error) = deleted {
             // The pod has a limited lifetime, and the next start removes it.
-            tracing::warn!(node, %error, "cannot delete the discovery pod of a node; the pod ends within five minutes");
+            tracing::warn!(node, %error, "cannot delete the hardware discovery pod of a node; the pod ends within five minutes");
         }
         answer
     }
