@@ -8,7 +8,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// Maximum number of stored items (log lines or events) of a lease.
 const STORED_MAX: usize = 1000;
-/// Maximum number of buffered items of a follower. A follower that falls further behind loses the oldest items.
+/// Maximum number of buffered items of a follower. A follower with more unread items loses the oldest ones.
 const WAITING: usize = 256;
 
 /// Newest log lines or events of a lease, each with the name of its service. Dropping the journal ends the streams of
@@ -48,7 +48,7 @@ impl<T: Clone + Send + 'static> Journal<T> {
         wanted.map(|(_, item)| item)
     }
 
-    /// Returns a stream of `first`, followed by new items if `follow` is set.
+    /// Returns a stream of the items `first`. New items follow if `follow` is true.
     pub(crate) fn stream(
         &self,
         first: Vec<T>,

@@ -43,9 +43,9 @@ pub struct ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Opens the cluster in a folder, which is created if missing, and starts its deployed leases. If `images` no
-    /// longer has a command for an image of a lease, this lease counts as recorded, not as deployed; the next deploy of
-    /// this lease reports the reason. Requires a Tokio runtime.
+    /// Opens the cluster in a folder, which is created if missing, and starts its deployed leases. A lease is
+    /// recorded but not deployed if `images` lacks the command for one of its images. The next deploy of this
+    /// lease reports this reason. Requires a Tokio runtime.
     ///
     /// # Errors
     /// The error of reading or writing the folder.
@@ -96,8 +96,8 @@ impl ProcessCluster {
     }
 }
 
-/// Locks a mutex. Ignores the poisoning by a panic, because the data is consistent at every point where a holder can
-/// panic.
+/// Locks a mutex, even if another thread panicked while it held the lock. The data is consistent whenever
+/// such a panic can occur.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

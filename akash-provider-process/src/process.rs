@@ -183,7 +183,7 @@ impl Group {
         Ok(Self { child, ended: false })
     }
 
-    /// Reports the output until the process ends or is stopped. Returns the reason of the end.
+    /// Reports the output until the process ends or is stopped. Returns the reason why the process ended.
     async fn live(&mut self, report: &(impl Fn(ReplicaEvent) + Sync), stop: &CancellationToken) -> String {
         let (out, err) = (self.child.stdout().take(), self.child.stderr().take());
         let killed = CancellationToken::new();

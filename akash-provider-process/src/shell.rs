@@ -22,7 +22,8 @@ impl Shell for ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Returns the program for the requested command, the token that stops the lease, and the tracker of its processes.
+    /// Returns the program that runs the requested command, the token that stops the lease, and the tracker
+    /// of the lease's processes.
     fn beside(
         &self,
         lease: &LeaseId,

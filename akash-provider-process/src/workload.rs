@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 /// First allocated port, in the range of Kubernetes node ports.
 const FIRST_PORT: u16 = 30_000;
-/// Maximum number of buffered changes of a watcher. A watcher that falls further behind gets a snapshot.
+/// Maximum number of buffered changes of a watcher. A watcher with more unread changes gets a snapshot.
 const WAITING: usize = 1024;
 
 /// Allocated ports by service.
@@ -28,7 +28,7 @@ pub(crate) type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 #[derive(Debug)]
 pub(crate) struct State {
     workloads: BTreeMap<LeaseId, Workload>,
-    /// Records that were unreadable at the start and were not replaced since.
+    /// Records that could not be read at the start and were not replaced since then.
     pub(crate) unreadable: Vec<UnusableRecord>,
     changes: broadcast::Sender<ClusterChange>,
 }
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// Sets the running workload of a recorded lease.
+    /// Stores the running workload of a recorded lease, and publishes its health.
     pub(crate) fn run(&mut self, running: Running) {
         let lease = running.deployment.lease.clone();
         let health = running.health();

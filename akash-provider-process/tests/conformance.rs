@@ -251,7 +251,7 @@ async fn a_lease_that_cannot_start_does_not_prevent_others() {
     }
 }
 
-/// Returns the same workload for another deployment of the tenant.
+/// Changes the deployment number of a workload to 2.
 fn second(mut deployment: WorkloadSpec) -> WorkloadSpec {
     deployment.lease.order.group.deployment.dseq = 2;
     deployment

@@ -16,10 +16,10 @@ type Failed = Box<dyn std::error::Error>;
 
 /// Number of events of the throughput measurement.
 const EVENTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
-/// Maximum number of published events that are not read yet. This number is smaller than the capacity of the
-/// queue in front of the server, so that no event is lost.
+/// Maximum number of published but unread events. This maximum is lower than the capacity of the queue in
+/// front of the server, so no event is lost.
 const ON_THEIR_WAY: u64 = 768;
-/// Number of events per second of the delay measurement: ten times as many as in a busy network.
+/// Number of events per second in the delay measurement. This is ten times the rate of a busy network.
 const STEADY_PER_S: u64 = 2_000;
 const STEADY_S: u64 = if cfg!(debug_assertions) { 1 } else { 10 };
 const OWNER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";

@@ -17,8 +17,8 @@ use tokio::time::timeout;
 
 /// Maximum time to connect: name lookup, sentinels, connection and handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Maximum time to get the master from a sentinel. The limit leaves time for the connection to the master if a sentinel
-/// hangs.
+/// Maximum time for the response of a sentinel. If a sentinel hangs, there is still time to connect to the
+/// master.
 const SENTINEL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Location of the bus, and the names of its Redis keys.
@@ -28,8 +28,8 @@ pub(crate) struct Endpoint {
     keys: Keys,
 }
 
-/// Identity of a server process and of its replication history. A server with a different identity may lack events and
-/// records that were written earlier.
+/// Identity of a server process and of its replication history. If this identity changes, earlier events and
+/// records may be lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerId {
     run: String,
@@ -90,8 +90,8 @@ impl Endpoint {
             .await
     }
 
-    /// Returns the master that the sentinels name: the only named master, or the master that more than half of all
-    /// sentinels name. All sentinels are queried, because all instances of a provider must use the same master.
+    /// Returns the master that all responding sentinels name, or else the master that more than half of the
+    /// sentinels name. Queries all sentinels, because all instances of a provider must use one master.
     async fn elected_master(&self, master: &str) -> RedisResult<Client> {
         let addresses: Vec<_> = self.location.addresses().collect();
         let count = addresses.len();
@@ -208,8 +208,8 @@ impl SharedConnection {
         Ok(connection)
     }
 
-    /// Takes the connection for one call that the caller may cancel. The caller must [put the connection
-    /// back](Self::put_back) after the response; otherwise the next call opens a new connection.
+    /// Takes the connection for one call that may be cancelled. After the response, the caller [puts the
+    /// connection back](Self::put_back). Otherwise the next call opens a new connection.
     pub(crate) async fn taken(&self, operation: &'static str) -> Result<MultiplexedConnection, Error> {
         let taken = self.connection.lock().await.take();
         match taken {
@@ -267,7 +267,7 @@ impl ServerId {
     }
 }
 
-/// Returns true if the server itself responded with the error, so that the connection is usable.
+/// Returns true if the server sent the error as a response. The connection is then still usable.
 pub(crate) fn is_response(error: &RedisError) -> bool {
     let is_of_another = matches!(
         error.code(),

@@ -12,8 +12,8 @@ pub(crate) const BYTES_MAX: usize = 16 << 20;
 /// Maximum size of an entry, in bytes: an event and three short fields.
 pub(crate) const ENTRY_MAX: usize = BYTES_MAX + 1024;
 
-/// Id of an entry: the number of events on all topics, and the number of events on the topic of the entry, both
-/// including this event.
+/// Id of an entry: the number of events on all topics, and the number of events on the topic of the entry.
+/// Both numbers include this event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct EntryId {
     pub(crate) sequence: u64,
@@ -45,7 +45,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Decodes an entry. Fails for an invalid stream id, because a reader cannot continue after such an entry.
+    /// Decodes an entry. An invalid stream id is an error, because a reader cannot determine the position
+    /// after it.
     pub(crate) fn read(raw: &StreamId) -> RedisResult<Self> {
         let wrong = || RedisError::from((redis::ErrorKind::UnexpectedReturnType, "entry without a valid id"));
         let id = EntryId::parse(&raw.id).ok_or_else(wrong)?;

@@ -42,7 +42,8 @@ pub use location::{InvalidLocation, Location};
 
 /// Number of events that the stream of [`Topic::Facts`] retains for slow readers.
 pub const FACTS_PER_STREAM: usize = 65_536;
-/// Number of events that the stream of each other topic contains. The latest event is also stored separately.
+/// Number of events in the stream of each topic other than [`Topic::Facts`]. The latest event is also stored
+/// separately.
 pub const STATUSES_PER_STREAM: usize = 64;
 
 /// Bus on Redis. Clones share their connection.

@@ -10,7 +10,7 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
-/// Epoch, sequence number and stream ends on the server at one time.
+/// Epoch, sequence number and ends of the streams, as read from the server in one transaction.
 #[derive(Debug)]
 pub(crate) struct Heads {
     pub(crate) epoch: Option<String>,
@@ -59,14 +59,14 @@ impl Keys {
     }
 }
 
-/// Returns the command that reads the last event of a topic, up to one byte more than the maximum size. The response is
-/// empty if the topic has no event.
+/// Returns the command that reads the last event of a topic. The response is at most one byte longer than the
+/// maximum size of an event, and is empty without an event.
 pub(crate) fn last(key: &str) -> Cmd {
     redis::cmd("GETRANGE").arg(key).arg(0).arg(BYTES_MAX).to_owned()
 }
 
 impl Heads {
-    /// Returns the heads with all positions before the first event of the epoch, for a reader that has read
+    /// Moves all positions before the first event of the epoch, for a reader whose position belongs to
     /// another epoch.
     pub(crate) fn at_start_of_epoch(mut self) -> Self {
         let epoch = self.epoch.as_deref().and_then(|epoch| epoch.rsplit_once('@'));

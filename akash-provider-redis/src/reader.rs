@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Maximum time that the server delays the response to a read while there are no new entries.
+/// Maximum time for which the server blocks a read without new entries.
 const BLOCK: Duration = Duration::from_secs(2);
 /// Maximum time for a response, including the blocking time.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(7);
@@ -72,9 +72,9 @@ pub(crate) struct Reader {
     connection: Option<MultiplexedConnection>,
     ready: VecDeque<Delivery>,
     pause: Duration,
-    /// Whether invalid entries were logged; only the first is logged.
+    /// Whether an invalid entry was logged. Only the first one is logged.
     has_logged_invalid: bool,
-    /// Whether the current outage was logged, because each outage is logged once.
+    /// Whether the current outage was logged. Each outage is logged once.
     is_away: bool,
     batch: Script,
 }
@@ -207,7 +207,7 @@ impl Reader {
         self.at.iter().map(|at| at.sequence).max().unwrap_or(0)
     }
 
-    /// Checks whether the server lost events, after a read that returned no entries.
+    /// Checks for lost events, after a read that returned no entries.
     async fn check_for_loss(&mut self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
         let heads = self.heads(connection).await?;
         let is_other = self.epoch.is_some() && heads.epoch != self.epoch;
@@ -217,8 +217,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Reports a loss and the last event of each retained topic. Continues at the last read position if the server may
-    /// still have this position, otherwise at the start of the epoch. Duplicates are preferred to lost events.
+    /// Reports a loss, and delivers the last event of each retained topic. Continues at the last read
+    /// position if the server may still have it. Otherwise continues at the start of the epoch, because
+    /// duplicates are better than lost events.
     fn lost(&mut self, heads: Heads) {
         self.ready.push_back(Delivery::Lagged(None));
         for (topic, (_, last)) in self.topics.iter().zip(&heads.topics) {
@@ -280,9 +281,8 @@ impl Reader {
         }
     }
 
-    /// Returns the entries in the order of publication, each with the index of its topic. A stream may have more
-    /// entries than this reply contains. Therefore entries that are newer than the last entry of any stream are left
-    /// out and read again.
+    /// Returns the entries in the order of publication, each with the index of its topic. Omits an entry if
+    /// an older entry of another stream may follow in the next reply. Omitted entries are read again.
     fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
         let keys: Vec<String> = self
             .topics

@@ -16,9 +16,8 @@ use tokio::sync::Mutex;
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 /// Lifetime of the last event number of a publisher, in seconds.
 const PUBLISHER_LIFETIME_S: u64 = 3600;
-/// Lifetime of the id of a fact, in seconds. After a fail-over, the new leader publishes the facts of the last two
-/// election lease durations again. The lifetime is five minutes longer than the maximum of this period, for the time
-/// until the new leader reaches the server.
+/// Lifetime of the id of a fact, in seconds. After a fail-over, the new leader publishes the facts of the
+/// last two election lease durations again. Five more minutes remain for the new leader to reach the server.
 const ID_LIFETIME_S: u64 = 2 * LEASE_DURATION_MAX.as_secs() + 300;
 
 /// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A sequence above 2^50, which no provider
@@ -85,8 +84,8 @@ redis.call('SET', KEYS[4], number(first + many - 1), 'EX', ARGV[5])
 return number(sequence)
 ";
 
-/// Maximum number of events in one call of the script. The server handles no other commands during a call, so the total
-/// size of the events is limited too.
+/// Maximum number of events in one call of the script. A call blocks all other commands of the server, so the
+/// total size of the events is also limited.
 pub(crate) const AT_ONCE: usize = 128;
 const TOGETHER_BYTES: usize = 1 << 20;
 
@@ -96,11 +95,11 @@ pub(crate) struct Publisher {
     script: Script,
     /// Id of this process, to detect duplicates.
     id: String,
-    /// Number of the last sent event. The lock is held during a call, because the server drops an event with a number
-    /// below that of the last event.
+    /// Number of the last sent event. The lock is held during a call, because the server drops events with
+    /// lower numbers.
     sent: Mutex<u64>,
-    /// Highest sequence that the server assigned to an event of this publisher. A lower sequence in a later response
-    /// means that events were lost.
+    /// Highest sequence number that the server assigned to an event of this publisher. A lower number in a
+    /// later response shows a loss.
     acknowledged: AtomicU64,
     stored_facts: usize,
 }
@@ -241,7 +240,7 @@ impl EncodedEvent {
     }
 }
 
-/// Returns a copy of the error of a batch for one of its events.
+/// Returns a copy of a batch's error, for one event of the batch.
 fn copy_of(error: &Error) -> Error {
     let copy = Error::new(error.kind(), "publish", error.message());
     match error.is_transient() {

@@ -32,8 +32,7 @@ const BURSTS: &[u64] = if cfg!(debug_assertions) {
 } else {
     &[100, 1_000]
 };
-/// Number of blocks that the client misses. This number is lower than the gap at which the client reads a
-/// snapshot instead of the missed blocks.
+/// Number of blocks that the client misses. After a larger gap, the client would read a snapshot instead.
 const MISSED: Height = if cfg!(debug_assertions) { 100 } else { 1_500 };
 /// Duration for which the calls of an idle client are counted.
 const IDLE: Duration = if cfg!(debug_assertions) {
@@ -231,7 +230,7 @@ impl Scene {
     }
 }
 
-/// Measures the number of blocks from the block with all orders to the block with the last bid.
+/// Measures the number of blocks between the block with all orders and the block with the last bid.
 async fn burst(count: u64) -> anyhow::Result<()> {
     let scene = Scene::new(Some(BLOCK)).await?;
     let client = scene.client(scene.net.rpc_url())?;

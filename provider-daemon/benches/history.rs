@@ -15,7 +15,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Number of decisions of a round, so few that the queue of the recorder never fills up.
+/// Number of decisions in one measurement. The number is too low to fill the queue of the recorder.
 const DECISIONS: u64 = if cfg!(debug_assertions) { 200 } else { 2_000 };
 const ROUNDS: usize = if cfg!(debug_assertions) { 1 } else { 9 };
 const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
@@ -44,8 +44,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Records decisions. Returns two times per decision, in microseconds: the time that the engine waits for the recorder,
-/// and the time until the records are in the file.
+/// Records decisions. Returns two times per decision, in microseconds: the time for which the engine waits,
+/// and the time until the record is in the file.
 fn round(runtime: &tokio::runtime::Runtime) -> anyhow::Result<(f64, f64)> {
     let home = tempfile::tempdir()?;
     let args = OrderHistoryArgs {

@@ -127,11 +127,10 @@ async fn declare(tenant: &Tenant, service: &str) -> Result<(), Error> {
     names.declare_hostname(&tenant.lease, &name).await
 }
 
-/// Parts of the scenario: cluster, leases, controllers and clients.
 struct Stage {
     client: Client,
     records: String,
-    /// Lease with one service. The next field is a lease with two services.
+    /// Lease with one service; `two` is a lease with two services.
     one: Tenant,
     two: Tenant,
     ingresses: Controller,
@@ -144,7 +143,7 @@ impl Stage {
         operator(&self.client, &self.records, mode, keep_other_routes)
     }
 
-    /// Declares the hostname for a service, as the provider does when its tenant moves the name.
+    /// Declares the hostname for another service, as the provider does on a request of the tenant.
     async fn declare(&self, tenant: &Tenant, service: &str) {
         declare(tenant, service).await.unwrap();
     }
@@ -164,7 +163,7 @@ impl Stage {
         );
     }
 
-    /// Same as [`Controller::until_routed`], for all controllers that handle this kind.
+    /// Waits as [`Controller::until_routed`] does, for all controllers that handle this kind.
     async fn until_routed(&self, kind: &str, tenant: &Tenant, service: &str) {
         let home = tenant.lease.namespace();
         let own = if kind == "Ingress" {
@@ -214,8 +213,8 @@ fn gateway() -> Mode {
     }
 }
 
-/// Routes the hostname by an Ingress, moves it, changes to an HTTPRoute and back, and then removes the
-/// declaration.
+/// Routes the hostname by an Ingress, and moves the hostname to other services and leases. Then changes to an
+/// HTTPRoute and back, and removes the declaration.
 async fn run_scenario(stage: &Stage) {
     let operator = stage.operator(ingress(), false);
     for controller in [&stage.ingresses, &stage.gateway, &stage.both] {
@@ -276,8 +275,8 @@ async fn run_scenario(stage: &Stage) {
     is_taken_back(stage).await;
 }
 
-/// Changes the kind of route while both kinds are served at the same address, so that DNS does not change.
-/// Returns the number of requests.
+/// Changes the kind of route while one address serves both kinds, so that DNS stays the same. Returns the
+/// number of requests.
 async fn behind_one_address(stage: &Stage, clients: &Traffic) -> usize {
     let mut count = 0;
     for (mode, kind) in [(gateway(), "HTTPRoute"), (ingress(), "Ingress")] {
@@ -297,7 +296,7 @@ async fn behind_one_address(stage: &Stage, clients: &Traffic) -> usize {
     count
 }
 
-/// Removes the declaration of the hostname and expects status 404.
+/// Removes the declaration of the hostname, and expects status 404.
 async fn is_taken_back(stage: &Stage) {
     let operator = stage.operator(ingress(), false);
     let names = stage.one.cluster.hostnames().unwrap();
@@ -312,8 +311,8 @@ async fn is_taken_back(stage: &Stage) {
     operator.stop().await;
 }
 
-/// Changes the kind of route to that of another controller. Clients connect to the new controller when DNS
-/// changes.
+/// Changes the kind of route, which another controller serves at another address. Then sends the clients to
+/// this address, as a DNS change would.
 async fn hand_over(stage: &Stage, clients: &Traffic, mode: Mode, to: &Controller, kind: &str) -> usize {
     let operator = stage.operator(mode.clone(), true);
     let is_accepted = |state: &HostnameStatus| state.is_written && state.accepted == Acceptance::Yes;

@@ -28,7 +28,7 @@ async fn unreadable_entry_counts_as_lost_and_hides_no_other() {
     assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 5));
 }
 
-/// Covers the limit of an entry's size: `XREAD` and `GET` would load a whole entry into memory.
+/// Without a limit, `XREAD` and `GET` load a whole entry into memory.
 #[tokio::test]
 async fn oversized_entries_are_not_read_and_count_as_lost() {
     let Some(server) = Server::start() else { return };

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Maximum number of blocks within which a step of the scenario must succeed.
 const BLOCKS_MAX: u32 = 1000;
 
-/// Chain of the scenario, with a client for the provider and an account of the tenant.
+/// Chain that the scenario uses, with a client for the provider and an account of the tenant.
 #[async_trait]
 pub trait Network: fmt::Debug + Send + Sync {
     /// Returns the chain client of the provider.

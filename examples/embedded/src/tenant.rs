@@ -21,7 +21,7 @@ pub const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 pub const TENANT: &str = "akash150rtrmj2f8vl9tem8qpfw36ylw5jg9j27c8wqr";
 /// Denomination of all payments.
 pub const DENOM: &str = "uact";
-/// Difference between the block times of consecutive blocks. In real time, the examples complete blocks faster.
+/// Difference between the times of consecutive blocks. The examples complete blocks faster than in real time.
 pub const BLOCK: Duration = Duration::from_secs(6);
 
 /// SDL of a web server with half a CPU core. The tenant pays at most 50 uact per block.

@@ -33,8 +33,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Continues after the last complete line of the log. Starts a new file, because the last file may end
-    /// with an incomplete line.
+    /// Opens a new file of the log after its last complete line. The last existing file may end with an
+    /// incomplete line.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let next = match files(folder)?.last_key_value() {
@@ -58,8 +58,8 @@ impl Log {
         self.next
     }
 
-    /// Writes an event to the log. If the topic is retained, first stores the event as the last event of the topic, so
-    /// that [`retained`] returns an event before a subscriber receives it.
+    /// Writes an event to the log. An event of a retained topic is first stored as the topic's last event, so
+    /// that [`retained`] returns the event before a subscriber receives it.
     pub(crate) fn append(&mut self, topic: Topic, event: &Arc<Event>) -> io::Result<()> {
         if topic.is_retained() {
             let path = retained_path(&self.folder, topic);

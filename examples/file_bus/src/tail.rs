@@ -27,7 +27,7 @@ struct Place {
     topics: Vec<Topic>,
     /// Number of the next line to read.
     next: u64,
-    /// File that contains the next line, with the number of its first line.
+    /// File with the next line, and number of the first line of this file.
     file: Option<(u64, BufReader<File>)>,
     half: Vec<u8>,
 }
@@ -109,8 +109,8 @@ impl Place {
         Ok(Some(line?))
     }
 
-    /// Opens the file that contains the next line. If that line was removed, opens the first later file and adds a
-    /// `Delivery::Lagged` to `found`. Returns false if that file is already open or does not exist yet.
+    /// Opens the file that contains the next line. If this line was removed, adds a `Delivery::Lagged` to
+    /// `found` and opens the first later file. Returns false if no other file can be opened yet.
     fn turn_over(&mut self, found: &mut Vec<Delivery>) -> io::Result<bool> {
         let files = log::files(&self.folder)?;
         let holder = files.range(..=self.next).next_back();

@@ -25,8 +25,8 @@ struct Listener {
 }
 
 impl Inner {
-    /// Returns a snapshot, and a receiver of the blocks after it. Blocks are published under the same lock, so no block
-    /// is missing between the snapshot and the first received block.
+    /// Returns a snapshot, and a receiver of the blocks after it. Both are created under the lock that
+    /// publishing requires, so no block is missing.
     fn listen(&self, provider: &Address) -> (ChainEvent, broadcast::Receiver<Facts>) {
         let state = lock(&self.state);
         let present = ChainEvent::Resync(Arc::new(state.market.snapshot(provider)));

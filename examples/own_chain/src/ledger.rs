@@ -36,8 +36,8 @@ pub(crate) enum Tx {
     Tenant(TenantMsg),
 }
 
-/// Block with its transactions. The outcomes of the transactions are not stored, because the rules of the market
-/// determine them each time the file is read.
+/// Block with its transactions. The outcomes are not stored, because the rules of the market determine them
+/// again when the file is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Block {
     pub(crate) height: Height,
@@ -80,9 +80,9 @@ impl fmt::Display for Damage {
 
 /// Receiver of the lines that are read from a ledger.
 pub(crate) trait Reader {
-    /// Processes the next block of the file. Returns the number of blocks that are missing between the previous block
-    /// and this block, without the blocks that `lost` reported. An error contains the reason why this block cannot
-    /// follow the previous block.
+    /// Processes the next block of the file. Returns the number of missing blocks before this block, without
+    /// the blocks that `lost` reported. An error contains the reason why this block cannot follow the
+    /// previous one.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
     /// Reports that a line is unusable and may have been a block.
     fn lost(&mut self);
@@ -161,8 +161,8 @@ impl Ledger {
         Ok(damages)
     }
 
-    /// Moves the write offset to `end`, which is the end of `line`. If the line has no line break, for example after a
-    /// change with an editor, appends a line break.
+    /// Moves the write offset to `end`, the end of `line`. Appends a line break if the line has none, for
+    /// example because of a change in an editor.
     fn pass(&mut self, line: &Text, end: u64) -> io::Result<()> {
         self.end = end;
         if !line.is_ended {

@@ -42,8 +42,8 @@ pub struct OwnChain(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Ledger file. This lock is held while a block is written. Queries take only the lock of `state`, so they do not
-    /// wait for the disk.
+    /// Ledger file. The lock is held while a block is written. Queries do not wait for the disk, because they
+    /// use only the lock of `state`.
     ledger: Mutex<Ledger>,
     state: Mutex<State>,
     damages: Vec<Damage>,
@@ -57,7 +57,7 @@ struct State {
     events: broadcast::Sender<Facts>,
     /// Heights of the blocks that are missing or unreadable in the file.
     lost: BTreeSet<Height>,
-    /// Number of unusable lines since the last readable block. Each of them may have been a block.
+    /// Number of unusable lines since the last readable block. Each of these lines may have been a block.
     unread: u64,
     /// Whether the file has unusable or missing lines.
     has_gap: bool,
@@ -142,8 +142,8 @@ impl Reader for State {
     }
 }
 
-/// Locks a mutex even if another thread panicked while holding it. The data is consistent at every point
-/// where a holder can panic.
+/// Locks a mutex even if another thread panicked while it held the lock. The data is consistent whenever such
+/// a panic can occur.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,8 @@ use std::io::{self, BufRead, BufReader, Read};
 /// fits.
 pub(crate) const LINE_MAX: u64 = 8 << 20;
 
-/// Line of a file. If the line is longer than [`LINE_MAX`], `is_long` is true and `bytes` contains only its last part.
+/// Line of a file. For a line longer than [`LINE_MAX`], `is_long` is true and `bytes` contains only the end
+/// of the line.
 pub(crate) struct Text {
     pub(crate) number: u64,
     pub(crate) bytes: Vec<u8>,
@@ -19,7 +20,7 @@ pub(crate) struct Text {
 pub(crate) struct Lines {
     reader: BufReader<File>,
     number: u64,
-    /// Number of bytes that were read from the file, which is the offset of the end of the last line.
+    /// Number of bytes that were read from the file: the offset of the end of the last line.
     pub(crate) end: u64,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Real time between two blocks. The block time advances by more than this.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The custom chain as the chain of the scenario. It completes blocks automatically.
+/// [`OwnChain`] as the chain of the example scenario. It completes blocks automatically.
 #[derive(Debug)]
 struct LedgerNetwork(OwnChain);
 
@@ -104,8 +104,8 @@ async fn register(chain: &OwnChain) -> Result<(), Failed> {
     }
 }
 
-/// Returns the names of the messages in the ledger file. This function reads the file as JSON, as another program
-/// could.
+/// Returns the names of the messages in the ledger file. Reads the file as plain JSON, as another program
+/// would.
 fn story(path: &Path) -> Result<Vec<String>, Failed> {
     let mut names = Vec::new();
     for line in std::fs::read_to_string(path)?.lines() {

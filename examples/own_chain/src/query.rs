@@ -18,8 +18,8 @@ impl OwnChain {
         answer(&lock(&self.0.state).market)
     }
 
-    /// Returns the record that `answer` finds in the market. If lines of the file are missing or unusable, the result
-    /// is [`Agreement::Disputed`], so that the provider ends no lease because of a missing record.
+    /// Returns the record that `answer` finds in the market. If the file has missing or unusable lines, the
+    /// result is [`Agreement::Disputed`]. The provider then ends no lease because of a missing record.
     fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
         let state: &State = &lock(&self.0.state);
         Observed {

@@ -26,15 +26,15 @@ const MINUTE: Duration = if cfg!(debug_assertions) {
 } else {
     Duration::from_secs(60)
 };
-/// Number of measured minutes. In the first minute connections and caches allocate what they need. The result is the
-/// growth from the end of the first minute to the end of the last minute.
+/// Number of measured minutes. Connections and caches still grow in the first minute. The result is the
+/// growth between the end of the first and of the last minute.
 const MINUTES: u32 = if cfg!(debug_assertions) { 2 } else { 4 };
 const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";
 /// Maximum number of bids in flight. The client ignores further orders, like an overloaded provider.
 const UNDER_WAY: usize = 64;
 /// Minimum number of bids per minute that a client must place, so that the measurement is valid.
 const BIDS_MIN: usize = if cfg!(debug_assertions) { 1 } else { 50 };
-/// Number of memory measurements, of which the median is used.
+/// Number of memory measurements. The result is their median.
 const LOOKS: usize = if cfg!(debug_assertions) { 3 } else { 21 };
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 

@@ -141,9 +141,8 @@ fn read(object: &DynamicObject) -> (ObjectKey, Value) {
     (place, serde_json::to_value(object).unwrap())
 }
 
-/// Updates the proxy after every change of the objects, until the task is aborted. The controller writes the
-/// status before the proxy uses the route, because in the Gateway API, acceptance only means that the syntax
-/// is valid.
+/// Updates the proxy after every change of the objects, until the task is aborted. Writes the status before
+/// the proxy uses the route: acceptance in the Gateway API only means that the route is valid.
 async fn serve(
     client: Client,
     mut proxy: Proxy,

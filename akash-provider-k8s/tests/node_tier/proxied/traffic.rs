@@ -17,11 +17,11 @@ const REST: Duration = Duration::from_millis(8);
 const LIMIT: Duration = Duration::from_secs(10);
 /// Number of requests after each change that must all get the response of the new target.
 const AFTER: usize = 12;
-/// Time after a reload during which the previous worker of the proxy may still serve connections that it
-/// accepted.
+/// Time after a reload of the proxy. During this time, the previous worker may still serve the connections
+/// that it accepted.
 const OVERLAP: Duration = Duration::from_millis(100);
 
-/// A request: its start time, and either the status and the body of the response or an error.
+/// Start time of a request, and status and body of the response or an error.
 type Exchange = (Instant, Result<(u16, String), String>);
 
 /// Clients that send requests continuously. Dropping the value stops them.

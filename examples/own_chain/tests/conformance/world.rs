@@ -75,7 +75,7 @@ pub(crate) fn record(owner: Address) -> ProviderRecord {
     }
 }
 
-/// Driver for the chain conformance suite, with accounts of a tenant and two providers. Completes one block after each
+/// Driver of the chain conformance suite, with a tenant and two providers. Completes a block after each
 /// message.
 pub(crate) struct Accounts {
     pub(crate) chain: OwnChain,
@@ -83,8 +83,7 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Registers both providers on a new chain. The first deployment that the driver creates will have the number
-    /// `dseq`.
+    /// Registers both providers on a new chain. The first deployment of the driver has the number `dseq`.
     pub(crate) async fn new(chain: OwnChain, dseq: u64) -> Self {
         let dseq = AtomicU64::new(dseq);
         let accounts = Self { chain, dseq };
