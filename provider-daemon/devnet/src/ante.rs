@@ -28,7 +28,7 @@ pub(super) struct Rules {
     pub(super) takes_unordered: bool,
 }
 
-/// Sequences, money and nonces that the transactions in the mempool use.
+/// Sequences, payments and nonces of the transactions in the mempool.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     sequences: HashMap<Address, u64>,
@@ -36,7 +36,7 @@ pub(super) struct Pending {
     nonces: BTreeSet<(i64, Address)>,
 }
 
-/// Nonces of the unordered transactions in blocks. A nonce is removed after its transaction has timed out.
+/// Nonces of the unordered transactions in blocks. A nonce is removed after the timeout of its transaction.
 #[derive(Debug, Default)]
 pub(super) struct Nonces(BTreeSet<(i64, Address)>);
 
@@ -62,7 +62,7 @@ impl Nonces {
 pub(super) enum Stage {
     /// The transaction is checked before it enters the mempool.
     Check,
-    /// The transaction is checked before its execution in a block, after the earlier transactions of this block.
+    /// The transaction is checked in a block, after the earlier transactions of this block were executed.
     Deliver,
     /// The transaction is simulated to estimate its gas. Signature and gas limit are not checked.
     Simulate,
@@ -108,7 +108,7 @@ impl Pending {
 }
 
 impl View<'_> {
-    /// Checks a transaction without changing the state. A refusal has the same code and text as on an Akash node.
+    /// Checks a transaction without changing the state. Refusals have the codes and texts of an Akash node.
     pub(super) fn check(&self, tx: &Tx, stage: Stage) -> Result<CheckedTx, Refusal> {
         // The order is the network's: the first of several faults determines the refusal.
         self.timeout(tx)?;
@@ -307,7 +307,7 @@ pub(super) fn out_of_gas(wanted: u64, used: u64) -> Refusal {
     Refusal::sdk(11, log)
 }
 
-/// Formats a time in the form that Akash nodes use in error texts.
+/// Formats a time as in the error texts of Akash nodes.
 fn go_time(nanos: i64) -> String {
     let since = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     let text = humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string();

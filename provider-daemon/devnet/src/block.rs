@@ -70,7 +70,7 @@ fn hex(hash: &Hash) -> String {
     HEXUPPER.encode(hash)
 }
 
-/// Formats a time in the form of CometBFT nodes (RFC 3339).
+/// Formats a time as CometBFT nodes do (RFC 3339).
 pub(super) fn rfc3339(time: BlockTime) -> String {
     let since = Duration::from_millis(u64::try_from(time.0).unwrap_or(0));
     humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string()
@@ -182,7 +182,7 @@ impl Block {
         commit(self.height, &self.hash, &self.chain_id, self.time)
     }
 
-    /// Returns the events that belong to the block and to none of its transactions.
+    /// Returns the events of the block that belong to no transaction.
     pub(super) fn events(&self) -> Vec<Event> {
         let zero = || "0.000000000000000000".to_owned();
         vec![Event::new(

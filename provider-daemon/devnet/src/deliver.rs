@@ -58,8 +58,8 @@ struct Effects {
 }
 
 impl Ledger<'_> {
-    /// Checks and executes a transaction. A transaction that fails the checks pays no fee. A transaction that fails
-    /// after the checks pays its fee.
+    /// Checks and executes a transaction. A transaction that fails a check pays no fee; a transaction that
+    /// fails later pays its fee.
     pub(super) fn deliver(&mut self, tx: &Tx) -> TxResult {
         let view = View {
             rules: self.rules,
@@ -128,8 +128,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Deducts the fee from the signer's account, and stores the signer's public key and the nonce. Returns the
-    /// account's next sequence.
+    /// Deducts the fee from the signer's account. Stores the signer's public key and the nonce. Returns the
+    /// next sequence of the account.
     fn take(&mut self, tx: &Tx, checked: &CheckedTx) -> u64 {
         let account = self.market.account_mut(&tx.signer);
         for coin in &checked.fee {

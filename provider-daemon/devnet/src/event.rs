@@ -142,16 +142,16 @@ fn hash(hash: &[u8; 32]) -> (&'static str, String) {
     quoted("hash", data_encoding::BASE64.encode(hash))
 }
 
-/// Fields of a typed event that the [`ChainEvent`] does not contain.
+/// Values in a typed event that the [`ChainEvent`] lacks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Context<'a> {
     /// Hash of the manifest, for events of a deployment.
     pub(super) hash: Option<&'a [u8; 32]>,
-    /// True if the message created the provider's record, false if it changed the record.
+    /// True if the message created the provider's record; false if it updated the record.
     pub(super) is_new: bool,
 }
 
-/// Returns the typed event for a [`ChainEvent`], or `None` if transactions do not cause this event.
+/// Returns the typed event for a [`ChainEvent`], or `None` if no transaction causes such an event.
 pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
     let dep = |name: &str, attributes| Event::new(format!("akash.deployment.v1.{name}"), attributes);
     let market = |name: &str, attributes| Event::new(format!("akash.market.v1.{name}"), attributes);

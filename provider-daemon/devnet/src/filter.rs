@@ -57,7 +57,8 @@ impl Filter {
         self.0.iter().all(|condition| condition.holds(facts))
     }
 
-    /// Returns the value that a condition `key = value` requires, or `None` without such a condition for this key.
+    /// Returns the value in the condition `key = value` of the query, or `None` if the query has no such
+    /// condition.
     pub(super) fn only(&self, key: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|c| c.key == key);
         let found = found.find(|c| c.operator == Operator::Equal);

@@ -16,7 +16,7 @@ pub(super) const UNORDERED: u64 = 4_000;
 pub(super) const FAILED: u64 = 8_000;
 pub(super) const TRANSFER: u64 = 18_000;
 
-/// Returns the gas of a message, without the gas of the effects of the message.
+/// Returns the gas of a message. The gas of its effects is not included.
 pub(super) fn message(type_url: &str) -> u64 {
     match type_url.rsplit('.').next().unwrap_or_default() {
         "MsgWithdrawLease" => 39_000,

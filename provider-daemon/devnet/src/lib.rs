@@ -184,9 +184,9 @@ impl Devnet {
         &self.chain
     }
 
-    /// Completes a block and returns its height. The block time is 6 s after that of the previous block, but
-    /// not after the local clock, because clients refuse blocks from the future. The minimum difference is
-    /// 1 ms.
+    /// Completes a block and returns its height. The block time advances by 6 s, or less if it would be ahead
+    /// of the local clock, because clients refuse blocks from the future. It always advances by at least 1
+    /// ms.
     pub fn make_block(&self) -> Height {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let before = self.chain.market(|market| market.time());
@@ -217,7 +217,7 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<(TcpListener,
         .map_err(|why| DevnetError::Listen { flag, address, why })
 }
 
-/// Creates one block per interval. The block time advances by the elapsed local time.
+/// Creates one block per interval. The block time advances by the local time since the previous block.
 async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToken) {
     // An interval ticks at once, but the first block must come a whole block time after the start.
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// Values of market records before a message is executed. [`MoneyBefore::events`] compares them with the values
-/// afterwards to find the transfers of the message.
+/// Balances in market records before a message is executed. [`MoneyBefore::events`] compares them with the
+/// balances afterwards to find the transfers.
 #[derive(Debug, Default)]
 pub(super) struct MoneyBefore {
     deployment: Option<DeploymentId>,
@@ -109,8 +109,8 @@ impl MoneyBefore {
         events
     }
 
-    /// Returns the events of the refunds: each transfer returns the unspent part of one deposit to the
-    /// tenant.
+    /// Returns the transfer events of the refunds. Each transfer returns the unspent part of one deposit to
+    /// the tenant.
     fn refunds(&self, market: &Market) -> Vec<Event> {
         let Some(id) = &self.deployment else {
             return Vec::new();
@@ -141,7 +141,7 @@ fn withdrawn(market: &Market, id: &LeaseId) -> u128 {
     payment.map_or(0, |p| p.withdrawn.amount)
 }
 
-/// Returns the transfer events for the deposit of a bid, which goes back to the provider.
+/// Returns the transfer events that return the deposit of a bid to the provider.
 fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     let deposit = market.bid_deposit(id);
     deposit.map_or_else(Vec::new, |d| {
@@ -149,7 +149,7 @@ fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     })
 }
 
-/// Returns the transfer events for the deposits of the losing bids, which go back to the providers.
+/// Returns the transfer events that return the deposits of losing bids to their providers.
 fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     let mut events = Vec::new();
     for bid in market.bids_of(&winner.order) {
@@ -163,7 +163,7 @@ fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     events
 }
 
-/// Returns the events of the transfers that the signer pays.
+/// Returns the transfer events for payments of the signer.
 fn paid(act: &Act) -> Vec<Event> {
     match act {
         Act::Provider(Msg::CreateBid { id, deposit, .. }) => {

@@ -24,11 +24,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
-/// Number of newest heights for which clients can query the state. An Akash node that prunes cannot be configured with
-/// a lower number.
+/// Number of newest heights for which clients can query the state. This is the lowest number for which an
+/// Akash node that prunes can be configured.
 const HEIGHTS_MAX: u64 = 100;
-/// Maximum number of stored states, which take most of the memory. Consecutive blocks without changes share one state.
-/// Few states suffice, because clients read all pages of a snapshot within a few blocks.
+/// Maximum number of stored states, which use most of the memory. Consecutive blocks without changes share
+/// one state. Clients read all pages of a snapshot within a few blocks, so few states suffice.
 const STATES_MAX: usize = 32;
 /// Maximum number of stored blocks: more than a day of one-second blocks.
 const BLOCKS_MAX: usize = 100_000;
@@ -39,7 +39,8 @@ const LANDED_MAX: usize = 50_000;
 const WAITING_MAX: usize = 5_000;
 /// Maximum number of stored hashes of earlier transactions, the default of Akash nodes.
 const SEEN_MAX: usize = 10_000;
-/// Number of blocks buffered for a slow subscriber before the subscriber loses blocks, the default of Akash nodes.
+/// Number of blocks that are buffered for a subscriber, the default of Akash nodes. A slower subscriber loses
+/// blocks.
 const SUBSCRIBER_BLOCKS: usize = 200;
 
 /// State of the market after a block.
@@ -144,7 +145,7 @@ impl Node {
         self.blocks.subscribe()
     }
 
-    /// Returns the hook with which the chain completes the blocks of this node.
+    /// Returns the callback that completes the blocks of this node for the chain.
     pub(super) fn maker(&self) -> impl BlockMaker {
         Maker(self.clone())
     }
@@ -352,8 +353,7 @@ impl Inner {
     }
 }
 
-/// Returns the changes that were made directly on the chain, as a transaction without a signature. Returns `None`
-/// without such changes.
+/// Returns direct changes of the chain as a transaction without a signature, or `None` without such changes.
 fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
     if facts.is_empty() {
         return None;

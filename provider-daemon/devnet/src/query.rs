@@ -26,9 +26,9 @@ pub(super) struct QueryError {
     pub(super) text: String,
     /// Error text for `abci_query`. The response also contains the text of the error code.
     log: String,
-    /// Error code for `abci_query` and the text of this code. If `None`, `status` determines both.
+    /// Error code for `abci_query`, and the text of this code. `None` means that both follow from `status`.
     number: Option<(u32, &'static str)>,
-    /// True if the query failed before a state was selected. gRPC then sends no height.
+    /// True if the query failed before a state was selected. The gRPC response then contains no height.
     pub(super) is_without_state: bool,
 }
 
@@ -178,8 +178,7 @@ fn handle<M: Method + Default>(
     Some(handler(request).map(|response| response.encode_to_vec()))
 }
 
-/// Position of a record in a listing: first a rank, such as the state of the record, then the id among the
-/// records of this rank.
+/// Position of a record in a list: a rank, such as the state of the record, and then the id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<I>(usize, I);
 

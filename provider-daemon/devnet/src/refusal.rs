@@ -26,8 +26,8 @@ impl Refusal {
         Self::new("sdk", code, log)
     }
 
-    /// Creates the refusal of the message at index `index` that the market rejected, in the format of transaction
-    /// results.
+    /// Creates the refusal of a message that the market rejected. `index` is the index of the message in the
+    /// transaction. The text has the format of transaction results.
     pub(super) fn from_rejection(index: usize, rejection: &Rejection) -> Self {
         let (space, number) = rejection.code.split_once('/').unwrap_or((&rejection.code, ""));
         // Every refusal of the market has a number; 1 is the fallback.

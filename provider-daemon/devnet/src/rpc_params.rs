@@ -10,13 +10,13 @@ use super::rpc::Failure;
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use serde_json::{Map, Value};
 
-/// Parameters by name, unparsed: their type depends on the method.
+/// Parameters by name, not yet parsed. Their types depend on the method.
 #[derive(Debug)]
 pub(super) enum Params {
     /// Parameters from the body of an HTTP request, or from a websocket message.
     Json(Map<String, Value>),
-    /// Parameters from the query string of a URL, with their quotes. If several parameters have the same name, the
-    /// first is used.
+    /// Parameters from the query string of a URL, with their quotes. For a repeated name, the first parameter
+    /// is used.
     Uri(Vec<(String, String)>),
 }
 

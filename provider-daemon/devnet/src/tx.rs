@@ -179,7 +179,7 @@ fn act(any: &Any) -> Result<Option<Act>, Refusal> {
     }))
 }
 
-/// Performs the checks of a message that the Akash network performs before it reads any state.
+/// Performs the checks for which the Akash network reads no state.
 fn check_message(msg: &Msg) -> Result<(), Refusal> {
     match msg {
         Msg::CreateBid { price, .. } if price.amount.is_zero() => {

@@ -69,7 +69,7 @@ pub enum WalletError {
 pub struct SentTx {
     /// Hash of the encoded transaction, for queries.
     pub hash: TxHash,
-    /// Last block time at which a block can include the transaction.
+    /// Last block time at which a block may include the transaction.
     pub expires: BlockTime,
 }
 
@@ -167,7 +167,7 @@ impl Wallet {
         self.wait(&sent).await
     }
 
-    /// Returns an unused nonce, and the expiry of a transaction with this nonce.
+    /// Returns an unused nonce, and the expiry time of a transaction with this nonce.
     fn nonce(&self, now: BlockTime) -> (Ordering, BlockTime) {
         let wanted = now.plus(LIFETIME).0.saturating_mul(NANOS_PER_MILLI);
         // Two within one block time would have the same nonce, so each is at least a nanosecond after the last.

@@ -45,7 +45,7 @@ const TOKENS_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// The `Authorization` header does not consist of `Bearer` and a token.
+    /// The `Authorization` header has another form than `Bearer` and a token.
     Header,
     /// The request has both a certificate and a token.
     Ambiguous,
@@ -59,7 +59,7 @@ pub(crate) enum Denial {
     Unauthorized,
     /// The chain query for the credential failed.
     Outage,
-    /// Clients in the IP network of the caller have named too many unknown accounts in the last minute.
+    /// Clients in the caller's IP network have named too many unknown accounts in the last minute.
     TooMany,
 }
 
@@ -79,8 +79,8 @@ impl Denial {
         }
     }
 
-    /// Returns the `message` of the JSON response: the text of the Go provider for the reasons that the Go provider
-    /// also has.
+    /// Returns the `message` of the JSON response. The text is that of the Go provider, if the Go provider
+    /// has the same reason.
     #[must_use]
     pub(crate) const fn message(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl Denial {
 pub(crate) enum LookupFault {
     /// The chain query failed.
     Outage,
-    /// Clients in the IP network of the client have named too many unknown accounts in the last minute.
+    /// Clients in the caller's IP network have named too many unknown accounts in the last minute.
     TooMany,
 }
 
@@ -158,7 +158,7 @@ pub struct Credentials<'a> {
     pub header: Option<&'a [u8]>,
     /// The client certificate of the TLS connection, if there is one.
     pub certificate: Option<&'a ClientCertificate>,
-    /// Address of the client. Unknown accounts that the request names count against the IP network of this address.
+    /// Address of the client. Unknown accounts in the request count against the IP network of this address.
     pub peer: IpAddr,
 }
 
@@ -181,8 +181,8 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Creates an authenticator that refuses tokens with a lifetime longer than `lifetime_max`, and that compares a
-    /// certificate with the chain again after `limits.recheck`.
+    /// Creates an authenticator. Tokens with a lifetime above `lifetime_max` are refused. Certificates are
+    /// compared with the chain again after `limits.recheck`.
     #[must_use]
     pub(crate) fn new(
         provider: Address,
@@ -232,8 +232,7 @@ impl Authenticator {
 
     /// Returns true if a certificate is on the chain, so that its connection may stay open.
     ///
-    /// # Errors
-    /// [`LookupFault`]: the chain query failed, or was not made because of too many unknown accounts.
+    /// # Errors [`LookupFault`]: the chain query failed, or was not sent because the client's network named too many unknown accounts.
     pub(crate) async fn is_certificate_valid(
         &self,
         certificate: &ClientCertificate,
@@ -242,8 +241,8 @@ impl Authenticator {
         self.certificates.is_valid(certificate, peer).await
     }
 
-    /// Queries the chain about an account that the client named. `Ok(None)` counts as an unknown account against the
-    /// client's IP network.
+    /// Queries the chain about an account that the client named. If the result is `Ok(None)`, the unknown
+    /// account counts against the client's IP network.
     pub(super) async fn query_chain<T>(
         &self,
         peer: IpAddr,

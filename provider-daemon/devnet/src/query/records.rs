@@ -356,8 +356,8 @@ fn certificates(
     })
 }
 
-/// Executes queries about the escrow accounts and payments of deployments. Only the queries of bids return the escrow
-/// accounts of bids.
+/// Executes queries about the escrow accounts and payments of deployments. The escrow accounts of bids are
+/// not included.
 fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
     use escrow::types::v1::State;
     let named = |state: i32| State::try_from(state).map_or("", |s| s.as_str_name());
@@ -402,8 +402,8 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
     })
 }
 
-/// Returns true if the text key of an account or payment (`deployment/owner/dseq[/gseq/oseq/provider]`) equals `xid` or
-/// is below it.
+/// Returns true if `xid` is empty, or equals the text key of an account or payment
+/// (`deployment/owner/dseq[/gseq/oseq/provider]`) or the first parts of this key.
 fn matches_key(xid: &str, account: Option<&escrow::id::v1::Account>, payment: Option<&str>) -> bool {
     let Some(account) = account else { return false };
     let mut whole = format!("deployment/{}", account.xid);

@@ -58,7 +58,7 @@ impl Frames {
     }
 }
 
-/// Removes the used gas from a result, because the development network only estimates the used gas.
+/// Removes the used gas from a result, because the development network only estimates gas.
 pub(crate) fn without_gas(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -81,7 +81,7 @@ fn take(value: &mut Value, path: &str) -> Value {
     value.pointer_mut(path).map(Value::take).unwrap_or_default()
 }
 
-/// Compares the frames of a block, `ours`, with the recorded frames of the block that contains the transaction `name`.
+/// Compares the frames `ours` with the recorded frames of the block that contains the transaction `name`.
 /// Returns the differences.
 pub(crate) fn compare_frames(folder: &Path, name: &str, ours: &BTreeMap<String, Vec<Value>>) -> Vec<String> {
     let mut differences = Vec::new();
@@ -203,8 +203,8 @@ pub(crate) async fn compare_block(folder: &Path, rpc: &str, name: &str, height: 
     differences
 }
 
-/// Compares the recorded JSON-RPC responses that no other function compares. Their requests are sent after the last
-/// block. Returns the differences.
+/// Compares the remaining recorded JSON-RPC responses, which were requested after the last block. Returns the
+/// differences.
 pub(crate) async fn compare_rest(folder: &Path, rpc: &str) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, path) in [

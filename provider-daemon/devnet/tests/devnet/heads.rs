@@ -15,8 +15,8 @@ const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 const TYPE: &str = "content-type";
 
-/// Methods behind the query router of an Akash node. The router opens the state after a block and reports its height
-/// before it calls the method. A refusal by the method therefore also has the height.
+/// Methods that an Akash node calls after it has selected a state. Even a refusal by such a method contains
+/// the height of this state.
 const OF_STATE: [&str; 32] = [
     "/akash.audit.v1.Query/AllProvidersAttributes",
     "/akash.audit.v1.Query/AuditorAttributes",
@@ -51,7 +51,7 @@ const OF_STATE: [&str; 32] = [
     "/cosmos.tx.v1beta1.Service/GetTx",
     "/cosmos.tx.v1beta1.Service/Simulate",
 ];
-/// Method that an Akash node registers at the gRPC server itself, so a call does not open the state of a block.
+/// Method that an Akash node calls without selecting a state.
 const OF_SERVER: &str = "/akash.discovery.v1.Discovery/GetInfo";
 /// Recorded methods of modules that the development network does not implement.
 const NOT_PLAYED: [&str; 2] = [
@@ -59,7 +59,8 @@ const NOT_PLAYED: [&str; 2] = [
     "/akash.oracle.v2.Query/AggregatedPrice",
 ];
 
-/// Names of the metadata in the head and in the trailers of a response, and the height in the metadata.
+/// Names of the metadata in the head and in the trailers of a response, and the height that the metadata
+/// contains.
 #[derive(Debug, PartialEq)]
 struct ResponseMetadata {
     head: BTreeSet<String>,

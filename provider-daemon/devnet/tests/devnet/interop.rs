@@ -40,7 +40,7 @@ fn installed() -> Option<PathBuf> {
         .ok()
 }
 
-/// Script of the tenant with its chain account, and a client of this project. Both use the same development network.
+/// The tenant's script with its chain account, and a client of this project on the same development network.
 struct Sides {
     folder: PathBuf,
     mnemonic: SecretString,

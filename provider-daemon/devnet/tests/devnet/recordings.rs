@@ -164,8 +164,7 @@ fn same_as(name: &str, dseq: u64) -> TenantMsg {
     msg
 }
 
-/// Repeats on `chain` the actions for which no transaction was recorded. The recorded responses show that
-/// these actions occurred.
+/// Repeats on `chain` the actions of the recorded chain that have no recorded transaction.
 pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     let of_tenant = match height {
         613 => Some(same_as("deployment-create-two-groups", 1004)),
@@ -223,8 +222,8 @@ pub(crate) fn name_of(path: &Path) -> String {
 pub(crate) enum Comparison {
     /// Every byte of the response.
     Whole,
-    /// Keys and types of the values, and the value of `code`. Other values depend on actions that were not recorded, or
-    /// are properties of the node.
+    /// Keys and types of the values, and the value of `code`. Other values depend on unrecorded actions or on
+    /// the node.
     Shape,
 }
 

@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Sets the sequence of each account to the sequence of its next recorded transaction. Accounts in `busy` are left out,
-/// because they sent other transactions between the recorded ones.
+/// Sets the sequence of each account to that of its next recorded transaction. Skips the accounts in `busy`,
+/// which also sent other transactions.
 fn catch_up(devnet: &Devnet, coming: &[Recorded], busy: &[Address]) {
     let mut next: BTreeMap<Address, u64> = BTreeMap::new();
     for (address, sequence) in coming.iter().filter_map(|tx| signed(&tx.bytes)) {
@@ -47,8 +47,8 @@ struct Replay {
 }
 
 impl Replay {
-    /// Creates blocks until the next block has this height. Before each block, applies the changes of the recorded
-    /// chain that have no recorded transaction. After each block, repeats the queries that were recorded at its height.
+    /// Creates blocks until the next block has this height. Before each block, applies the recorded changes
+    /// that have no transaction. After each block, repeats the queries that were recorded at its height.
     async fn go_before(&mut self, height: u64) {
         loop {
             let next = self.devnet.chain().market(|m| m.height()) + 1;
@@ -120,7 +120,7 @@ impl Replay {
         request.encode_to_vec()
     }
 
-    /// Removes the key of the next page from a response and stores the key for the next request.
+    /// Removes the key of the next page from a response. Stores this key for the next request.
     fn without_key(&mut self, response: &Value) -> Value {
         let (value, key) = split_page(response);
         self.next_page = key;

@@ -53,7 +53,7 @@ impl Cluster for Talkative {
         self.0.forwarded_port_status(lease).await
     }
 
-    /// Returns the requested number of generated lines. If the request has no number of lines, returns the stored lines
+    /// Returns the requested number of generated lines. Without a requested number, returns the stored lines
     /// of the in-memory cluster.
     async fn lease_logs(
         &self,

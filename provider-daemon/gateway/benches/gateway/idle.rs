@@ -18,7 +18,7 @@ const WEBSOCKETS: usize = if cfg!(debug_assertions) { 100 } else { 10_000 };
 const RESERVE: usize = 300;
 /// Number of websockets opened concurrently.
 const TOGETHER: usize = 50;
-/// Time after which each websocket has received two pings, so that the memory no longer grows.
+/// Time until each websocket has received two pings. The memory no longer grows after this time.
 const SETTLED: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(1)
 } else {
@@ -69,8 +69,8 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns ten thousand, or fewer if this process may not open enough files. The daemon needs two files for
-/// each websocket, and reserves a quarter of all connections for gRPC.
+/// Returns ten thousand, or fewer if this process may not open enough files. The daemon opens two files for
+/// each websocket, and a quarter of its connections are reserved for gRPC.
 fn websockets_that_fit() -> anyhow::Result<usize> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let fit = usize::try_from(most)?.saturating_sub(RESERVE) / 8 * 3;

@@ -20,8 +20,8 @@ const STRANGERS: u16 = if cfg!(debug_assertions) { 100 } else { 2_000 };
 /// Number of clients that connect concurrently.
 const TOGETHER: usize = 50;
 
-/// Measures the response times of a tenant while many clients with unknown certificates connect. The clients and the
-/// tenant run on two threads, so that the kernel divides the CPU time between them.
+/// Measures the response times of a tenant while many clients with unknown certificates connect. The clients
+/// and the tenant run on separate threads and share the CPU time.
 pub(crate) fn strangers() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
