@@ -79,7 +79,7 @@ pub struct IpDeclaration {
 pub struct Listing {
     /// Specification of the last `record` or `deploy` call for each lease with a usable record.
     pub deployments: Vec<WorkloadSpec>,
-    /// Objects of leases whose workload record is missing or unreadable.
+    /// Objects of leases with a missing or unreadable workload record.
     #[serde(default)]
     pub unusable: Vec<UnusableRecord>,
     /// Leases with a record, but with a missing or modified object, such as the workload. The provider
@@ -94,7 +94,7 @@ pub struct Listing {
     pub place: String,
 }
 
-/// Object of a lease whose workload record is missing or unreadable. While the object exists, the provider
+/// Object of a lease with a missing or unreadable workload record. While the object exists, the provider
 /// does not close the lease for a missing manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnusableRecord {

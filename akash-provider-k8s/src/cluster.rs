@@ -145,8 +145,8 @@ impl KubeCluster {
         self.inner.counters.statistics()
     }
 
-    /// Applies the isolation level of the provider's settings to a running lease. Replaces pods whose
-    /// template changes.
+    /// Applies the isolation level of the provider's settings to a running lease. Replaces pods with a
+    /// changed template.
     ///
     /// # Errors
     /// As [`Cluster::deploy`](akash_provider_core::cluster::Cluster::deploy).

@@ -256,7 +256,7 @@ impl Endpoints {
         }
     }
 
-    /// Selects a lagging endpoint of `others` ([`Fault::Behind`]) whose newest block is at most [`LAG_TIME`]
+    /// Selects a lagging endpoint of `others` ([`Fault::Behind`]) with a newest block at most [`LAG_TIME`]
     /// older than the newest block of `first`. Honest endpoints seem to lag if `first` reports a false
     /// height.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {

@@ -233,7 +233,7 @@ pub(super) struct Planner {
     queue: BTreeMap<(u8, Ticket), Request>,
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
-    /// Deployments with a withdrawal whose outcome is unknown, and the expiry of this withdrawal.
+    /// Deployments with a withdrawal of unknown outcome, and the expiry of this withdrawal.
     unresolved: Vec<(Expiry, DeploymentId)>,
     chain: ChainState,
     sequencer: Sequencer,

@@ -105,7 +105,7 @@ struct State {
     touched: bool,
     /// Whether a snapshot that is requested during an incomplete block waits for the end of the block.
     waits_for_block_end: bool,
-    /// Pending requests for a snapshot, answered at the end of the block.
+    /// Pending requests for a snapshot, which get it at the end of the block.
     snapshots: Vec<(Address, oneshot::Sender<Snapshot>)>,
 }
 

@@ -7,7 +7,7 @@ use crate::types::{BidId, BidOutcome, CloseReason, LeaseId, Msg};
 
 impl Engine {
     /// Returns the act that a call in flight carries out, with its reason and evidence. Returns `None` if the
-    /// call neither spends nor destroys anything.
+    /// call does not spend or destroy anything.
     #[must_use]
     pub fn act_of_call(&self, id: EffectId, call: &Call) -> Option<Act> {
         let mut act = if let Call::Broadcast(msg) = call {
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Returns the bid outcome for which a bid is being closed, or `unspecified` if there is none.
+    /// Returns the bid outcome for which a bid is being closed, or `unspecified` for a bid that is not being closed.
     fn reason_of_bid_close(&self, bid: &BidId) -> &'static str {
         let phase = self.market.order(&bid.order).map(order::Order::phase);
         match phase {

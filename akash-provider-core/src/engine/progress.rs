@@ -86,7 +86,7 @@ impl Progress {
         self.cluster_known = known;
     }
 
-    /// Advances the monotonic clock and the block time. Neither clock is set back.
+    /// Advances the monotonic clock and the block time. The clocks are never set back.
     pub(super) fn advance(&mut self, now: Now) {
         self.now.mono = self.now.mono.max(now.mono);
         self.pass_block_time(now.block_time);

@@ -44,7 +44,7 @@ pub struct Reservations {
     /// Orders of leases with unknown resources, because the winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders whose leased IPs are included in the last reported usage of the pool. An order is removed when
+    /// Orders with leased IPs that are included in the last reported usage of the pool. An order is removed when
     /// it releases its IPs.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
@@ -360,7 +360,7 @@ impl Reservations {
         }
     }
 
-    /// Marks a reservation whose units must be compared with the bid on the chain.
+    /// Marks a reservation, so that its units are compared with the bid on the chain.
     pub fn recheck_offer(&mut self, order: &OrderId) {
         if let Some(reservation) = self.reservations.get_mut(order) {
             reservation.needs_recheck = true;

@@ -53,7 +53,7 @@ impl Diagnostics {
         self.errors.len() + self.more
     }
 
-    /// Returns the first error, or `Ok` if the text has no error so far. Nothing can be built from a text
+    /// Returns the first error, or `Ok` if the parsed text has no error. Nothing can be built from a text
     /// with errors.
     pub(super) fn so_far(&self) -> Result<(), SdlError> {
         self.errors.first().map_or(Ok(()), |error| Err(error.clone()))

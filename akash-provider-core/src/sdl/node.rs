@@ -188,7 +188,7 @@ fn line(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).max(1)
 }
 
-/// List or map whose end has not been parsed yet.
+/// List or map of which the end has not been parsed yet.
 struct OpenContainer {
     line: u32,
     anchor: usize,

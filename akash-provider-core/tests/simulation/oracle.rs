@@ -108,7 +108,7 @@ pub(crate) struct EngineModel {
     pub(crate) unwell: BTreeMap<LeaseId, UnhealthyTime>,
     /// Leases that the engine deployed.
     pub(crate) deployed: BTreeSet<LeaseId>,
-    /// Leases whose last deploy succeeded.
+    /// Leases with a successful last deploy.
     pub(crate) whole: BTreeSet<LeaseId>,
     /// Calls of the engine in flight.
     pub(crate) calls: BTreeMap<EffectId, Call>,

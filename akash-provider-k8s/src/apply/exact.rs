@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 type Filled = &'static str;
 const ANY: Filled = "";
 
-/// Default values in pod templates, each with its path below `spec` of the template. `*` stands for every
+/// Default values in pod templates, each with its path below `spec` of the template. `*` represents every
 /// index.
 const POD: [(&str, Filled); 8] = [
     ("restartPolicy", r#""Always""#),

@@ -35,7 +35,7 @@ impl ExistingObject {
     }
 }
 
-/// Existing objects of kinds that the provider does not watch, as far as they were queried.
+/// Existing objects of kinds that the provider does not watch, limited to the queried ones.
 pub type ExistingObjects = BTreeMap<Id, ExistingObject>;
 
 /// Object in the watch caches.
@@ -134,9 +134,9 @@ pub struct DesiredState<'a> {
     /// Existing objects of kinds that the provider does not watch. An object that is not in this map counts
     /// as missing.
     pub there: &'a ExistingObjects,
-    /// Login Secrets whose passwords are unknown. An existing one is not changed.
+    /// Login Secrets with unknown passwords. An existing one is not changed.
     pub without_password: &'a BTreeSet<Id>,
-    /// Services of an adopted lease whose pod template is left unchanged, so that their pods keep running.
+    /// Services of an adopted lease that keep their pod template, so that their pods keep running.
     pub adopted: &'a BTreeSet<String>,
     /// Whether to search for leftover objects.
     pub prune: bool,

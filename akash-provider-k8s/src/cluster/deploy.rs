@@ -485,7 +485,7 @@ fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kin
     unchanged.map(|item| item.id.kind).collect()
 }
 
-/// Returns the login Secrets whose password is unknown, because the password Secret of the Manifest record is
+/// Returns the login Secrets with an unknown password, because the password Secret of the Manifest record is
 /// lost.
 fn without_password(deployment: &WorkloadSpec) -> BTreeSet<Id> {
     let services = deployment.group.services.iter();

@@ -221,7 +221,7 @@ impl Calls {
     }
 }
 
-/// Returns the error for a rejected binding. The account has neither the rights of the ClusterRole nor the
+/// Returns the error for a rejected binding. The account lacks the rights of the ClusterRole and the
 /// right to bind it.
 pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
     if !matches!(

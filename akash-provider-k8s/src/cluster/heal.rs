@@ -247,7 +247,7 @@ impl Inner {
         self.unrecorded(lease, view, &namespace, repairs.records.get(home))
     }
 
-    /// Derives the desired objects of a lease whose Manifest record is missing in the cluster. `last` is the
+    /// Derives the desired objects of a lease without a Manifest record in the cluster. `last` is the
     /// last record that this process read.
     fn unrecorded(
         &self,

@@ -43,7 +43,7 @@ const CONTAINER_FIELDS: [&str; 7] = [
 /// Workload fields that depend on the manifest.
 const WORKLOAD_FIELDS: [&str; 2] = ["replicas", "volumeClaimTemplates"];
 
-/// Rules that derive the desired objects of a lease whose Manifest record is missing. The objects are
+/// Rules that derive the desired objects of a lease without a Manifest record. The objects are
 /// rendered from a substitute manifest, which is built from the live objects.
 pub(super) struct Rules {
     rendered: BTreeMap<Id, Item>,
@@ -54,7 +54,7 @@ pub(super) struct Rules {
     pub(super) namespace: Value,
 }
 
-/// Desired object of a lease whose Manifest record is missing.
+/// Desired object of a lease without a Manifest record.
 pub(super) struct DerivedItem {
     pub(super) item: Item,
     /// Whether the hash of the item equals the hash of the applied object.
@@ -62,7 +62,7 @@ pub(super) struct DerivedItem {
 }
 
 impl Inner {
-    /// Renders a substitute manifest for a lease whose Manifest record is missing.
+    /// Renders a substitute manifest for a lease without a Manifest record.
     pub(super) fn rules(&self, lease: &LeaseId, namespace: &Namespace, view: &LeaseView) -> Rules {
         Rules::new(lease, namespace, view, self.rendering())
     }

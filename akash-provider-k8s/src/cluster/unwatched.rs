@@ -199,7 +199,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Returns the namespaces of leases that have registry logins and whose Secrets the provider may read.
+    /// Returns the namespaces of leases with registry logins in which the provider may read Secrets.
     fn homes_of_logins(&self) -> Vec<String> {
         let manifests = self.manifests().state();
         let ours = manifests.iter().filter(|manifest| self.is_ours(manifest));

@@ -82,7 +82,7 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         self.attempts(key, now).put_off(limit, now, FIRST_DELAY);
     }
 
-    /// Removes the entries of objects whose back-off ended more than [`WINDOW`] ago.
+    /// Removes the entries of objects with a back-off that ended more than [`WINDOW`] ago.
     pub(crate) fn remove_old(&mut self, now: Instant) {
         self.objects.retain(|_, attempts| now < attempts.next + WINDOW);
     }

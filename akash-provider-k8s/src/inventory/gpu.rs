@@ -245,7 +245,7 @@ impl Model<'_> {
 }
 
 /// Returns the GPUs of a node in the form of `NodeSpec`: the kinds, the number of usable devices, and the
-/// number of used devices whose kind is unknown.
+/// number of used devices of unknown kind.
 pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Option<u32>, u32) {
     let mut kinds = Vec::new();
     let (mut usable, mut unknown) = (0u32, 0u32);

@@ -27,7 +27,7 @@ impl<K, V> Change<K, V> {
     }
 }
 
-/// Applies a change to a table and returns the keys whose values changed. Changes before the first list are
+/// Applies a change to a table and returns the keys of changed values. Changes before the first list are
 /// ignored.
 pub(super) fn changed<V: PartialEq>(
     table: &mut Option<BTreeMap<String, V>>,

@@ -39,7 +39,7 @@ const REPORT: Duration = Duration::from_secs(30);
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
                       `provider-daemon operator NAME confirm` in the pod of a stand-alone operator";
 
-/// Missing record whose absence is the only reason for a deletion.
+/// Missing record that is the only reason for a deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingRecord {
     /// Key of the record in the index.
@@ -74,7 +74,7 @@ pub struct Hold {
     pub remedy: &'static str,
 }
 
-/// State of a hostname or a Service whose record is missing.
+/// State of a hostname or a Service without a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The deletion waits until [`SETTLE`] has elapsed and evidence was read.
@@ -108,7 +108,7 @@ pub(super) struct Wait {
     pub(super) reads: bool,
 }
 
-/// Names whose record is missing, and the last evidence about the records and their definition.
+/// Names without a record, and the last evidence about the records and their definition.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
@@ -197,7 +197,7 @@ impl Guard {
         wait(why, Some(now + RETRY), true)
     }
 
-    /// Removes a name whose record exists again, or that has no objects.
+    /// Removes a name that has a record again or no objects.
     pub(super) fn clear(&mut self, name: &str) {
         let was_held = self
             .missing
@@ -252,7 +252,7 @@ impl Guard {
         confirmed
     }
 
-    /// Returns the names whose record is missing.
+    /// Returns the names without a record.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.missing.keys()
     }
@@ -280,7 +280,7 @@ impl Guard {
         }
     }
 
-    /// Sets the state of a name whose record is missing: `Pending` if the reason is known, otherwise
+    /// Sets the state of a name without a record: `Pending` if the reason is known, otherwise
     /// `Unexplained`.
     fn explain(&mut self, name: &str, has_reason: bool, now: Instant) {
         let state = if has_reason {
@@ -296,7 +296,7 @@ impl Guard {
     }
 
     /// Holds pending and unexplained names. If too many records went missing within [`WINDOW`] of `since`,
-    /// holds their names. If the definition was replaced, holds all names whose record went missing before
+    /// holds their names. If the definition was replaced, holds all names that lost their record before
     /// the replacement or within [`WINDOW`] after it.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
         while self.released.front().is_some_and(|at| *at + REMEMBER < now) {

@@ -30,7 +30,7 @@ pub(super) trait Index: Debug + Send + 'static {
     type Event: Send;
     /// Work that brings the objects of one name into the desired state.
     type Work: Work;
-    /// Log message for a name whose objects differ from their declared state.
+    /// Log message for a name with objects that differ from their declared state.
     const PROBLEM: &'static str;
 
     /// Applies an event and returns the names that the event affects: hostnames, Services or nodes.

@@ -447,7 +447,7 @@ impl Watch {
     }
 }
 
-/// Returns the reason for ending a watch or list whose object cannot be decoded. The object is not skipped,
+/// Returns the reason for ending a watch or list with an object that cannot be decoded. The object is not skipped,
 /// because the result would be incomplete.
 fn unreadable(why: String) -> End {
     End::Failed(format!("cannot decode an object: {why}"), None)

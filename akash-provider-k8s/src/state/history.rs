@@ -102,7 +102,7 @@ impl History {
         }
     }
 
-    /// Returns all namespaces with events, and the namespaces whose newest event has a number above `after`.
+    /// Returns all namespaces with events, and the namespaces with an event of a number above `after`.
     fn namespaces(&self, after: u64) -> (BTreeSet<String>, Vec<String>) {
         let rings = self.rings();
         let is_newer = |ring: &VecDeque<RecordedEvent>| ring.back().is_some_and(|last| last.number > after);

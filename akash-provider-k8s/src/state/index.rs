@@ -142,7 +142,7 @@ pub(super) struct Index {
     nodes: Nodes,
     /// Notification that the health of a lease depends on a node that has not been read.
     pub(super) unread_nodes: Arc<Notify>,
-    /// Reasons by object, for objects with the label `akash.network=true` whose metadata names no lease.
+    /// Reasons by object, for objects with the label `akash.network=true` without a lease in the metadata.
     pub(super) strays: BTreeMap<Key, String>,
     /// Counter of deletions of records by other clients. One increase can stand for several records.
     pub(super) losses: u64,

@@ -109,7 +109,7 @@ async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     found
 }
 
-/// Returns a deployment whose only container has all parts that an update can remove.
+/// Returns a deployment with one container that has all parts that an update can remove.
 fn rich(lease: &LeaseId) -> WorkloadSpec {
     let mut web = service("web");
     web.expose.push(expose(7000));

@@ -129,7 +129,7 @@ fn edits_of_workloads() -> Vec<Edit> {
     ]
 }
 
-/// Returns all edits. One of them changes a field whose value only the Manifest record contains.
+/// Returns all edits. One of them changes a field that has its value only in the Manifest record.
 fn all_edits() -> Vec<Edit> {
     let mut edits = edits();
     edits.push(("Service", "web", |mut live| {

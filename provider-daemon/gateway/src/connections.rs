@@ -259,7 +259,7 @@ impl Table {
         }
     }
 
-    /// Closes an authenticated connection on a port to make room for a new one of `class`, whose account has
+    /// Closes an authenticated connection on a port to make room for a new one of `class`. The new account has
     /// `mine` connections. Returns false if no connection may be closed.
     fn displace_for(&mut self, port: Port, class: Class, mine: usize) -> bool {
         if self.close_least(|e| e.port == port && e.class == Class::Account, |e| e.used) {

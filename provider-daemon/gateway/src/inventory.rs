@@ -89,7 +89,7 @@ fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
     std::iter::repeat_n(info, usize::try_from(kind.count.min(DEVICES_MAX)).unwrap_or(0))
 }
 
-/// Converts the amounts of a resource whose total capacity is unknown. The allocatable amount is used as the
+/// Converts the amounts of a resource with unknown total capacity. The allocatable amount is used as the
 /// capacity.
 pub(crate) fn pair(amount: &Pair, notation: fn(u64) -> String) -> inventory::ResourcePair {
     pair_with_capacity(amount, None, notation)

@@ -280,7 +280,7 @@ const PRICES: [&str; 5] = [
     "bid-price-ip-scale",
 ];
 
-/// Flags that affect bids, in help sections whose other flags do not.
+/// Flags that affect bids, in help sections of which the other flags do not.
 const CHANGE_BIDS: [&str; 9] = [
     "bid-deposit",
     "reclamation-window",

@@ -74,7 +74,7 @@ pub(super) struct Outcome {
     pub(super) inputs: u64,
     /// Number of effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
-    /// Number of differences: steps whose effects differ from the recorded ones, and recorded states that
+    /// Number of differences: steps with other effects than the recorded ones, and recorded states that
     /// differ from the replayed engine.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,

@@ -264,7 +264,7 @@ impl Planner {
         false
     }
 
-    /// Delays a transaction whose cost exceeds a ceiling, and returns the time of the next attempt. Logs a
+    /// Delays a transaction that costs more than a ceiling, and returns the time of the next attempt. Logs a
     /// warning only if no transaction is delayed yet.
     pub(super) fn delay(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
         let is_first = self.flights.values().all(|f| f.delay_reason.is_none());

@@ -218,7 +218,7 @@ impl Breaker {
         self.records_missing.as_deref()
     }
 
-    /// Removes and returns the leases whose held requests must be repeated now.
+    /// Removes and returns the leases with held requests that must be repeated now.
     pub(crate) fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
         if self.records_missing.is_some() || self.is_warming_up(now) {
             return Vec::new();

@@ -77,7 +77,7 @@ impl Retries {
         self.sequence
     }
 
-    /// Schedules a retry after a back-off for an order whose price calculation failed. After [`PRICES_TRIED`]
+    /// Schedules a retry after a back-off after the price calculation of an order failed. After [`PRICES_TRIED`]
     /// failures, schedules no retry.
     pub(in crate::engine) fn price_failed(&mut self, now: Mono, id: &OrderId) {
         let tried = self.failures.get(id).map_or(0, |(failures, _)| *failures);
@@ -88,7 +88,7 @@ impl Retries {
         }
     }
 
-    /// Schedules a retry after a back-off for an order whose decision or price calculation failed.
+    /// Schedules a retry after a back-off after the decision or price calculation of an order failed.
     pub(in crate::engine) fn decision_failed(&mut self, now: Mono, id: &OrderId) {
         self.start_retry(id);
         // Above the limit, only full scans retry the order.

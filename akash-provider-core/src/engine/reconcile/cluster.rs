@@ -254,7 +254,7 @@ impl Engine {
         misrouted
     }
 
-    /// Returns the leases whose deployed workload is missing or incomplete in the cluster. Leases with a call
+    /// Returns the leases with a deployed workload that is missing or incomplete in the cluster. Leases with a call
     /// in flight are omitted.
     pub(in crate::engine) fn missing_workloads(
         &self,

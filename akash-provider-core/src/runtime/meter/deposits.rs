@@ -4,7 +4,7 @@ use crate::types::{BidId, Coin, Denom};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Maximum number of bids whose deposits are tracked. Deposits of further bids are never counted as returned.
+/// Maximum number of bids with tracked deposits. Deposits of further bids are never counted as returned.
 const BIDS_MAX: usize = 20_000;
 
 /// Deposits of the bids that this process created.

@@ -28,7 +28,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Result of an order: the bid, or the decline reason as a code and a message.
 type Outcome = Result<Offer, (DeclineCode, String)>;
 
-/// Pricing strategy whose price depends on CPU and GPU models. Some requests get an error instead of a price.
+/// Pricing strategy with a price that depends on CPU and GPU models. Some requests get an error instead of a price.
 #[derive(Debug)]
 struct PriceByModel;
 

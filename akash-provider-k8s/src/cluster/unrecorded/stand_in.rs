@@ -97,7 +97,7 @@ fn container<'a>(template: &'a PodTemplateSpec, service: &str) -> Option<&'a Con
     containers.find(|container| container.name == service)
 }
 
-/// Returns resources whose limits equal the requests of the live container.
+/// Returns resources with limits that equal the requests of the live container.
 fn resources(container: Option<&Container>, is_stateful: bool) -> Resources {
     let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());
     let amount = |name: &str, unit: i128| -> u64 {

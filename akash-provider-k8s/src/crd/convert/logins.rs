@@ -30,7 +30,7 @@ pub fn passwords(group: &Group) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Sets the registry passwords whose keys are in `passwords`. Other passwords remain unchanged.
+/// Sets the registry passwords with keys in `passwords`. Other passwords remain unchanged.
 pub fn restore_passwords(group: &mut Group, passwords: &BTreeMap<String, String>) {
     for service in &mut group.services {
         for (key, login) in logins(service) {

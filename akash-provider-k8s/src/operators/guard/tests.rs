@@ -20,7 +20,7 @@ fn record(name: &str) -> MissingRecord {
     }
 }
 
-/// Judges the deletion of several names whose records are missing. Returns the names whose deletion is
+/// Judges the deletion of several names without records. Returns the names whose deletion is
 /// permitted.
 fn judge(guard: &mut Guard, names: &[String], declared: usize, now: Instant) -> Vec<String> {
     let mut gone = Vec::new();

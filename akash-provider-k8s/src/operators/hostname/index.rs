@@ -89,9 +89,9 @@ pub struct Index {
     hosts: Option<BTreeMap<Name, DecodedRecord<Host>>>,
     manifests: Option<BTreeMap<Name, DecodedRecord<Exposes>>>,
     objects: BTreeMap<ObjectKind, Table>,
-    /// Providers whose ProviderHost records are, or were, in this cluster.
+    /// Providers with ProviderHost records in this cluster, now or earlier.
     providers: BTreeSet<Address>,
-    /// Hostnames whose ProviderHost record was removed after the start.
+    /// Hostnames with a ProviderHost record that was removed after the start.
     removed: BTreeSet<Name>,
 }
 

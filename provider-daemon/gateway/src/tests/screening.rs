@@ -91,7 +91,7 @@ impl Gate {
     }
 }
 
-/// Inventory whose `explain` waits at a gate.
+/// Inventory with an `explain` that waits at a gate.
 #[derive(Debug)]
 struct GatedInventory {
     inner: Box<dyn Inventory>,
