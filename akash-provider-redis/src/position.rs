@@ -66,7 +66,7 @@ pub(crate) fn last(key: &str) -> Cmd {
 }
 
 impl Heads {
-    /// Moves all positions before the first event of the epoch, for a reader whose position belongs to
+    /// Moves all positions before the first event of the epoch, for a reader with a position of
     /// another epoch.
     pub(crate) fn at_start_of_epoch(mut self) -> Self {
         let epoch = self.epoch.as_deref().and_then(|epoch| epoch.rsplit_once('@'));

@@ -47,7 +47,7 @@ pub(crate) fn message_text(error: &anyhow::Error) -> String {
     }
 }
 
-/// Returns the first remedy in an error and its causes. If there is none, returns the general remedy for the
+/// Returns the first remedy in an error and its causes. Without a remedy, returns the general remedy for the
 /// first I/O error among them.
 pub(crate) fn help(error: &anyhow::Error) -> Option<&str> {
     // A remedy that was added as a context is no cause in the chain below.

@@ -181,7 +181,7 @@ impl Plan {
     }
 }
 
-/// Compares one live object with its item, also for kinds whose objects deploys do not compare with the watch
+/// Compares one live object with its item, also for kinds that deploys do not compare with the watch
 /// caches. Returns the write that restores the object, or `None` if the object equals the item, is being
 /// deleted, or cannot be changed in place.
 pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {

@@ -423,7 +423,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns the services that another provider program deployed and whose manifest entries are unchanged
+    /// Returns the services that another provider program deployed, if their manifest entries are unchanged
     /// since then.
     fn adopted(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
@@ -474,7 +474,7 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
 }
 
 /// Returns the kinds to list before an apply, among those that the provider does not watch. For an adopted
-/// lease, returns the kinds of all `items`, otherwise only the kinds of items whose hash in the ledger is
+/// lease, returns the kinds of all `items`, otherwise only the kinds of items with a stored hash that is
 /// unchanged.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.

@@ -238,8 +238,8 @@ impl Shared {
     }
 
     /// Returns the usage of leased addresses from the last count. Before the first count, the setting
-    /// `leased_ip_pool` is the total. Returns `None` if addresses are not counted, or if neither a count nor
-    /// this setting exists. Without a value, no address is offered.
+    /// `leased_ip_pool` is the total. Returns `None` if addresses are not counted, or if there was no
+    /// count and the setting is missing. Without a value, no address is offered.
     fn leased_ips(&self) -> Option<LeasedIpUsage> {
         let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
         Some(LeasedIpUsage {

@@ -64,7 +64,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
     }))
 }
 
-/// Registry login with the same fields, order and omissions as in the Go provider, so that neither provider
+/// Registry login with the same fields, order and omissions as in the Go provider, so that no provider
 /// rewrites the Secrets of the other.
 #[derive(Serialize)]
 struct Entry<'a> {

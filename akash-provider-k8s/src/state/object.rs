@@ -15,7 +15,8 @@ use std::borrow::Cow;
 pub(crate) trait FromObject: Sized {
     /// Decodes an object.
     ///
-    /// # Errors Returns why the object is invalid. The list or event that contains the object fails too.
+    /// # Errors
+    /// Returns why the object is invalid. The list or event that contains the object fails too.
     fn from_object(value: &Value) -> Result<Self, String>;
 }
 

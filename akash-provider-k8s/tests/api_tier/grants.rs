@@ -50,7 +50,7 @@ async fn forbid_binding(world: &World) {
 }
 
 /// Deletes the role binding of the lease, and its entry in the annotation `provider.akash.network/ledger`.
-/// Leases of older provider versions had neither.
+/// Leases of older provider versions lack both.
 async fn upgraded(world: &World, lease: &LeaseId) {
     let ns = lease.namespace();
     world.delete("RoleBinding", &ns, ACCESS).await;

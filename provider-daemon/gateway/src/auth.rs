@@ -232,7 +232,9 @@ impl Authenticator {
 
     /// Returns true if a certificate is on the chain, so that its connection may stay open.
     ///
-    /// # Errors [`LookupFault`]: the chain query failed, or was not sent because the client's network named too many unknown accounts.
+    /// # Errors
+    /// [`LookupFault`]: the chain query failed, or was not sent because the client's network named too many
+    /// unknown accounts.
     pub(crate) async fn is_certificate_valid(
         &self,
         certificate: &ClientCertificate,

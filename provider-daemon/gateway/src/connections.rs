@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | anonymous | not authenticated | a new client |
 //! | account | authenticated, no live lease | a new authenticated client, or a new client if none is anonymous |
-//! | leased | authenticated, live lease | a leased client whose account has at least two connections fewer |
+//! | leased | authenticated, live lease | a leased client of an account with at least two connections fewer |
 //!
 //! In the anonymous class, connections of the IP network with the most unleased connections are closed first.
 //! In the leased class, connections of the account with the most connections are closed first. Among these
@@ -259,8 +259,8 @@ impl Table {
         }
     }
 
-    /// Closes an authenticated connection on a port to make room for a new one of `class`. The new account has
-    /// `mine` connections. Returns false if no connection may be closed.
+    /// Closes an authenticated connection on a port, so that a new one of `class` can be accepted. The
+    /// account of the new one has `mine` connections. Returns false if no connection may be closed.
     fn displace_for(&mut self, port: Port, class: Class, mine: usize) -> bool {
         if self.close_least(|e| e.port == port && e.class == Class::Account, |e| e.used) {
             return true;

@@ -44,7 +44,7 @@ impl HistoryStore {
         })
     }
 
-    /// Opens the file in a home directory, or returns `None` if there is none.
+    /// Opens the file in a home directory, or returns `None` if the file does not exist.
     ///
     /// # Errors
     /// Returns the errors of [`Self::open`].

@@ -281,7 +281,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the record of an order from the batch or the file. If there is none, creates the record or
+    /// Returns the record of an order from the batch or the file. If the record does not exist, creates the record or
     /// returns `None`, depending on the fact.
     fn record(
         &mut self,

@@ -1,6 +1,6 @@
 //! History of a stream, so that a resumed stream prints each message once.
 //!
-//! Messages of providers have neither timestamps nor numbers. A resumed log starts with the last lines of each pod,
+//! Messages of providers have no timestamps and no numbers. A resumed log starts with the last lines of each pod,
 //! which usually overlap with the printed lines:
 //!
 //! ```text

@@ -147,7 +147,7 @@ impl LiveObject {
     }
 
     /// Returns the path of a field that another client added to the spec of an Ingress, and the patch that
-    /// removes the field. TLS entries of other clients are kept. This check is limited to Ingresses, because
+    /// removes the field. TLS entries of other clients remain unchanged. This check is limited to Ingresses, because
     /// the API server adds default fields to an HTTPRoute.
     fn added(&self, wanted: &Value) -> Option<(String, Value)> {
         wanted.pointer("/spec/ingressClassName")?;
