@@ -66,7 +66,7 @@ fn missing_and_unreadable_records_end_no_lease() {
     for (n, timeout) in TIMEOUTS.into_iter().enumerate() {
         let place = ["--k8s-manifest-ns=elsewhere", timeout];
         let mut provider = network.provider_with(&stage, &format!("misplaced-{n}"), &place);
-        provider.logs("cluster has no record of the leases on the chain");
+        provider.logs("cluster has no Manifest record of the leases on the chain");
         let asked = network.who("provider").good(&["breaker", "show"]);
         assert!(asked.contains("no record of any lease was found"), "{asked}");
         scene.nothing_ends(&provider);
