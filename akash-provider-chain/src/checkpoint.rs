@@ -60,8 +60,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Returns true if the two blocks cannot be in one chain, because `other` has a lower height and a later
-    /// time.
+    /// Returns true if `other` has a lower height but a later time. One chain cannot contain both blocks.
     pub(crate) const fn is_contradicted_by(self, other: Self) -> bool {
         other.height < self.height && other.time.0 > self.time.0
     }

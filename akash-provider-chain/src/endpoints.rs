@@ -40,8 +40,8 @@ use tokio::time::Instant;
 
 /// Maximum number of blocks that an endpoint may be behind the endpoint with the highest block.
 pub const LAG_MAX: Height = 5;
-/// Margin for the comparison of response times. An endpoint is faster than another if twice its response time
-/// plus this margin is below the response time of the other.
+/// Margin for the comparison of response times. Endpoint A is faster than endpoint B if `2 × response time of
+/// A + margin < response time of B`.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
 /// Initial interval of health checks while no endpoint is healthy. The interval doubles with each failure of
 /// the endpoint.
@@ -71,7 +71,7 @@ struct Member {
 struct Selection {
     queries: Option<usize>,
     blocks: Option<usize>,
-    /// Endpoint that is faster than the selected endpoint, and the time since when it is faster.
+    /// Endpoint that is faster than the selected endpoint, and the time of the first such measurement.
     faster: Option<(usize, Instant)>,
     switches: u64,
     reason: Option<String>,
@@ -220,9 +220,9 @@ impl Endpoints {
         self.tip(false).await.map(|(info, _)| info)
     }
 
-    /// Returns the newest block that a node reports, and its hash. If the block is more than [`LAG_MAX`]
-    /// blocks above the processed block, the node must prove it with the header [`LAG_MAX`] blocks below.
-    /// Without a processed block, this proof is required only if `is_new` is true.
+    /// Returns the newest block that a node reports, and its hash. If this block is more than [`LAG_MAX`]
+    /// blocks above the processed block, the node must also serve the header [`LAG_MAX`] blocks below.
+    /// Without a processed block, the header is required only if `is_new` is true.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -364,8 +364,8 @@ impl Endpoints {
         }
     }
 
-    /// Handles a failure of the endpoint at index `at`. A malformed response requests a health check, other
-    /// failures start a back-off.
+    /// Handles a failure of the endpoint at index `at`. Requests a health check after an unusable response.
+    /// Starts a back-off after any other failure.
     pub(crate) fn record_fault(&self, at: usize, fault: &Fault) {
         let Some(member) = self.shared.members.get(at) else {
             return;

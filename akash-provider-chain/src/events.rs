@@ -119,7 +119,7 @@ pub struct FollowerStatus {
     pub time: BlockTime,
     /// Current source of blocks.
     pub source: Source,
-    /// Time since when no block arrives. Reasons: the connection was closed, no node can be used, or no
+    /// Start of the period without new blocks. Reasons: the connection was closed, no node can be used, or no
     /// usable node has had a new block for longer than `silence`. `None` while blocks arrive.
     pub silent_since: Option<SystemTime>,
     /// Number of blocks that were reported to the receiver.

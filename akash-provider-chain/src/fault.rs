@@ -102,7 +102,7 @@ pub enum Fault {
         /// Current height of the node.
         height: u64,
     },
-    /// The height of the node is below the processed block, or too many blocks below another node.
+    /// The node is behind the processed block, or too many blocks behind another node.
     #[error("the node is at height {height}, below the required height {floor}")]
     Behind {
         /// Height of the response, or of the newest block of the node.
@@ -260,8 +260,8 @@ impl NodeError {
         self
     }
 
-    /// Returns true if the node does not have the requested height: the height is in the future for this node, or
-    /// pruned.
+    /// Returns true if the node does not have the requested height, because the height is pruned or not yet
+    /// reached.
     #[must_use]
     pub const fn is_about_height(&self) -> bool {
         matches!(self.fault, Fault::HeightUnavailable(_) | Fault::Pruned(_))

@@ -62,7 +62,7 @@ impl Default for GasConfig {
 /// Reason why the fee that a node requires cannot be paid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FeeError {
-    /// The node accepts only other denominations than the configured one.
+    /// The node does not accept the configured denomination.
     #[error(
         "the node accepts fees in {accepted}, not in {denom}: set --gas-prices in an accepted denomination, or use \
          another node"

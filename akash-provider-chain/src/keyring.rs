@@ -123,8 +123,8 @@ impl Keyring {
         Ok(Self { folder })
     }
 
-    /// Returns true if the keyring requires a passphrase and none is set yet. The next [`Keyring::open`] sets
-    /// the passphrase.
+    /// Returns true if a keyring with the backend `file` is new. The next [`Keyring::open`] sets its
+    /// passphrase.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.

@@ -26,8 +26,8 @@ pub struct Limits {
     /// Maximum age of a value that only one node returned, such as market parameters and block times. An
     /// older value is queried again, so a false value does not stay in use.
     pub single_age: Duration,
-    /// Time after which the processed height is dropped if nodes contradict it and no node has reached it.
-    /// Within this time, a restarted node can still confirm the height.
+    /// Time for which nodes must contradict the processed block before the block is dropped. If a node
+    /// reaches the block within this time, the block is retained.
     pub contradiction: Duration,
 }
 

@@ -160,8 +160,8 @@ impl Reader {
     }
 
     /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases. All
-    /// have the same height, except that without `pin`, the leases are newer if this height is unavailable.
-    /// The inner error means that the deployment exists but its record is malformed.
+    /// are from one height. Without `pin`, the leases may be newer. The inner error means that the deployment
+    /// exists but its record is malformed.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,
@@ -251,8 +251,9 @@ impl Reader {
 
     /// Returns the time of a block, or `None` if no node has the block.
     ///
-    /// A time on which two nodes agree is cached. A time from a single node is queried again after
-    /// [`Limits::single_age`](crate::Limits::single_age), but stays in use if no node has the block any more.
+    /// A time that two nodes returned is cached. A time that only one node returned is queried again after
+    /// [`Limits::single_age`](crate::Limits::single_age), or returned again if no node has the block any
+    /// more.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
         let stored = self.cached_time(height);
         if let Some((time, true)) = stored {

@@ -29,8 +29,8 @@ pub struct Reader {
     pub(crate) heights: Arc<dyn HeightStore>,
     pub(crate) following: Arc<Mutex<FollowerStatus>>,
     pub(crate) observer: Option<Arc<dyn BlockObserver>>,
-    /// Chain account of this provider. A lease of this account that cannot be decoded causes an error, and is never
-    /// left out. `None` if no account is set.
+    /// Chain account of this provider, or `None` if no account is set. If a lease of this account cannot be
+    /// decoded, the query fails.
     pub(crate) us: Option<Address>,
     /// Malformed records of other accounts that were already logged.
     pub(crate) reported: Arc<ReportedRecords>,
@@ -137,7 +137,7 @@ impl Reader {
         }
     }
 
-    /// Returns the cached time of a block, and whether the time can be used without another query.
+    /// Returns the cached time of a block. The flag is true if the time needs no further query.
     pub(crate) fn cached_time(&self, height: Height) -> Option<(BlockTime, bool)> {
         let (time, by_one) = lock(&self.times).get(&height).copied()?;
         let age = self.endpoints.limits().single_age;

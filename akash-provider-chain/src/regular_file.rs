@@ -26,7 +26,7 @@ pub struct Source {
 #[derive(Debug)]
 struct Pipe {
     until: Instant,
-    /// True if a process has opened the pipe for writing, now or before.
+    /// True after a process has opened the pipe for writing.
     has_writer: bool,
 }
 

@@ -18,7 +18,7 @@ pub const LIFETIME_BLOCKS: u64 = 10;
 const BLOCK_MAX: Duration = Duration::from_secs(12);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Last block time, and last height if limited, at which a block can include a transaction.
+/// Latest block that can include a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Expiry {
     /// Last block time at which a block can include the transaction. For an ordered transaction, this time is
@@ -41,8 +41,8 @@ impl Expiry {
 /// transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sequencer {
-    /// Nanoseconds below one millisecond that are added to each timeout, so that the timeouts of two
-    /// processes differ.
+    /// Number of nanoseconds added to each timeout, less than one million. Two processes add different
+    /// numbers.
     salt: i64,
     last_nanos: i64,
     ordered: Option<Sequence>,
@@ -82,8 +82,8 @@ impl Sequencer {
         self.ordered.is_some_and(|s| s.next.is_none())
     }
 
-    /// Sets the sequence of the account on the chain. `waiting` is the highest sequence of a transaction that
-    /// is in no block yet.
+    /// Sets the next sequence. `sequence` is the account sequence on the chain, `waiting` the highest
+    /// sequence of a pending transaction.
     pub(crate) fn set_sequence(&mut self, sequence: u64, waiting: Option<u64>) {
         if let Some(ordered) = &mut self.ordered {
             // The sequence on the chain does not include pending transactions.

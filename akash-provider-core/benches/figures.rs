@@ -57,7 +57,7 @@ fn run_histories(world: &World, count: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Measures whole order histories, and the time of one event with few and with many pending orders.
+/// Measures the time of all events of one order, and of one event with few and with many pending orders.
 fn engine(world: &World) -> Result<(), BenchError> {
     let mut engine = world.engine()?;
     let (mut dseq, mut inputs) = (0, 0);
@@ -80,7 +80,8 @@ fn engine(world: &World) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Runs one order from its creation event to its lost bid. Returns the number of inputs of the engine.
+/// Passes all events of one order to the engine, from the creation to the lost bid. Returns the number of
+/// engine inputs.
 fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
     let order = world.order(dseq);
     let mut inputs = 0;
@@ -193,7 +194,7 @@ fn micros<T>(mut call: impl FnMut() -> T) -> f64 {
     took.as_secs_f64() * 1e6 / f64::from(calls)
 }
 
-/// Number of calls between two clock readings. A reading after each call would change the measured time.
+/// Number of calls between two readings of the clock. More frequent readings would change the measured time.
 const BATCH: u32 = 64;
 
 #[expect(

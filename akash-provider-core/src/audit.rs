@@ -48,7 +48,7 @@ pub enum ActKind {
     Command {
         /// Name of the command.
         name: &'static str,
-        /// True if the command itself destroys data.
+        /// True if the command destroys data.
         destroys: bool,
     },
 }
@@ -72,7 +72,7 @@ impl ActKind {
         }
     }
 
-    /// Returns true for an act that destroys data, so that its entry must be durable before the act.
+    /// Returns true if the act destroys data. The log entry must then be durable before the act starts.
     #[must_use]
     pub const fn destroys(self) -> bool {
         match self {
@@ -92,7 +92,7 @@ impl ActKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Actor {
-    /// The provider itself, by one of its rules and without the request of a user.
+    /// The provider itself, without the request of a user.
     Provider,
     /// Process of a user that requested the act.
     User {
@@ -110,7 +110,7 @@ pub struct RecordEvidence {
     pub height: Height,
     /// State of the lease in the record.
     pub state: LeaseState,
-    /// Agreement of the endpoints about the record.
+    /// Result of comparing the record of two endpoints.
     pub agreement: Agreement,
     /// Close reason in the record.
     pub reason: Option<CloseReason>,
@@ -175,8 +175,8 @@ impl Act {
         }
     }
 
-    /// Returns the act of a message. The message that closes a bid also closes a lease, so the act of this
-    /// message is always [`ActKind::BidClose`].
+    /// Returns the act of a message. The act of `CloseBid` is always [`ActKind::BidClose`], although this
+    /// message also closes leases.
     #[must_use]
     pub fn from_msg(msg: &Msg, actor: Actor) -> Self {
         let new = |kind, subject: &dyn ToString| Self::new(kind, actor, subject.to_string());
@@ -235,7 +235,7 @@ impl ActOutcome {
     }
 
     /// Returns the outcome of a transaction, without a receipt. `Err` contains the error text of a
-    /// transaction that was not sent. Its result is `not_sent`.
+    /// transaction that was not sent; the result is then `not_sent`.
     #[must_use]
     pub fn from_tx(result: Result<&TxOutcome, String>) -> Self {
         match result {

@@ -94,8 +94,8 @@ pub struct Listing {
     pub place: String,
 }
 
-/// Object of a lease with a missing or unreadable workload record. While the object exists, the provider
-/// does not close the lease for a missing manifest.
+/// Object of a lease. The workload record of the lease is missing or unreadable. While the object exists, the
+/// provider does not close the lease for a missing manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnusableRecord {
     /// Lease of the object. `None` if the object does not name its lease.
@@ -120,7 +120,7 @@ pub enum RecordDefect {
 }
 
 impl UnusableRecord {
-    /// Returns whether the object belongs to `lease`. Compares the lease id, or the name if the object has no
+    /// Returns true if the object belongs to `lease`. Compares the lease id, or the name if the object has no
     /// lease id.
     #[must_use]
     pub fn belongs_to(&self, lease: &LeaseId) -> bool {

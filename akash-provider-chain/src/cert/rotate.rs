@@ -295,8 +295,9 @@ impl Rotation {
         Ok(StepResult::Revoked(serial))
     }
 
-    /// Sends a message and waits until a block contains it. If the outcome is unknown, waits until the
-    /// transaction has expired, and returns an error. `what` is the purpose, for errors.
+    /// Sends a message and waits until a block contains it. If the fate of the transaction is unknown, waits
+    /// until the transaction has expired, and returns an error. Errors contain `what`, the purpose of the
+    /// message.
     async fn send(&self, what: &'static str, msg: Msg) -> Result<(), RotationError> {
         match self.chain.broadcast_msgs(vec![msg]).await? {
             TxOutcome::Committed { .. } => Ok(()),

@@ -270,7 +270,7 @@ pub fn audited(audited: audit::v1::AuditedProvider) -> AuditedAttributes {
     }
 }
 
-/// Returns the auditor, the provider, and the attributes of the provider that the auditor has signed.
+/// Returns the auditor, the provider, and the provider attributes signed by the auditor.
 pub(crate) fn audited_by(wire: audit::v1::AuditedProvider) -> (String, String, AuditedAttributes) {
     let (auditor, owner) = (wire.auditor.clone(), wire.owner.clone());
     (auditor, owner, audited(wire))

@@ -139,7 +139,7 @@ pub fn deployment_request(id: &DeploymentId) -> dep::v1beta4::QueryDeploymentReq
     dep::v1beta4::QueryDeploymentRequest { id }
 }
 
-/// Returns the request for the attributes of a provider that an auditor has signed.
+/// Returns the request for the attributes that `auditor` has signed for the provider `owner`.
 #[must_use]
 pub fn auditor_request(auditor: &Address, owner: &Address) -> audit::v1::QueryProviderAuditorRequest {
     audit::v1::QueryProviderAuditorRequest {

@@ -164,9 +164,8 @@ fn rebuilt_requests_have_the_recorded_bytes() {
     println!("{built} rebuilt requests");
 }
 
-/// Decodes a recorded request and checks that encoding the result again gives the same bytes. Returns the
-/// decoded response, or `None` if no response was recorded. With `exact`, also checks the encoding of the
-/// response.
+/// Checks that decoding and encoding a recorded request gives the same bytes. If `exact` is true, checks the
+/// response too. Returns the decoded response, or `None` if no response was recorded.
 fn decode_recording<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {
     let name = &recording.name;
     let request = M::decode(&*recording.request).unwrap();

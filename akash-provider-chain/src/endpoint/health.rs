@@ -62,7 +62,7 @@ impl Health {
     }
 
     /// Returns the maximum plausible height of a query response, computed from the last known height and its
-    /// age. A query response contains no block time that could be checked instead.
+    /// age. A query response contains no block time.
     pub(crate) fn max_height(&self) -> Height {
         let Some(at) = self.height_at else {
             return Height::MAX;

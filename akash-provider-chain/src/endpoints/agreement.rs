@@ -15,8 +15,8 @@ use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum age difference between the newest blocks of two nodes: the time of [`LAG_MAX`](super::LAG_MAX)
-/// blocks on the Akash network.
+/// Maximum age difference between the newest blocks of two nodes. The Akash network produces
+/// [`LAG_MAX`](super::LAG_MAX) blocks in this time.
 const LAG_TIME: Duration = Duration::from_secs(30);
 
 /// Record that a node returned, and the height of the response. The record is `None` if it does not exist.
@@ -139,10 +139,10 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the records of two nodes. Equal records that both exist agree, even if their heights differ.
-    /// In all other cases with different heights, the node with the higher response is queried again at the
-    /// lower height. Returns the new record of the first node if this node was queried again, the height, and
-    /// the result of the comparison.
+    /// Compares the records of two nodes. Two equal records agree at any heights. If the records differ or do
+    /// not exist, and the heights differ, queries the node with the higher height again at the lower height.
+    /// Returns the new record if the first node was queried again, the lower height, and the result of the
+    /// comparison.
     async fn compare<M, T, C>(
         &self,
         first: usize,
@@ -256,9 +256,8 @@ impl Endpoints {
         }
     }
 
-    /// Selects a lagging endpoint of `others` ([`Fault::Behind`]) with a newest block at most [`LAG_TIME`]
-    /// older than the newest block of `first`. Honest endpoints seem to lag if `first` reports a false
-    /// height.
+    /// Selects an endpoint of `others` with the fault [`Fault::Behind`]. Its newest block is at most
+    /// [`LAG_TIME`] older than that of `first`. A false height of `first` gives honest endpoints this fault.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;
         for at in others {

@@ -14,15 +14,15 @@ use tokio::time::Instant;
 /// Time after which a warning is logged if no node has reached the processed height.
 const UNREACHED_FOR: Duration = Duration::from_secs(300);
 
-/// Last processed block, and the times since when nodes contradict it or have not reached it.
+/// Last processed block, and the evidence of nodes against this block.
 #[derive(Debug, Default)]
 pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
     /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Time since when a node contradicts the processed block while no node has reached its height.
+    /// Start of the period in which a node contradicts the processed block and no node has this block.
     contradicted: Option<Instant>,
-    /// Time since when no reachable node has the processed block.
+    /// Start of the period in which no reachable node has the processed block.
     unreached: Option<Instant>,
     is_reported: bool,
 }
@@ -58,9 +58,9 @@ impl Endpoints {
 
     /// Checks the newest block of a node.
     ///
-    /// A newest block that is more than [`LAG_MAX`] above the processed block requires proof: the node must
-    /// serve a header. Nodes behind a load balancer may be some blocks behind, so the requested header is
-    /// [`LAG_MAX`] below the newest block.
+    /// If the newest block is more than [`LAG_MAX`] above the processed block, the node must serve the header
+    /// [`LAG_MAX`] below the newest block. A newer header may be missing on other nodes behind the same load
+    /// balancer.
     pub(super) async fn check_tip(
         &self,
         endpoint: &Endpoint,
@@ -109,8 +109,7 @@ impl Endpoints {
     }
 
     /// Checks the height of a pushed block. If this height is more than [`LAG_MAX`] above the newest height
-    /// of the healthy endpoints, the status of a node must confirm it. A status is trusted, because it is
-    /// checked against the clock and a block header.
+    /// of the healthy endpoints, queries the status of a node, which must confirm the height.
     pub(crate) async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         // Not compared with the last pushed block: a node can push any number of false next heights.
         if height <= self.newest().saturating_add(LAG_MAX) {
@@ -139,9 +138,9 @@ impl Endpoints {
         self.refresh_if_due(super::Capability::Queries).await;
     }
 
-    /// Compares the processed block with the newest blocks of the nodes. Drops the processed block if a node
-    /// contradicts this block for [`Limits::contradiction`](crate::Limits::contradiction) and no node has
-    /// reached its height. Logs a warning if no node has reached the height for five minutes.
+    /// Compares the processed block with the newest blocks of the nodes. If no node has the processed block
+    /// for five minutes, logs a warning. If a node also contradicts this block for
+    /// [`Limits::contradiction`](crate::Limits::contradiction), drops the processed block.
     pub(super) fn review_processed(&self) {
         let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(reported_tip).collect();
         let mut processed = lock(&self.shared.processed);

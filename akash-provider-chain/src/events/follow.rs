@@ -295,9 +295,9 @@ impl Follower {
         Ok(())
     }
 
-    /// Queries the market parameters and the provider record again, because a single node may have returned false
-    /// values for the last snapshot. Block processing does not wait for the query: the result is checked after a later
-    /// block. A failed query is ignored.
+    /// Queries the market parameters and the provider record again, because the node of the last snapshot may
+    /// have returned false values. Checks the response after a later block, so that blocks are not delayed.
+    /// Ignores a failed query.
     async fn check_static_values(&mut self) -> Result<(), SessionEnd> {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
             let is_changed =
@@ -417,8 +417,8 @@ impl Follower {
         }
     }
 
-    /// Queries the newest block, because no block arrived for some time. Returns true if the queried node has no new
-    /// block either.
+    /// Queries the newest block, because no block arrived for some time. Returns true if the queried node has
+    /// no new block.
     async fn break_silence(&mut self) -> Result<bool, SessionEnd> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) if info.height >= self.next => {

@@ -8,9 +8,9 @@ use std::sync::Mutex;
 
 /// Store of the height and time of the last processed block.
 ///
-/// After a restart, responses below the stored height are refused. A stored block that the clock proves
-/// impossible is logged and ignored. A stored block that nodes contradict is replaced. Without a stored
-/// block, no event is lost, because the first event after a restart is a snapshot.
+/// After a restart, responses below the stored height are refused. A stored block with an implausible time or
+/// height is logged and ignored. A stored block that nodes contradict is replaced. Without a stored block, no
+/// event is lost, because the first event after a restart is a snapshot.
 pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the stored block, or `None` if no block was stored yet.
     ///

@@ -65,8 +65,8 @@ impl ExpenseStore for MemoryExpenses {
 /// Gas and fees of the last hour, by minute. All sent transactions count, even if no block includes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Expenses {
-    /// Gas and fees by minute. Minute 0 is [`MINUTES`] minutes before the start of the process, so that restored
-    /// minutes have a number.
+    /// Gas and fees by minute. Minute 0 is [`MINUTES`] minutes before the start of the process, because
+    /// restored minutes may be older than the process.
     minutes: VecDeque<(u64, Cost)>,
 }
 

@@ -138,8 +138,7 @@ fn from_record(record: &Record) -> Result<StoredKey, String> {
     })
 }
 
-/// Checks that the public key belongs to the private key. Otherwise, the address would be that of another
-/// account.
+/// Checks that the public key belongs to the private key. A wrong public key gives a wrong address.
 fn check_pair(stored: StoredKey) -> Result<StoredKey, String> {
     match (&stored.public, &stored.private) {
         (public, Some(private)) if public.as_ref() != Some(private.public()) => {

@@ -44,7 +44,7 @@ pub(super) struct DeploymentParts {
     escrow_account: Bytes,
 }
 
-/// Message decoded up to its first field: the id itself, or a message that contains the id.
+/// First field of a message: an id, or a message that contains the id.
 #[derive(Clone, PartialEq, Message)]
 struct First {
     #[prost(bytes = "bytes", tag = "1")]

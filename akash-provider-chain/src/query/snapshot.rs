@@ -192,8 +192,8 @@ impl Reader {
         Ok(open.into_iter().chain(active).collect())
     }
 
-    /// Adds the provider's closed bids on the open orders `orders` to `live`, its open and active bids. The
-    /// chain allows one bid of a provider per order, so the provider cannot bid on these orders again.
+    /// Adds the closed bids of `provider` on the open orders `orders` to its bids `live`. The chain allows
+    /// one bid of a provider per order, so the provider cannot bid on these orders again.
     async fn with_ended_bids(
         &self,
         provider: &Address,

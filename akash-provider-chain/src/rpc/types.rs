@@ -28,7 +28,7 @@ pub(crate) struct RpcError {
 }
 
 impl RpcError {
-    /// Converts the error to a fault. Only the error text shows that a node does not have a height.
+    /// Converts the error to a fault. Recognizes an unavailable height by the error text.
     pub(crate) fn into_fault(self) -> Fault {
         let data = self.data.unwrap_or_default();
         // The message is often just `Internal error`. The data field has the reason.

@@ -29,7 +29,7 @@ pub(crate) struct NodeBehavior {
     pub(crate) lag: Height,
     /// Path of a query. The chain completes a block before each query with this path.
     pub(crate) moves_on_at: Option<&'static str>,
-    /// Chain id that the node reports instead of the chain's id.
+    /// Chain id that the node reports. `None` for the id `local`.
     pub(crate) chain_id: Option<String>,
     pub(crate) catching_up: bool,
     /// Height of a block for which the node returns no results.
@@ -186,8 +186,8 @@ impl Chain {
         self.frame_as(height, height)
     }
 
-    /// Encodes the block `block` as a `NewBlock` event of the height `height`. A `height` above the newest block
-    /// results in a false block.
+    /// Encodes the block at height `block` as a `NewBlock` event with the height `height`. If `height` is
+    /// above the newest block, the block is false.
     pub(crate) fn frame_as(&self, block: Height, height: Height) -> String {
         let state = self.lock();
         let (time, facts) = &state.blocks[&block];
@@ -274,8 +274,8 @@ impl Chain {
     }
 }
 
-/// Returns the status of a node that reports `named` as its newest height and `time` as the time of its newest block.
-/// `newest` is the true newest height.
+/// Returns the status of a node. `named` and `time` are the reported height and time of the newest block.
+/// `newest` is the true height of the newest block.
 fn status(chain_id: &str, named: Height, (newest, time): (Height, BlockTime), catching_up: bool) -> Value {
     json!({
         "node_info": {"network": chain_id},

@@ -66,8 +66,8 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Replaces a refusal with an error if another node may have received the transaction, because a block may
-/// still include it. Other responses, and a refusal with the code [`IN_MEMPOOL`], are returned unchanged.
+/// Replaces a refusal with an error if another node may have received the transaction. A block may then still
+/// include the transaction. Returns other responses unchanged, also refusals with the code [`IN_MEMPOOL`].
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {
         Submission::Refused { code, log }
@@ -136,8 +136,7 @@ impl Reader {
     }
 }
 
-/// Records that a node may have received the transaction, if `response` is an error that does not exclude
-/// this.
+/// Sets `may_have_arrived` if `response` is an error after which the node may have the transaction.
 fn note_delivery<T>(response: Result<T, NodeError>, may_have_arrived: &AtomicBool) -> Result<T, NodeError> {
     if response.as_ref().is_err_and(|e| e.fault.may_have_been_received()) {
         may_have_arrived.store(true, Ordering::Relaxed);

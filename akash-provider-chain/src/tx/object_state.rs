@@ -10,7 +10,7 @@ use akash_provider_core::types::{
     BidId, BidState, BlockTime, Height, LeaseState, Msg, OrderState, Reclamation, TxError,
 };
 
-/// Whether the chain has executed a message, according to the object that the message creates or changes.
+/// Execution status of a message, derived from the object that the message creates or changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectState {
     /// The object shows that the message was executed.

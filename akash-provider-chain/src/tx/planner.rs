@@ -75,12 +75,12 @@ pub struct PlannerConfig {
     /// Interval between queries of the newest block while the event follower reports blocks. Longer than a
     /// block interval.
     pub followed_poll: Duration,
-    /// Maximum age of the known newest block when a transaction is created after an idle period. The timeout
-    /// of the transaction is computed from the time of this block.
+    /// Maximum age of the newest block when the first call after an idle period arrives. An older block is
+    /// queried again, because transaction timeouts are computed from the block time.
     pub tip_max: Duration,
     /// Number of blocks after which an accepted transaction is sent again if no block contains it.
     pub resend_blocks: u64,
-    /// Maximum number of blocks that a node behind a load balancer may be behind the newest block.
+    /// Maximum lag of a node behind a load balancer, in blocks.
     pub lag_blocks: u64,
     /// Whether account sequences are used from the start, instead of unordered transactions.
     pub ordered: bool,
@@ -215,7 +215,7 @@ struct Request {
     ticket: Ticket,
     msgs: Arc<[Msg]>,
     since: Mono,
-    /// True if the shared transaction of the call failed, so the call must be sent in its own transaction.
+    /// True if the call must not share a transaction, because an earlier shared transaction failed.
     alone: bool,
 }
 
@@ -233,7 +233,7 @@ pub(super) struct Planner {
     queue: BTreeMap<(u8, Ticket), Request>,
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
-    /// Deployments with a withdrawal of unknown outcome, and the expiry of this withdrawal.
+    /// Deployments from which a lost transaction may still withdraw, with the expiry of the transaction.
     unresolved: Vec<(Expiry, DeploymentId)>,
     chain: ChainState,
     sequencer: Sequencer,

@@ -38,7 +38,7 @@ const OTHER: &str = "other";
 pub enum MessageOutcome {
     /// A block contains the message, and the message was executed.
     Committed,
-    /// The chain refused the message, before or in a block.
+    /// The chain refused the message, either before a block contained it or in a block.
     Refused,
     /// The message may have been sent, and its outcome is unknown.
     Unknown,

@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 const INBOX: usize = 1024;
 /// Maximum time of one call to a node. The limits of the endpoints are normally shorter.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Number of stored transaction hashes above which the hashes of completed transactions are removed. The
-/// limit is at least four hashes per transaction in flight.
+/// Minimum value of the limit for stored transaction hashes: `max(HASHES_MIN, 4 × transactions in flight)`.
+/// Above the limit, the hashes of completed transactions are removed.
 const HASHES_MIN: usize = 256;
 
 type CallResult = Result<TxOutcome, Failure>;
@@ -177,7 +177,7 @@ impl ChainTx for TxWriter {
 }
 
 impl TxWriter {
-    /// Sends messages like [`ChainTx::broadcast_msgs`], but signs them only while the permission `fence` exists.
+    /// Sends messages like [`ChainTx::broadcast_msgs`], but signs them only while `fence` permits it.
     pub(crate) async fn broadcast_fenced(
         &self,
         msgs: Vec<Msg>,
@@ -398,8 +398,8 @@ impl Task {
         }
     }
 
-    /// Stores the gas and fees of the last hour before a transaction is sent. If several attempts in sequence fail,
-    /// only the first failure is logged.
+    /// Stores the gas and fees of the last hour before a transaction is sent. Logs only the first of
+    /// consecutive failures.
     fn store_expenses(&mut self, now: Mono) {
         let stored = self
             .expenses

@@ -106,8 +106,7 @@ impl AuditedAct {
         Ok(())
     }
 
-    /// Records the outcome. Does nothing if no intent is recorded, or if the outcome equals the last recorded
-    /// one.
+    /// Records the outcome. Does nothing if no intent is recorded, or if the same outcome was recorded last.
     pub fn record_outcome(&self, outcome: ActOutcome) {
         let mut progress = self.progress();
         if !progress.is_started || progress.outcome.as_ref() == Some(&outcome) {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Maximum length of an attribute key, in characters.
 const MAX_KEY_LENGTH: usize = 128;
 
-/// Returns whether the attribute `offered` satisfies the requirement `required`.
+/// Returns true if the attribute `offered` satisfies the requirement `required`.
 #[must_use]
 pub fn matches(required: &Attribute, offered: &Attribute) -> bool {
     key_and_value_match(required, &offered.key, &offered.value)
@@ -112,8 +112,8 @@ pub fn glob(pattern: &str, name: &str) -> bool {
     name.is_empty()
 }
 
-/// Splits a pattern into three: whether it starts with a star, the part up to the next star outside a class,
-/// and the rest.
+/// Splits a pattern. Returns true if it starts with a star, the text up to the next star outside a class, and
+/// the rest.
 fn next_part(pattern: &str) -> (bool, &str, &str) {
     let part = pattern.trim_start_matches('*');
     let star = part.len() < pattern.len();
@@ -134,8 +134,8 @@ fn next_part(pattern: &str) -> (bool, &str, &str) {
     (star, part, "")
 }
 
-/// Matches `part` at the start of `name`, and returns the rest of the name. With `star`, the match may start
-/// later, but not after a `/`. With `last`, the match must reach the end of the name.
+/// Matches `part` at the start of `name`, and returns the rest of `name`. If `star` is true, the match may
+/// start later, but not after a `/`. If `last` is true, the match must reach the end of `name`.
 fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a str> {
     let mut from = name;
     loop {
@@ -154,7 +154,7 @@ fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a st
 
 struct Malformed;
 
-/// Matches a part without stars at the start of `name`. Returns the rest of the name, or `None` without a
+/// Matches a pattern without stars at the start of `name`. Returns the rest of `name`, or `None` without a
 /// match.
 fn fit<'a>(part: &str, name: &'a str) -> Result<Option<&'a str>, Malformed> {
     let (mut pattern, mut name) = (part.chars(), name.chars());
@@ -198,8 +198,8 @@ fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Mal
     }
 }
 
-/// Reads the first or the last character of a range in a class. A pattern that ends after this character is
-/// malformed, because the class is not closed.
+/// Reads the first or the last character of a range in a class. Returns an error if the pattern ends here,
+/// because the class is then not closed.
 fn class_char(pattern: &mut std::str::Chars<'_>) -> Result<char, Malformed> {
     let c = match pattern.next() {
         None | Some('-' | ']') => return Err(Malformed),

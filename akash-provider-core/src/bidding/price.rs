@@ -6,8 +6,8 @@ use crate::pricing::{PRICE_PRECISION, PriceRequest};
 use crate::types::{DecCoin, GroupSpec, MarketParams, Order, ResourceUnit};
 use std::sync::Arc;
 
-/// Creates the price request for an order. `units` are the units that are reserved for the order, or would be
-/// reserved. The caller adds the utilization of the cluster.
+/// Creates the price request for an order. `units` are the resource units to reserve for the order. The
+/// caller adds the utilization of the cluster.
 #[must_use]
 pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceRequest {
     PriceRequest {

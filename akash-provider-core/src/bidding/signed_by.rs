@@ -10,7 +10,7 @@ pub const AUDITORS_MAX: usize = 32;
 /// Maximum number of auditors that a decline message lists.
 const SHOWN: usize = 3;
 
-/// Returns the auditors of an order, each once: first those of `all_of`, then those of `any_of`.
+/// Returns the auditors of an order without duplicates: first those of `all_of`, then those of `any_of`.
 #[must_use]
 pub fn auditors(group: &GroupSpec) -> Vec<&str> {
     let signed_by = &group.requirements.signed_by;

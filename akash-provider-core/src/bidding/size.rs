@@ -11,8 +11,8 @@ use crate::types::{AuditedAttributes, GroupSpec};
 /// Maximum number of resource units of one order. Each unit is placed separately. A unit with several
 /// possible GPU models is placed once for each model that is tried.
 pub const UNITS_MAX: usize = 512;
-/// Maximum number of attribute comparisons for one order. Each comparison is between a requested attribute
-/// and a declared or signed attribute.
+/// Maximum number of attribute comparisons for one order. A comparison compares one requested attribute with
+/// one declared or signed attribute.
 pub const COMPARISONS_MAX: usize = 1_000_000;
 /// Maximum length of one text in a decline, in characters. Tenants choose these texts, and the texts appear
 /// in logs and use memory.

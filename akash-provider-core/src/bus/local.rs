@@ -55,8 +55,8 @@ impl LocalBus {
     }
 }
 
-/// Adds a delivery to a queue. If the queue is full, replaces its oldest events with a notice that contains
-/// their number.
+/// Adds a delivery to a queue. If the queue is full, replaces its oldest events with one
+/// [`Delivery::Lagged`].
 fn enqueue(queue: &mut VecDeque<Delivery>, limit: usize, delivery: Delivery) {
     if queue.len() >= limit {
         let mut lost = 0;

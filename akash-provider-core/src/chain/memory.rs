@@ -50,8 +50,8 @@ pub enum BroadcastResult {
     /// The caller receives the outcome `Unknown`.
     Unknown {
         /// Number of blocks between the broadcast and the block that includes the transaction: 0 means the
-        /// next block. A transaction that expires before has no effect. `None` means that no block includes
-        /// the transaction.
+        /// next block. If the transaction expires first, it has no effect. `None` means that no block
+        /// includes the transaction.
         included_after: Option<u32>,
     },
 }
@@ -101,16 +101,15 @@ struct State {
     deaf: bool,
     keep: Keep,
     maker: Maker,
-    /// Whether code other than the block maker may have changed the market since the previous block.
+    /// True if code other than the block maker may have changed the market since the previous block.
     touched: bool,
-    /// Whether a snapshot that is requested during an incomplete block waits for the end of the block.
+    /// True if a snapshot request during an incomplete block waits for the end of the block.
     waits_for_block_end: bool,
-    /// Pending requests for a snapshot, which get it at the end of the block.
+    /// Pending snapshot requests, answered at the end of the block.
     snapshots: Vec<(Address, oneshot::Sender<Snapshot>)>,
 }
 
-/// Returns the error of a call that cannot complete, because the chain was dropped while the call waited for
-/// a block.
+/// Returns the error of a call that waited for a block when the chain was dropped.
 fn chain_dropped(operation: &'static str, error: oneshot::error::RecvError) -> Error {
     Error::new(ErrorKind::Stopped, operation, "the chain was dropped").with_source(error)
 }
@@ -159,7 +158,7 @@ struct Pending {
 struct Subscriber {
     provider: Address,
     feed: Feed<Result<ChainEvent, Error>>,
-    /// Number of events of the incomplete block that the `Resync` of this subscriber already includes.
+    /// Number of events of the incomplete block that are already in the `Resync` of this subscriber.
     sent_facts: usize,
 }
 
@@ -259,9 +258,8 @@ impl MemoryChain {
         lock(&self.state).inclusion = inclusion;
     }
 
-    /// Makes a snapshot that is requested during an incomplete block wait for the end of the block, as on a real chain.
-    /// Without this call, the snapshot also contains the events of the incomplete block. After this call,
-    /// another task must complete the blocks.
+    /// Delays snapshots until the end of an incomplete block, as on a real chain. Another task must then
+    /// complete the blocks. By default, a snapshot contains the events of the incomplete block.
     pub fn wait_for_block_end(&self) {
         lock(&self.state).waits_for_block_end = true;
     }
@@ -300,8 +298,8 @@ impl MemoryChain {
         lock(&self.state).stale = None;
     }
 
-    /// Sets the [`Agreement`] that queries of a bid or a lease return. The chain in memory has no second
-    /// endpoint to compare with.
+    /// Sets the [`Agreement`] in the responses to queries of bids and leases. The chain in memory compares no
+    /// endpoints.
     pub fn set_agreement(&self, agreement: Agreement) {
         lock(&self.state).agreement = agreement;
     }

@@ -148,7 +148,7 @@ pub struct SyncInfo {
     pub height: Height,
     /// Time of the newest block.
     pub time: BlockTime,
-    /// Whether the node is still replaying old blocks. In this case, the responses of the node are outdated.
+    /// True if the node is still replaying old blocks. Its responses are then outdated.
     pub catching_up: bool,
 }
 
@@ -202,8 +202,8 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
     async fn lease(&self, id: &LeaseId) -> Result<Observed<LeaseRecord>, Error>;
     /// Returns one page of leases.
     async fn leases(&self, filter: &LeaseFilter, page: PageRequest) -> Result<Page<LeaseRecord>, Error>;
-    /// Returns the attributes of a provider that an auditor has signed, or `None` if the auditor has signed
-    /// none.
+    /// Returns the provider attributes that an auditor has signed for `owner`, or `None` if no signed
+    /// attributes exist.
     async fn auditor_attributes(
         &self,
         auditor: &str,

@@ -73,8 +73,8 @@ pub struct Setup {
     pub command: Vec<String>,
     /// Time limit of one call, of a teardown, and of waiting for a healthy workload or the next stream item.
     pub timeout: Duration,
-    /// Time during which the suite checks that no unexpected event occurs, such as a restart. The time must
-    /// exceed the reaction time of the backend.
+    /// Time for which the suite waits for unexpected events, such as a restart. The time must exceed the
+    /// reaction time of the backend.
     pub quiet_time: Duration,
     /// Interval between two polls.
     pub poll_interval: Duration,

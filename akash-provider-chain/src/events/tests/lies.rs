@@ -27,7 +27,7 @@ const LIE: usize = 8;
 /// Block interval of the test chain.
 const BLOCK: Duration = Duration::from_millis(50);
 
-/// Block time after all blocks of the test chain, which starts in 2023.
+/// Block time later than all blocks of the test chain, which starts in 2023.
 const FUTURE: BlockTime = BlockTime(2_000_000_000_000);
 
 const LIES: [Lie; 8] = [
@@ -48,8 +48,8 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// Height of a true block. The first node pushes this block three times, under the three heights after
-    /// the last reported one.
+    /// Height of a true block. The first node pushes this block three times, each time with one of the next
+    /// three heights.
     pushes_next: Option<Height>,
 }
 
@@ -125,7 +125,7 @@ impl Stage {
         Listener { reader, events }
     }
 
-    /// Pushes the newest block under a height that is `above` blocks too high.
+    /// Pushes the newest block with a false height: the true height plus `above`.
     fn push(&self, above: Height) {
         let newest = self.chain.height();
         self.push_as(newest, newest + above);
@@ -143,8 +143,8 @@ impl Stage {
         }
     }
 
-    /// Completes `blocks` blocks and receives their events. With two nodes, reads account and certificates after each
-    /// block. Returns the number of these reads that failed because the nodes returned different values.
+    /// Completes `blocks` blocks and receives their events. If there are two nodes, reads account and
+    /// certificates after each block. Returns how often a read failed because the nodes disagreed.
     async fn lie_for(&mut self, blocks: usize, listener: &mut Listener) -> usize {
         let mut disagreements = 0;
         for _ in 0..blocks {

@@ -131,8 +131,7 @@ fn bid(chain: &Chain, dseq: u64, gseq: u32, provider: u8) -> BidId {
     }
 }
 
-/// Converts an action of the tenant to a message. For an action of a provider, executes the action
-/// immediately and returns `None`.
+/// Converts an action of the tenant to a message. Executes an action of a provider and returns `None`.
 fn perform(chain: &Chain, act: &Act) -> Option<TenantMsg> {
     match *act {
         Act::Create(d, g) => Some(create(d, g)),

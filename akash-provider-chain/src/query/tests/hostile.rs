@@ -22,12 +22,11 @@ use prost::Message;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 
-/// Malformed record that a test inserts into the responses to one query.
+/// Malformed record that a test inserts into responses to the query `path`.
 #[derive(Debug, Clone, Default)]
 struct Garbage {
     path: &'static str,
-    /// Part of a request, for example a filter. Only responses to requests that contain these bytes get the
-    /// malformed record.
+    /// Bytes that a request must contain, for example a filter. Responses to other requests are unchanged.
     within: Vec<u8>,
     record: Vec<u8>,
     at: usize,
@@ -51,8 +50,7 @@ fn certificates() -> Vec<Certificate> {
     vec![one("1"), one("2")]
 }
 
-/// Returns the response to a query for records of an account that the in-memory market does not contain, such as
-/// certificates.
+/// Responds to queries that the in-memory market does not support, such as those for certificates.
 fn account_response(path: &str) -> Option<Vec<u8>> {
     match path {
         cert::QueryCertificatesRequest::PATH => Some(
@@ -312,8 +310,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns the bytes by which a test recognizes requests for records of all providers. Returns no bytes if
-/// all requests with `path` are such requests. Malformed records in their responses are skipped.
+/// Returns [`Garbage::within`] for a query path: the tenant of `won` for lists of bids and leases, no bytes
+/// for other queries.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),

@@ -12,10 +12,10 @@ use std::time::Duration;
 /// False response of a node. All other responses are true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// Status and queries report this height.
+    /// Status and query responses contain this height.
     Height(Height),
-    /// The node reports a chain with this number of additional blocks. Its status, headers, empty blocks and
-    /// query heights agree with each other.
+    /// The node reports this number of additional, empty blocks, consistently in status, headers and query
+    /// responses.
     Chain(Height),
     /// Status and headers report a time one century ahead.
     Time,

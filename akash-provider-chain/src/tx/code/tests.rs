@@ -26,7 +26,7 @@ fn close() -> Msg {
     }
 }
 
-/// All codes of the market module, from 1, in the order of the module.
+/// Expected error for each code of the market module, starting with code 1.
 const MARKET: [(&str, TxError); 41] = [
     ("empty provider", TxError::Other),
     ("owner and provider are the same", TxError::Other),

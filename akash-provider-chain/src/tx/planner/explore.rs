@@ -506,8 +506,7 @@ impl World {
         out
     }
 
-    /// Checks that the planner waits only for responses to pending calls. Any other wait would last until its
-    /// timeout. Returns the problem.
+    /// Returns a problem if the planner waits for the response to a call that is not pending.
     fn missing_call(&self) -> Option<String> {
         use flight::{Check, Phase};
         let planner = &self.planner;
@@ -594,7 +593,7 @@ impl World {
         None
     }
 
-    /// Returns a problem if a call gets no reply although no further faults occur.
+    /// Runs the planner without further faults. Returns a problem if a call gets no reply.
     fn ends_well(&self) -> Option<String> {
         let mut world = self.clone();
         world.faults_left = 0;

@@ -386,8 +386,8 @@ impl Planner {
     }
 }
 
-/// Returns true if the transaction has expired even for a node that is `lag` blocks behind. A "not found"
-/// response then proves that no block contains the transaction.
+/// Returns true if the transaction has expired even for a node that is `lag` blocks behind. After that, a
+/// "not found" response proves that no block contains the transaction.
 fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
     /// Maximum expected block interval on the Akash network.
     const BLOCK: Duration = Duration::from_secs(6);

@@ -472,8 +472,8 @@ impl Planner {
         }
     }
 
-    /// Handles an expired transaction. With sequences, creates a new draft while the caller still waits,
-    /// because another transaction of the account may have used the sequence.
+    /// Handles an expired transaction. With sequences, another transaction of the account may have used the
+    /// sequence. In this case, creates a new draft if the call is younger than `unsent_max`.
     fn expire(&mut self, id: FlightId, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {

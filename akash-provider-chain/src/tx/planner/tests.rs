@@ -23,8 +23,7 @@ struct Faults {
     missing_orders: u32,
     /// Gas that every simulation reports.
     reported_gas: Option<u64>,
-    /// Number of blocks by which the node's reported height is too high in every response, to simulate a
-    /// false chain.
+    /// Number of blocks that the node adds to the height in every response, to simulate a false chain.
     higher: u64,
     lag: u64,
     owner: u64,

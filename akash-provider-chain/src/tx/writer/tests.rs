@@ -329,8 +329,8 @@ impl ExpenseStore for NoDisk {
     }
 }
 
-/// Places bids with a separate writer for 30 seconds. Returns the number of bids in blocks, and the problem that the
-/// status reports.
+/// Places bids with a new writer for 30 seconds. Returns the number of bids in blocks, and `problem` of the
+/// status.
 async fn bids(
     api: &Arc<Api>,
     expenses: Arc<dyn ExpenseStore>,
