@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Settings of a provider. The types contain the units. If the Akash network defines a value, this value is
-/// the default. Parentheses in the description of a setting contain the flag of the Go provider, with its
+/// the default. The description of a setting names the flag of the Go provider in parentheses, with its
 /// default value or special values.
 ///
 /// In files (JSON, TOML, YAML), a duration is a text such as `500ms`, `30s`, `5m` or `1h30m`. An optional
@@ -46,7 +46,7 @@ pub struct Config {
     pub chain_id: String,
     /// Deposit of every bid (`bid-deposit`).
     pub bid_deposit: Coin,
-    /// Whether a refused bid costs no fee, because bids are simulated before they are sent. With `true`, the
+    /// Whether a refused bid costs no fee, because each bid is simulated before it is sent. With `true`, the
     /// provider does not query the number of bids of an order.
     pub refused_bids_are_free: bool,
     /// Whether prices depend on the capacity in use. With `true`, orders that were declined because of a high
@@ -69,7 +69,7 @@ pub struct Config {
     /// Reclamation window offered in every bid (`reclamation-window`; 0 = not offered).
     #[serde(with = "duration::or_never")]
     pub reclamation_window: Option<Duration>,
-    /// Attributes that the placement requirements of an order must contain. The provider declines all other orders
+    /// Attributes that every order must require in its placement. The provider declines all other orders
     /// (`attributes` in the `provider-config` file).
     pub required_attributes: Vec<Attribute>,
     /// Maximum number of volumes per unit (4 in the Go provider, which has no flag for it).
@@ -119,8 +119,8 @@ pub struct Config {
     /// Time window in which the circuit breaker counts closes of leases by the provider.
     #[serde(with = "duration")]
     pub breaker_window: Duration,
-    /// Number of closes by the provider that are allowed within the window, even if `breaker_percent` allows
-    /// fewer.
+    /// Number of closes by the provider that are always allowed within the window, even if `breaker_percent`
+    /// allows fewer.
     pub breaker_floor: u32,
     /// Percentage of all leases that the provider may close within the window.
     pub breaker_percent: u32,
@@ -136,8 +136,8 @@ pub struct Config {
     /// the breaker trips for all owners.
     pub breaker_held_owners: BTreeSet<Address>,
     /// Maximum time to wait until an unreachable second chain endpoint can confirm that a lease is closed.
-    /// The time starts when an event or a full scan reports the close. After this time, the record of the
-    /// first endpoint is sufficient evidence.
+    /// The time starts when an event or a full scan reports the close. After this time, the provider relies
+    /// on the first endpoint alone.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
     /// Time that a new leader waits before it closes a lease. During this time, transactions of the old

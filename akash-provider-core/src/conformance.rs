@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of items that a search reads, because a stream may be endless.
 const ITEMS_MAX: u32 = 100_000;
-/// Addition to the time limit of a blocking call. The process exits when a call blocks its thread for twice
-/// its limit plus this time.
+/// Addition to the time limit of a blocking call. If a call blocks its thread for `2 × limit + BLOCKED`, the
+/// process exits.
 const BLOCKED: Duration = Duration::from_secs(5);
 /// Interval between checks for calls that block their thread.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A rule that implementations of a trait must follow, with the time limit for the calls that check the rule.
+/// A rule that implementations of a trait must follow, with the time limit of each call.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     name: Cow<'static, str>,
@@ -99,7 +99,7 @@ impl Rule {
         ))
     }
 
-    /// Panics unless `call` returns an error of this `kind`. The panic message contains `why`.
+    /// Panics unless `call` returns an error of this `kind`. The panic message contains the reason `why`.
     pub(crate) async fn refused<T>(
         &self,
         call: &str,
@@ -176,7 +176,7 @@ pub(crate) enum SearchResult<R> {
     Late,
 }
 
-/// Calls in progress, with their deadline and the message for an exceeded deadline.
+/// Calls in progress by number: the deadline, and the message to print when the deadline passes.
 static UNDER_WAY: Mutex<BTreeMap<u64, (Instant, String)>> = Mutex::new(BTreeMap::new());
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static GUARD: Once = Once::new();

@@ -54,7 +54,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Delay before the next call after a write conflicted with the write of another instance.
+/// Delay before the next call if another instance changed the record first.
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);
 
 /// Configuration of an election.
@@ -73,7 +73,8 @@ pub struct ElectionConfig {
     pub known_term: u64,
     /// Timeout of one call to the store.
     pub call_timeout: Duration,
-    /// Whether this instance leads without an election if the store denies every request since the start.
+    /// Whether this instance leads without an election after the store denied all requests for one lease
+    /// duration.
     pub may_be_alone: bool,
 }
 
@@ -113,7 +114,7 @@ pub struct ElectionStatus {
     /// Names of the settings that differ between this instance and the current or previous leader.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_settings: Vec<String>,
-    /// Implausible term in the election record. This instance ignores the term and replaces the record.
+    /// Implausible term in the election record, if any. This instance does not use the term.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
     /// Whether this instance leads without an election, because the store denies all requests.
@@ -138,8 +139,8 @@ pub struct Election {
 #[derive(Debug, Default)]
 struct Shared {
     status: Mutex<ElectionStatus>,
-    /// State for the next leader: the stored state while this instance leads, otherwise the state in the
-    /// election record.
+    /// State for the next leader: set by this instance while it leads, otherwise copied from the election
+    /// record.
     state: Mutex<String>,
     /// New state for the next leader, which is not written to the record yet.
     new_state: Mutex<Option<String>>,
@@ -268,7 +269,7 @@ struct ElectionTask {
     origin: Instant,
     gate: LeadershipGate,
     shared: Arc<Shared>,
-    /// Whether a call to the store has succeeded. In this case, the store permits the election.
+    /// Whether a call to the store has ever succeeded, so the store permits the election.
     has_seen_it: bool,
     /// Time of the first denied request, if all requests since then were denied.
     denied_since: Option<Instant>,
@@ -294,8 +295,8 @@ impl ElectionTask {
         self.release().await;
     }
 
-    /// Releases the election record. Retries once, because the version of the record is unknown after a write
-    /// that was canceled at shutdown.
+    /// Releases the election record. Retries once, because a write that was canceled at shutdown may have
+    /// changed the version of the record.
     async fn release(&mut self) {
         if !self.contest.holds() {
             return;
@@ -394,7 +395,7 @@ impl ElectionTask {
         self.contest.pause(self.now())
     }
 
-    /// Returns a description of the record's term if the term is implausible.
+    /// Returns an error message if the term of the election record is implausible.
     fn implausible_term(&self) -> Option<String> {
         let term = self.contest.implausible()?;
         Some(format!(
@@ -404,9 +405,9 @@ impl ElectionTask {
         ))
     }
 
-    /// Returns whether the store has denied every request since the start, for at least one election lease.
-    /// Earlier, a new permission may not be effective yet, and another instance may already have the
-    /// permission.
+    /// Returns whether the store has denied every request since the start, for at least one election lease. A
+    /// shorter time does not suffice: a new permission may not be effective yet, while another instance
+    /// already has it.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {
         let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
         if self.has_seen_it || !is_denied || !self.config.may_be_alone {

@@ -66,7 +66,7 @@ use std::sync::Arc;
 
 /// State machines of the engine, exported for exploration tests. Not part of the stable API.
 ///
-/// Exploration tests send every possible order of inputs to one machine, and check each state that the
+/// Exploration tests send every possible sequence of inputs to one machine, and check each state that the
 /// machine reaches. These tests need a machine without the engine, because the engine passes only certain
 /// inputs to a machine. The tests are a separate crate, because unit tests are compiled without optimization.
 #[doc(hidden)]
@@ -85,7 +85,7 @@ enum Key {
     Escrow(DeploymentId),
 }
 
-/// All state machines and ledgers of a provider. The state changes only in [`Engine::step`] and
+/// State machines, reservations and hostnames of a provider. The state changes only in [`Engine::step`] and
 /// [`Engine::handle_timeout`].
 ///
 /// The engine is deterministic: a clone produces the same effects from the same inputs. A serialized engine
@@ -357,7 +357,7 @@ impl Engine {
     }
 }
 
-/// Converts the id next to each deadline to a [`Key`].
+/// Replaces the id next to each deadline with a [`Key`].
 fn keyed<'a, T: Copy + 'a, Id: Clone + 'a>(
     due: impl Iterator<Item = &'a (T, Id)>,
     key: fn(Id) -> Key,

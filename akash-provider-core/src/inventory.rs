@@ -42,10 +42,10 @@ pub struct ReplicaGroup {
     pub replicas: u32,
 }
 
-/// Result of a successful placement. Contains everything that is needed to release exactly the same amounts.
+/// Result of a successful placement. Contains the exact amounts for a later release.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Allocation {
-    /// Requested units in the same order and with the same counts. GPU attributes name a concrete model.
+    /// Units in the order of the request, with the requested counts. GPU attributes name a concrete model.
     pub units: Vec<ResourceUnit>,
     /// Scheduling parameters by resource id; `None` for a unit that needs none.
     pub params: SchedulerParamsById,
@@ -168,13 +168,13 @@ pub struct Metrics {
     pub ignored: Vec<IgnoredResource>,
 }
 
-/// Ledger of free capacity.
+/// Free capacity of a cluster.
 ///
 /// # Contract
-/// The ledger is deterministic: the same calls in the same order return the same results. A failed call
-/// changes nothing. `adjust` followed by `release` of its result restores the previous state. `restore`
-/// followed by `release` also restores the previous state, for any allocation and in any order. The inventory
-/// selects the nodes. Every call returns within milliseconds, for any amounts.
+/// An inventory is deterministic: the same calls in the same order return the same results. A failed call
+/// changes nothing. A `release` of the allocation that `adjust` returned restores the previous state. A
+/// `release` after `restore` does the same, for any allocation and in any order. The inventory selects the
+/// nodes. Every call returns within milliseconds, for any amounts.
 ///
 /// # Implementing
 /// Run `inventory::conformance::suite` with the implementation.
@@ -322,9 +322,9 @@ pub struct InventoryUpdate {
 /// watchers can exist. One update can combine several changes. An error item means that the current capacity is
 /// unknown. The consumer then continues to use the last update. The stream ends only at shutdown.
 ///
-/// If a part of the cluster is unreadable, the item is an error. An update without the nodes of this part is
-/// not allowed, because a missing node counts as deleted. An unavailable node is closed, not omitted. All
-/// workloads count, except those of the provider's leases, which are subtracted as reservations.
+/// If some nodes are unreadable, the item is an error. An update without these nodes is not allowed, because
+/// a missing node counts as deleted. An unavailable node is closed, not omitted. Workloads of the provider's
+/// leases do not count as used, because the provider subtracts its reservations.
 /// `docs/writing-an-inventory.md` describes how to implement this trait.
 #[cfg(feature = "runtime")]
 #[cfg_attr(feature = "mock", mockall::automock)]

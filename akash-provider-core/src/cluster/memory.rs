@@ -29,8 +29,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Maximum number of each of these: log lines stored per lease, events stored per lease, and changes queued
-/// for one slow watcher.
+/// Maximum number of stored log lines per lease, of stored events per lease, and of queued changes per slow
+/// watcher.
 const HISTORY_LIMIT: usize = 1000;
 
 /// First forwarded port.
@@ -107,7 +107,7 @@ struct State {
     banner: Option<String>,
 }
 
-/// Followers of a stream, each with its services. An empty list means all services.
+/// Streams of followers, each with the followed services. An empty list means all services.
 type Readers<T> = Vec<Reader<T>>;
 type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
 

@@ -77,8 +77,8 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// # Behavior
     /// - The first item, and the first item after each gap, is a snapshot. If no health was observed, the
     ///   stream returns [`ClusterChange::Lost`] or an error.
-    /// - The stream never reports health that was not observed: not for a workload that is only recorded, not
-    ///   for a workload that has not started, and no health from before an outage.
+    /// - The stream reports only observed health: no health of a workload that is only recorded or has not
+    ///   started, and no health from before an outage.
     /// - The stream contains only leases of this provider.
     /// - The stream ends only when the backend stops.
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>>;

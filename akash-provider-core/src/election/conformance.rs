@@ -94,8 +94,8 @@ pub async fn a_record_is_created_once(store: &dyn ElectionStore, other: &dyn Ele
     );
 }
 
-/// Checks that holder, term, lease duration and payload are read exactly as they were written, even after a
-/// release and with empty values.
+/// Checks that holder, term, lease duration and payload are read exactly as they were written. The records
+/// include released records and empty values.
 ///
 /// # Panics
 /// Panics when the store violates the rule.

@@ -15,12 +15,11 @@ pub struct Candidate {
     pub address: String,
     /// Settings that all instances must share. The value of each setting is a short hash.
     pub settings: BTreeMap<String, String>,
-    /// Names of the settings that identify the election. A candidate with other values of these settings than
-    /// the record never leads.
+    /// Names of the settings that identify the election. A candidate never leads if its value of such a
+    /// setting differs from the record.
     pub fixed: &'static [&'static str],
-    /// Whether this candidate can lead immediately after a leader with other settings. If false, the
-    /// candidate waits one more lease duration, so that a candidate with the settings of the previous leader
-    /// can take over.
+    /// Whether this candidate can replace a leader with other settings at once. If false, the candidate waits
+    /// one more lease duration, so that a candidate with the leader's settings can take over first.
     pub brings_settings: bool,
 }
 
@@ -28,7 +27,7 @@ pub struct Candidate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TakeoverDelay {
     AtOnce,
-    /// The candidate may lead after a delay. During the delay, a candidate with equal settings can take over.
+    /// The candidate waits, so that a candidate with the leader's settings can take over first.
     Later,
     Never,
 }
@@ -74,12 +73,12 @@ struct OwnTerm {
 #[derive(Debug, Clone)]
 pub(super) struct Contest {
     me: Candidate,
-    /// Previous value of each setting that changed on this instance, with the time of the change.
+    /// Settings that changed on this instance, by name: the previous value and the time of the change.
     changed: BTreeMap<String, (String, Duration)>,
     timing: Timing,
     /// Timeout of the next call to the election store.
     call_limit: Duration,
-    /// Number of consecutive calls without a response, and the duration of the last of these calls.
+    /// Number of consecutive calls without a response, and the duration of the last such call.
     failures: (u32, Duration),
     cached_record: CachedRecord,
     /// Last observed content of the election record, and the time at which this instance first observed it.
@@ -160,10 +159,10 @@ impl Contest {
             .map_or_else(Vec::new, |record| self.differing(&record.payload))
     }
 
-    /// Returns the names of settings that have different values on this instance and in the record. Ignores
-    /// settings that only one side has. Also ignores a setting that changed on this instance if the record
-    /// has the previous value and was written before the change or shortly after. The holder may have made
-    /// the same change, and stopped before its next heartbeat.
+    /// Returns the names of settings that differ between this instance and the record. Ignores settings that
+    /// only one side has. Also ignores a setting that changed on this instance, if the record has the
+    /// previous value and is older than the change or only slightly newer. The holder may have made the same
+    /// change, and stopped before its next heartbeat.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged
@@ -301,8 +300,8 @@ impl Contest {
         self.cache(stored, now);
     }
 
-    /// Processes the election record read at shutdown. Returns whether this instance is still the holder and
-    /// can release the leadership.
+    /// Processes the election record that was read at shutdown. Returns true if this instance is still the
+    /// holder and can release the leadership.
     pub(super) fn still_holds(&mut self, stored: Option<Stored>) -> bool {
         let ours = stored.filter(|stored| stored.record.holder.as_ref() == Some(&self.me.identity));
         self.own_term = ours.as_ref().map(|stored| OwnTerm {

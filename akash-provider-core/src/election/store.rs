@@ -68,13 +68,12 @@ impl Timing {
         Self { lease, renew, retry }
     }
 
-    /// Returns the timeout of a call if the previous call got a response.
+    /// Returns the timeout of a call while the store responds.
     pub(super) fn first_limit(self) -> Duration {
         (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
     }
 
-    /// Returns the timeout of a call if the previous call got no response. A response after this time comes
-    /// too late.
+    /// Returns the timeout of a call after a call without a response. A later response comes too late.
     pub(super) const fn longest_limit(self) -> Duration {
         self.lease.saturating_sub(self.renew)
     }
@@ -120,8 +119,8 @@ pub struct Record {
     pub holder: Option<String>,
     /// Time without a heartbeat after which a standby takes over.
     pub lease: Duration,
-    /// Number of the leadership. A term above [`TERM_MAX`], or more than [`TERM_LEAP`] above the highest
-    /// known term, is reported and not used. The next leadership then uses the highest known term plus 1.
+    /// Term of the leader. A term above [`TERM_MAX`], or more than [`TERM_LEAP`] above the highest known
+    /// term, is reported and not used. The next leader then uses the highest known term plus 1.
     pub term: u64,
     /// Heartbeat: a text that changes with each write.
     pub sign: String,

@@ -6,8 +6,8 @@ use crate::audit::{Act, ActKind, Actor};
 use crate::types::{BidId, BidOutcome, CloseReason, LeaseId, Msg};
 
 impl Engine {
-    /// Returns the act that a call in flight carries out, with its reason and evidence. Returns `None` if the
-    /// call does not spend or destroy anything.
+    /// Returns the act of a call in flight, with its reason and evidence. Only `Broadcast` and `Teardown`
+    /// calls have an act.
     #[must_use]
     pub fn act_of_call(&self, id: EffectId, call: &Call) -> Option<Act> {
         let mut act = if let Call::Broadcast(msg) = call {
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Returns the bid outcome for which a bid is being closed, or `unspecified` for a bid that is not being closed.
+    /// Returns the bid outcome that causes the close of a bid, or `unspecified` without such an outcome.
     fn reason_of_bid_close(&self, bid: &BidId) -> &'static str {
         let phase = self.market.order(&bid.order).map(order::Order::phase);
         match phase {

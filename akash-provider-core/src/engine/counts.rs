@@ -20,9 +20,9 @@ pub enum ScanReason {
     Request,
     /// The last scan failed.
     Retry,
-    /// The resources offered in a bid, or in the winning bid of a lease, are unknown.
+    /// The resources offered in a bid (open or won) are unknown.
     UnknownOffer,
-    /// Only a listing of the cluster can show whether a lease has a manifest.
+    /// A lease may have a manifest that only a listing of the cluster can show.
     UnknownWorkload,
     /// The cluster reported a problem with a workload or with a record.
     ClusterProblem,

@@ -20,11 +20,11 @@ pub struct Cx<'a> {
     pub block_time: Duration,
     /// True if events of the block at `height + 1` were already received.
     pub within_block: bool,
-    /// Counter that changes with every change of the provider record, the audits or the market parameters. If the
-    /// counter has changed since a decision about an order, the decision is made again.
+    /// Counter of changes to the provider record, the audits and the market parameters. The engine decides
+    /// about an order again if the counter has changed since the last decision.
     pub provider_version: u32,
-    /// Deposit for a bid in a denomination that the chain accepts and the account can pay. `None` if the account can
-    /// pay none.
+    /// Bid deposit in a denomination that the chain accepts and the account can pay. `None` if there is no
+    /// such deposit.
     pub deposit: Option<&'a Coin>,
     /// Leadership of this instance, with its epoch.
     pub leadership: Leadership,
@@ -56,7 +56,7 @@ impl Cx<'_> {
         self.may_write() && !self.bids_held
     }
 
-    /// Returns true if a query result of this height is older than the state that the engine has processed.
+    /// Returns true if the engine has processed a newer state than the query result of this height.
     #[must_use]
     pub const fn is_past(&self, height: Height) -> bool {
         height < self.height || (self.within_block && height == self.height)

@@ -115,7 +115,7 @@ pub enum Request {
         deployment: DeploymentId,
         /// Parsed manifest with all its groups.
         manifest: Arc<Manifest>,
-        /// Hashes of this manifest. The chain may store either of them.
+        /// Hashes that the chain may store for this manifest.
         hashes: Hashes,
     },
     /// Move hostnames from other leases of the same tenant to this lease.

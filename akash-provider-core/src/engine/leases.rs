@@ -37,7 +37,7 @@ pub(super) struct Leases {
     hostnames: HostnameLedger,
     /// Hostnames that a lease needs but another lease of the same tenant holds.
     hostname_queue: HostnameQueue,
-    /// New leases, each with the height of the block that starts the manifest timeout of the lease.
+    /// New leases, each with the height of the block after which its manifest timeout starts.
     won: Vec<(LeaseId, Height)>,
     breaker: Breaker,
     /// True while the watch of the cluster is interrupted.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wallet::Wallet;
 
-/// Orders and bids, and this provider's data and account balance on the chain.
+/// Orders, bids, and the data and account balance of this provider on the chain.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Market {
     orders: Orders,

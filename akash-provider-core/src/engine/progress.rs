@@ -16,8 +16,7 @@ pub(super) enum BlockPosition {
     AfterGap,
 }
 
-/// Newest processed block and snapshot, whether the state of chain and cluster is known, and the current time
-/// on the monotonic clock and in block time.
+/// Newest processed block and snapshot, and the current time on the monotonic clock and in block time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     now: Now,

@@ -7,8 +7,8 @@ use crate::types::{ChainEvent, Now, OrderId};
 
 impl Engine {
     /// Returns a counter that increases with every change of the status. If the counter is unchanged, callers
-    /// can reuse their last [`Status`]. Changes of the fields of [`Pulse`] and of the measured unhealthy time
-    /// do not increase the counter. The counter may increase although the status has not changed.
+    /// can reuse their last [`Status`]. The fields of [`Pulse`] and the measured unhealthy time do not affect
+    /// the counter. The counter may increase although the status has not changed.
     #[must_use]
     pub const fn changes(&self) -> u64 {
         self.changes

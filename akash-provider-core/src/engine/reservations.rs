@@ -31,7 +31,7 @@ pub use capacity::Capacity;
 pub use commit::{committed, committed_units};
 use pools::{Claim, Pools};
 
-/// Ledger of reservations.
+/// Reservations of bids and leases.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reservations {
     config: Config,
@@ -44,8 +44,8 @@ pub struct Reservations {
     /// Orders of leases with unknown resources, because the winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders with leased IPs that are included in the last reported usage of the pool. An order is removed when
-    /// it releases its IPs.
+    /// Orders with leased IPs that the last reported usage of the pool includes. An order is removed when it
+    /// releases its IPs.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
 }
@@ -86,8 +86,8 @@ struct Reservation {
     places: Box<[ReplicaGroup]>,
     claim: Claim,
     active: bool,
-    /// True if the winning bid may offer other resources than this reservation contains. Usually the
-    /// resources are equal: only the result of the bid transaction arrived late.
+    /// True if the winning bid may offer resources other than those in this reservation. Usually both are
+    /// equal, and only the result of the bid transaction arrived late.
     needs_recheck: bool,
 }
 
@@ -102,7 +102,7 @@ impl Reservation {
 }
 
 impl Reservations {
-    /// Creates an empty ledger without inventory.
+    /// Creates empty reservations, without an inventory.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self {
@@ -145,7 +145,7 @@ impl Reservations {
         self.apply_reservations(update.inventory, pods);
     }
 
-    /// Rebuilds the ledger from the last inventory and all reservations.
+    /// Subtracts all reservations from the last inventory again.
     pub fn rebuild(&mut self) {
         self.pools.recount(None);
         match self.inventory.take() {
@@ -234,7 +234,7 @@ impl Reservations {
         Ok(units)
     }
 
-    /// Returns an order with reserved GPUs for which a replica fits on no node.
+    /// Returns an order with a GPU reservation in which a replica fits on no node.
     fn unplaced_gpu_order(&self) -> Option<&OrderId> {
         let owed = |order: &&OrderId| {
             let reservation = self.reservations.get(*order);
@@ -251,8 +251,8 @@ impl Reservations {
     }
 
     /// Returns the reason why a reservation is no longer sufficient for a bid. Either a replica no longer
-    /// fits on any node, or an existing lease or bid was found later. That lease or bid needs the same GPUs,
-    /// ports or addresses, or has unknown resources.
+    /// fits on any node, or a lease or bid was found later that needs the same GPUs, ports or addresses, or
+    /// has unknown resources.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
         let reservation = self.reservations.get(order)?;
@@ -337,9 +337,8 @@ impl Reservations {
         self.unread.insert(order.clone());
     }
 
-    /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. Both differ
-    /// if capacity was reserved again after a restart, and then a bid from before the restart was included in
-    /// a block.
+    /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. They differ
+    /// if capacity was reserved again after a restart, before a bid from before the restart reached a block.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(reservation) = self.reservations.get_mut(order) else {
             return;

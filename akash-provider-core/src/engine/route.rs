@@ -230,7 +230,7 @@ impl Engine {
         }
     }
 
-    /// Returns the state that is missing to check a request: the state of the chain or of the cluster.
+    /// Returns the missing condition for a request: `the state of the chain` or `the state of the cluster`.
     /// Returns `None` if the request can be checked.
     const fn unknown_for(&self, request: &Request) -> Option<&'static str> {
         match request {

@@ -230,7 +230,7 @@ pub struct HeldClose {
     pub lease: LeaseId,
     /// Block time at which the breaker first held the close, in milliseconds since the Unix epoch.
     pub since: BlockTime,
-    /// True if the lease is already closed on the chain, so that only the workload must be removed.
+    /// True if the lease is already closed on the chain. Then only the workload must be removed.
     pub is_over: bool,
     /// Reason for the hold. Contains the command that ends the hold, if the operator can end it.
     pub because: String,
@@ -253,8 +253,8 @@ pub struct BreakerStatus {
     pub waiting: Vec<BidId>,
     /// Leases with a close or teardown held by the breaker, with the reason and the start of the hold.
     pub held: Vec<HeldClose>,
-    /// Location of the workload records in the cluster, if leases exist but this location has no record of any of
-    /// them. Otherwise `None`.
+    /// Location in the cluster where workload records are missing: leases exist, but the location contains no
+    /// record of any of them. Otherwise `None`.
     pub records_missing: Option<String>,
     /// Reason why the breaker holds the closes of all owners. `None` if the closes of some owners can
     /// proceed. `held` has the reason for each lease.

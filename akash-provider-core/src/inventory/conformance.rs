@@ -56,7 +56,8 @@ pub fn with_gpus(mut unit: ResourceUnit, units: u64, keys: &[&str]) -> ResourceU
     unit
 }
 
-/// Returns the cluster of the suite: three nodes of 4 cores, 8 GiB and 100 GiB, the last with two GPUs.
+/// Creates the cluster of the suite: three nodes with 4 cores, 8 GiB and 100 GiB each. The last node has two
+/// GPUs.
 #[must_use]
 pub fn cluster() -> ClusterSpec {
     let node = |name: &str| NodeSpec::new(name, 4000, 8 * GIB, 100 * GIB).with_class("beta2");

@@ -75,7 +75,8 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
     }
 }
 
-/// Returns the largest number of replicas that fit on a node, and the GPU choice for this number.
+/// Finds the GPU choice with which most replicas fit on a node. Returns the number of replicas and the
+/// choice.
 fn best<'a>(
     inventory: &NodeInventory,
     need: &Need,

@@ -183,7 +183,7 @@ fn whole_gib(size: &str) -> Option<String> {
     (gib > 0).then(|| format!("{gib}Gi"))
 }
 
-/// Converts to lower case and maps every generation of SXM to `sxm`.
+/// Converts the name of an interface to lower case, and maps every generation of SXM to `sxm`.
 fn interface_family(interface: &str) -> String {
     let lower = interface.to_ascii_lowercase();
     if lower.starts_with("sxm") {

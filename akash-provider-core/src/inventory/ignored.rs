@@ -10,7 +10,7 @@ use std::fmt;
 pub enum IgnoredKind {
     /// Kind of API objects that the provider cannot read.
     ObjectKind,
-    /// Storage class, or a part of the cluster that reports the size of storage classes.
+    /// Storage class, or a component that reports the sizes of storage classes.
     StorageClass,
     /// Record of a lease that the provider cannot decode.
     Record,

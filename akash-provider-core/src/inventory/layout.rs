@@ -148,9 +148,10 @@ impl Layout {
         layout
     }
 
-    /// Returns the layout with new storage amounts, new ignored resources and the changed nodes in `nodes`.
-    /// The result equals [`Self::new`] for the whole cluster. Returns `None` after other changes: a new node,
-    /// other kinds of GPU, other storage classes or an invalid entry. The caller then builds a new layout.
+    /// Returns the layout after a change of storage amounts, ignored resources and the nodes in `nodes`. The
+    /// result equals [`Self::new`] for the whole cluster. Returns `None` if anything else changed (a new
+    /// node, other kinds of GPU, other storage classes or an invalid entry). The caller then builds a new
+    /// layout.
     pub(super) fn revised(
         &self,
         nodes: &[NodeSpec],

@@ -34,7 +34,7 @@ pub struct NodeInventory {
     pub(super) free: Vec<Free>,
     /// Free storage by class.
     pub(super) storage: Vec<i64>,
-    /// Number of devices reserved by the provider, by node and by the set of acceptable kinds.
+    /// Number of devices that the provider has reserved, for each node and each set of acceptable kinds.
     gpu_claims: BTreeMap<(usize, u16), i64>,
     /// Number of the provider's replicas on each node.
     replicas: Vec<i64>,
@@ -52,10 +52,10 @@ impl NodeInventory {
         Self::from_layout(Layout::new(spec))
     }
 
-    /// Returns the free capacity of the same cluster with new storage amounts, new ignored resources and the
-    /// changed nodes in `nodes`. The result equals [`Self::new`] for the whole cluster, at the cost of a
-    /// copy. The result contains no reservations of `self`. Returns `None` after other changes: a new node,
-    /// other kinds of GPU, other storage classes or an invalid entry. The caller then uses [`Self::new`].
+    /// Returns the free capacity after a change of storage amounts, ignored resources and the nodes in
+    /// `nodes`. The result equals [`Self::new`] for the whole cluster, at the cost of a copy, and contains no
+    /// reservations. Returns `None` if anything else changed (a new node, other kinds of GPU, other storage
+    /// classes or an invalid entry). The caller then uses [`Self::new`].
     #[must_use]
     pub fn revised(
         &self,
@@ -148,8 +148,8 @@ impl NodeInventory {
     }
 
     /// Returns the number of reserved replicas for which capacity is missing. All replicas without a node
-    /// count. On an overcommitted node or storage pool, the counted share of the replicas is the missing
-    /// share of the reserved amount, rounded up.
+    /// count. If a node or storage pool lacks 30 % of its reserved amount, 30 % of its replicas count,
+    /// rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {
@@ -169,7 +169,7 @@ impl NodeInventory {
     }
 }
 
-/// Returns the number of `replicas` affected by the missing amount of a resource.
+/// Returns the number of `replicas` for which an overcommitted resource does not suffice, rounded up.
 fn lack(base: i64, free: i64, replicas: i64) -> i64 {
     let taken = i128::from(base) - i128::from(free);
     if free >= 0 || taken <= 0 || replicas <= 0 {

@@ -16,7 +16,7 @@ pub struct ClusterSpec {
     pub ignored: Vec<IgnoredResource>,
 }
 
-/// Quantity of a resource, and the part of it that is used.
+/// Total and used amount of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Quantity {
@@ -108,7 +108,7 @@ pub struct GpuSpec {
 }
 
 impl Quantity {
-    /// Creates a quantity of which nothing is used.
+    /// Creates an unused quantity.
     #[must_use]
     pub const fn free(allocatable: i64) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Quantity {
         }
     }
 
-    /// Creates a quantity of which workloads other than the provider's leases use `allocated`.
+    /// Creates a quantity. `allocated` is the amount used by workloads other than the provider's leases.
     #[must_use]
     pub const fn used(allocatable: i64, allocated: i64) -> Self {
         Self {

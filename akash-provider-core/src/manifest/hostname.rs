@@ -90,8 +90,7 @@ pub fn is_within(host: &str, domain: &str) -> bool {
     stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'))
 }
 
-/// Returns whether `host` differs from `domain` and all its subdomains, but looks like one of them because of
-/// a Punycode label.
+/// Returns whether `host` imitates `domain` or a subdomain of `domain` by means of a Punycode label.
 #[must_use]
 pub fn looks_like(host: &str, domain: &str) -> bool {
     let mut is_encoded = false;
@@ -106,7 +105,7 @@ pub fn looks_like(host: &str, domain: &str) -> bool {
     is_encoded && !is_within(host, domain) && is_within(&folded(&decoded), &folded(domain))
 }
 
-/// Replaces each character by one representative of the characters that look like it.
+/// Replaces characters that look alike by the same character.
 fn folded(name: &str) -> String {
     let folded: String = skeleton(&name.to_lowercase()).collect();
     folded.to_lowercase()

@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde_json::{Map, Number, Value};
 use std::fmt;
 
-/// Parses one JSON value. The depth limit is that of serde_json, 128.
+/// Parses one JSON value. The maximum depth is 128, as in serde_json.
 ///
 /// # Errors
 /// Returns the errors of serde_json, and `duplicate key` if an object contains a key twice.

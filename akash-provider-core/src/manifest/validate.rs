@@ -181,7 +181,7 @@ fn check_expose<'a>(
     Ok(())
 }
 
-/// Checks that an SDL can contain the values of the proxy options, because the values are written into the
+/// Checks the values of the proxy options by the rules of the SDL. The values are written into the
 /// configuration of the proxy.
 fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), ManifestError> {
     let at = || format!("{}.httpOptions", at());

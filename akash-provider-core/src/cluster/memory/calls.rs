@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// not read the counters.
 pub(super) const COUNTED_MAX: usize = 1024;
 
-/// Calls of the cluster port and its facets.
+/// Kind of a call to the cluster port or to one of its facets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// The call `deploy`.
@@ -150,7 +150,7 @@ impl Script {
         }
     }
 
-    /// Removes the counters of one lease without a call in progress: the lease with the oldest first call.
+    /// Removes the counters of the lease with the oldest first call. Skips leases with a call in progress.
     fn make_room(&mut self) {
         while self.counted.len() >= COUNTED_MAX {
             let is_over = |lease: &LeaseId| self.calls.get(lease).is_none_or(|calls| calls.under_way == 0);
@@ -221,7 +221,7 @@ impl Call<'_> {
 }
 
 impl MemoryCluster {
-    /// Counts a call, and yields to other tasks. Hangs or fails if a test injected such a fault.
+    /// Counts a call and yields to other tasks. If a test injected a fault, hangs or fails.
     pub(super) async fn begin<'a>(
         &'a self,
         operation: Operation,

@@ -84,8 +84,8 @@ impl State {
         declared.map(|ip| ip.sharing_key.as_str()).collect()
     }
 
-    /// Returns the addresses of a lease. The address depends only on the sharing key, so two IPs with the
-    /// same key share an address.
+    /// Returns the addresses of a lease. The address depends only on the sharing key, so IPs with the same
+    /// key share an address.
     pub(super) fn assigned_ips(&self, lease: &LeaseId) -> BTreeMap<String, Vec<AssignedIp>> {
         let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
         for ip in self.ips.get(lease).into_iter().flatten() {

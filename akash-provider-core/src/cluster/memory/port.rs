@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl State {
-    /// Returns the listing that a restarted provider reads.
     fn listing(&self) -> Listing {
         let mut listing = Listing {
             place: "memory".to_owned(),

@@ -10,7 +10,7 @@ const LINE_BYTES_MAX: usize = 4096;
 const CTRL_C: u8 = 3;
 const CTRL_D: u8 = 4;
 const BACKSPACE: [u8; 2] = [8, 127];
-/// Exit code of shells for an interrupted program.
+/// Exit code after Ctrl-C, as in shells: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
 /// Serves a session until Ctrl-C, Ctrl-D, `exit` or the end of the input, and returns the exit code.
@@ -75,7 +75,7 @@ async fn say(out: &mut (impl AsyncWriteExt + Unpin), text: &str) -> io::Result<(
     out.flush().await
 }
 
-/// Runs a command without a terminal: returns the banner followed by the input.
+/// Runs a command without a terminal: copies the input to stdout, and writes the banner to stderr.
 pub(super) fn copied(banner: Option<&str>, input: Vec<u8>) -> ExecResult {
     ExecResult {
         stdout: input,

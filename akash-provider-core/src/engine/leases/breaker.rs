@@ -44,12 +44,12 @@ pub(crate) struct Breaker {
     held_owners: BTreeSet<Address>,
     /// End of the warm-up period. `None` until the cluster was listed for the first time.
     warmup_ends: Option<Mono>,
-    /// Location of the workload records in the cluster. Set if the chain has leases, but the location contains no
-    /// record of any workload.
+    /// Location in the cluster where workload records are missing: the chain has leases, but the location
+    /// contains no record. `None` otherwise.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
-    /// Leases with requests held for the warm-up period or for missing workload records. These requests are
-    /// repeated afterwards.
+    /// Leases with requests that wait for the end of the warm-up period or for workload records. The requests
+    /// are repeated then.
     deferred: BTreeSet<LeaseId>,
     /// Leases with a request that is held until the breaker is released.
     waiting: BTreeSet<LeaseId>,
@@ -62,7 +62,7 @@ pub(crate) struct Breaker {
 pub(crate) struct CloseRequest<'a> {
     /// Lease to close, or lease of the workload to tear down.
     pub(crate) lease: &'a LeaseId,
-    /// True if the lease is already closed on the chain, so that only its workload must be removed.
+    /// True if the lease is already closed on the chain. Then only its workload must be removed.
     pub(crate) is_over: bool,
     /// True if the close destroys nothing: this instance won the lease, and the lease never had a manifest or a
     /// workload.
@@ -233,7 +233,7 @@ impl Breaker {
         self.warmup_ends.filter(|_| is_deferred)
     }
 
-    /// Returns the reason why the requests of all owners are held, as text for users. Returns `None` if they
+    /// Returns the reason for holding the requests of all owners, as text for users. Returns `None` if they
     /// are not held.
     #[must_use]
     pub(crate) fn hold_reason(&self, now: Mono) -> Option<String> {
@@ -243,7 +243,7 @@ impl Breaker {
         self.deferral_reason(now)
     }
 
-    /// Returns the reason why the request of a lease is held, as text for users. Returns `None` if it is not
+    /// Returns the reason for holding the request of a lease, as text for users. Returns `None` if it is not
     /// held.
     #[must_use]
     pub(crate) fn hold_reason_for(&self, now: Mono, lease: &LeaseId) -> Option<String> {

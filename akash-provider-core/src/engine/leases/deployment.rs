@@ -91,22 +91,22 @@ pub enum Input {
     LeaseAdded {
         /// Id of the lease.
         lease: LeaseId,
-        /// Block time of the manifest deadline. `None` in three cases: no limit is configured, the block of
-        /// the lease is not complete yet, or the deadline starts after the next listing of the cluster.
+        /// Block time of the manifest deadline. `None` if no limit is configured, the block of the lease is
+        /// not complete yet, or the cluster must be listed first.
         deadline: Option<BlockTime>,
         /// Origin of the lease.
         origin: Origin,
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// Result of a listing of the cluster that was requested after the last lease of the deployment became
-    /// `Unlisted`. The listing is therefore evidence for all `Unlisted` leases. Leases with a manifest in the
-    /// listing were already added as [`Origin::Recorded`].
+    /// Result of a listing of the cluster. All `Unlisted` leases were `Unlisted` before the listing was
+    /// requested, so the listing covers them. Leases with a listed manifest were already added as
+    /// [`Origin::Recorded`].
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
-        /// True if absence from the listing proves that a lease has no workload. False while the cluster has no
-        /// record of any lease, because the provider may use a wrong cluster.
+        /// True if a lease that is not in the listing has no workload. False while the cluster has no record
+        /// of any lease, because the provider may use a wrong cluster.
         conclusive: bool,
     },
     /// The deployment was closed on the chain.
@@ -124,7 +124,7 @@ pub enum Action {
     Call(Call),
     /// Check the submission against the deployment record, and send the input `Checked` immediately.
     Check(Submission, Box<DeploymentRecord>),
-    /// Undo the hostname claims of the check, because the manifest was not stored.
+    /// Undo the hostname changes of the check, because the manifest was not stored.
     Undo(AcceptedManifest),
     /// Reply to the request of a tenant.
     Reply(RequestId, Result<(), Refusal>),
@@ -237,9 +237,9 @@ impl Deployment {
         entry.is_some_and(|e| !e.has_manifest && e.evidence == Evidence::Unlisted)
     }
 
-    /// Returns true if a close of this lease destroys nothing. This requires three conditions: the lease was
-    /// won in the current leadership epoch, no manifest was accepted or possibly stored since then, and the
-    /// lease has no record or workload in the cluster.
+    /// Returns true if closing this lease destroys nothing: the lease was won in the current leadership
+    /// epoch, has no record or workload in the cluster, and no manifest was accepted or possibly stored since
+    /// then.
     #[must_use]
     pub fn is_bare(&self, cx: &Cx<'_>, lease: &LeaseId) -> bool {
         let entry = self.leases.iter().find(|e| e.lease == *lease);
@@ -459,8 +459,8 @@ impl Deployment {
         self.reply(cx, Ok(()), out)
     }
 
-    /// Updates the leases of a manifest that could not be stored. The cluster may contain the records of the
-    /// first `tried` groups. Extends the manifest deadlines, so that the tenant can submit again.
+    /// Updates the leases of a manifest that could not be stored, and extends their manifest deadlines, so
+    /// that the tenant can submit again. The cluster may contain the records of the first `tried` groups.
     fn manifest_not_stored(&mut self, cx: &Cx<'_>, accepted: &AcceptedManifest, tried: usize) {
         let again = cx.now.block_time.plus(RECORDING_GRACE);
         for (at, deployment) in accepted.deployments.iter().enumerate() {

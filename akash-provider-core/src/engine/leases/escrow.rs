@@ -257,8 +257,8 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules payouts for leases without a scheduled payout that `record` lists as active or reclaiming. A
-    /// lease loses its scheduled payout when the chain rejects a payout because the lease is closed.
+    /// Schedules the missing payouts of leases that are active or reclaiming in `record`. A payout is
+    /// unscheduled when the chain rejects it because the lease is closed.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

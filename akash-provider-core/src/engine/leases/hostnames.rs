@@ -54,7 +54,7 @@ pub struct HostnameChanges {
     pub released: Vec<String>,
 }
 
-/// Ledger of the hostnames held by leases.
+/// Hostnames held by leases, and blocked hostnames.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostnameLedger {
     /// Hostnames that are blocked without their subdomains. `blocked_domains` contains the domains that are
@@ -69,7 +69,7 @@ pub struct HostnameLedger {
     automatic: Option<String>,
     by_name: BTreeMap<Arc<str>, LeaseId>,
     by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
-    /// Held hostnames, by the wildcard that covers them. The wildcard itself may be free.
+    /// Held hostnames, grouped by the wildcard that covers them. No lease needs to hold the wildcard.
     by_cover: HashMap<String, BTreeSet<Arc<str>>, FxBuildHasher>,
 }
 
@@ -135,8 +135,9 @@ impl HostnameLedger {
 
     /// Replaces the hostnames of a lease. On an error, nothing changes.
     ///
-    /// Hostnames that are held but not listed are released. Listed hostnames of another lease of the same tenant are
-    /// returned as `withheld`. A hostname that the lease holds already is accepted even if it was blocked later.
+    /// Releases hostnames of the lease that are not in `hostnames`. A hostname of another lease of the same
+    /// tenant is returned as `withheld`. A hostname that the lease already holds is accepted even if it was
+    /// blocked later.
     ///
     /// # Errors
     /// Returns the error of the first hostname that is blocked, or conflicts with another tenant's

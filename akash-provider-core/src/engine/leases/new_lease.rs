@@ -71,8 +71,8 @@ impl Engine {
         }
     }
 
-    /// Drops the pending manifest timeouts of the leases for which `is_recorded` returns true. These leases are in a
-    /// snapshot, and their timeouts start at the creation time in the snapshot.
+    /// Drops the pending manifest timeouts of leases in a snapshot (`is_recorded` returns true). Their
+    /// timeouts start at the creation time in the snapshot instead.
     pub(in crate::engine) fn drop_manifest_clocks(&mut self, is_recorded: &dyn Fn(&LeaseId) -> bool) {
         self.leases.won.retain(|(id, _)| !is_recorded(id));
     }

@@ -59,7 +59,7 @@ pub enum ClusterLane {
     Gone,
 }
 
-/// Close of a lease that this provider intends or has requested.
+/// Close that this provider plans or has requested for a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ending {
     /// Reason that this provider states to the chain.
@@ -178,8 +178,8 @@ impl Workload {
         }
     }
 
-    /// Creates a workload for which the engine has no lease record. The engine only queries the chain for the lease
-    /// of such a workload.
+    /// Creates a workload for which the engine has no lease record. For such a workload, the engine only
+    /// fetches the lease from the chain.
     #[must_use]
     pub fn without_lease(lease: &LeaseId) -> Self {
         Self {
@@ -258,8 +258,7 @@ impl Workload {
     }
 
     /// Lowers the height of the close report to at most `to`, because a higher height is from an invalid
-    /// chain. A lease record proves the close only if the height of the record is above the height of the
-    /// report.
+    /// chain. A lease record proves the close only if it is newer than the report.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         if let Some(report) = &mut self.close_report {
             report.height = to.min(report.height);

@@ -174,8 +174,7 @@ impl Engine {
         self.publish(Event::LeaseClosed { lease, reason });
     }
 
-    /// Notifies the workload of a lease of this provider that the lease was closed. A chain event or a scan
-    /// reported the close.
+    /// Notifies a workload that its lease was closed, as reported by a chain event or a scan.
     pub(in crate::engine) fn report_lease_closed(
         &mut self,
         id: &LeaseId,

@@ -11,15 +11,14 @@ const ORDERS_MAX: usize = 4096;
 /// Maximum number of bidders of one order that are counted. The limit of the chain is much lower.
 const BIDDERS_MAX: usize = 256;
 
-/// Bidders of orders. An order has an entry only if the engine received the event that created the order.
+/// Bidders by order. An order has an entry only if the engine received the event for its creation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct BidCounts {
     bidders: FxHashMap<OrderId, BTreeSet<Address>>,
 }
 
 impl BidCounts {
-    /// Starts to count the bids of a new order. If the event of the order is repeated, the count is not
-    /// reset.
+    /// Starts to count the bids of a new order. A repeated event does not reset the count.
     pub(in crate::engine) fn start(&mut self, id: &OrderId) {
         // Above the limit, orders are not counted here, and the engine queries the node for them.
         if self.bidders.len() < ORDERS_MAX {

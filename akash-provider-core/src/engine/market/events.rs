@@ -58,8 +58,8 @@ impl Engine {
         self.insert_order(&id.order, machine, actions);
     }
 
-    /// Processes a lease won by this provider, and returns the origin of the lease. Another instance may have
-    /// accepted a manifest for the lease, unless this process sent the bid.
+    /// Processes a lease won by this provider, and returns the origin of the lease. If this process did not
+    /// send the bid, another instance may have accepted a manifest for the lease.
     pub(in crate::engine) fn order_won(&mut self, id: &OrderId) -> Origin {
         // Read before the event, which finishes the machine.
         let machine = self.market.orders.get(id);

@@ -99,8 +99,8 @@ pub enum Phase {
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time at which the bid is closed. If the bid timeout has not started, block time of the next
-        /// check. `None` if no timeout is configured or the bid has won.
+        /// Block time at which the bid is closed, or of the next check while the bid timeout has not started.
+        /// `None` if no timeout is configured or the bid has won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.
@@ -134,7 +134,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome of a bid that was sent. Returns `None` if no event is published for this outcome.
+    /// Returns the bid outcome for the published event, or `None` if no event is published.
     #[must_use]
     pub const fn bid_outcome(&self) -> Option<BidOutcome> {
         match self {
@@ -154,7 +154,7 @@ pub enum Input {
     Fetched(Result<Option<Arc<types::Order>>, Failure>),
     /// Decision of the engine whether to bid.
     Judged(Result<(), Decline>),
-    /// Result of counting the bids: an error if there are too many.
+    /// Result of the count of bids: a decline if the order has too many bids.
     Counted(Result<Result<(), Decline>, Failure>),
     /// Result of reserving capacity.
     Reserved(Result<Arc<Vec<ResourceUnit>>, Decline>),
@@ -298,7 +298,7 @@ impl Order {
         }
     }
 
-    /// Creates a closed order that still has an open bid of this provider. The bid is read and closed.
+    /// Creates the machine of a closed order with an open bid of this provider. The bid is read and closed.
     pub fn from_stray_bid(bid: &Bid, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(bid.id.clone())));
         let phase = Phase::Checking {

@@ -36,10 +36,9 @@ pub(in crate::engine) struct Orders {
     /// Last decline of each order. A decline that equals the last one is not published again.
     last_decline: FxHashMap<OrderId, Decline>,
     waiting_for_capacity: Vec<OrderId>,
-    /// Order for which the chain just rejected the bid because of parameters that the engine does not know
-    /// yet.
+    /// Order with a rejected bid, if the chain applied market parameters that the engine does not know yet.
     awaits_parameters: Option<OrderId>,
-    /// Value of `Retries::sequence` at the time of each order's reservation.
+    /// By order: the value of `Retries::sequence` when capacity was reserved.
     reserved: FxHashMap<OrderId, Sequence>,
     pub(in crate::engine) bids: bids::BidCounts,
     pub(in crate::engine) decline_counts: BTreeMap<DeclineCode, u64>,
@@ -192,8 +191,8 @@ impl Orders {
         }
     }
 
-    /// Counts a decline, unless the decline equals the last decline of the order. Returns true if the decline
-    /// was counted.
+    /// Counts a decline if it differs from the last decline of the order. Returns true if the decline was
+    /// counted.
     fn count_decline(&mut self, id: &OrderId, decline: &Decline) -> bool {
         if self.last_decline.insert(id.clone(), decline.clone()).as_ref() == Some(decline) {
             return false;
@@ -436,8 +435,8 @@ impl Engine {
         self.market.orders.machines.set_pending(id, Lane::Main, effect);
     }
 
-    /// Returns the decline for an order with too many bids. Returns `None` if the order accepts a bid, or if
-    /// the number of bids is unknown.
+    /// Returns a decline if the order has too many bids. Returns `None` if another bid is possible, or if the
+    /// number of bids is unknown.
     fn full(&self, id: &OrderId) -> Option<Decline> {
         let bids = self.market.orders.bids.count_others(id, &self.config.provider)?;
         bidding::check_bid_count(bids, self.market.provider_data.params()?).err()

@@ -14,7 +14,7 @@ const NAME_MAX: usize = 90;
 const AUDIT_TTL: Duration = Duration::from_secs(18 * 3600);
 /// Time for which a failed read is cached, so that not every pending order repeats the query.
 const FAILED_TTL: Duration = Duration::from_secs(15);
-/// Maximum number of cached auditors. Orders name the auditors, so tenants determine their number.
+/// Maximum number of cached auditors. Tenants name the auditors in orders, without a limit.
 const AUDITORS_MAX: usize = 1024;
 /// Maximum number of cached attributes per auditor, because any account can sign any number of attributes.
 const SIGNED_MAX: usize = 1024;
@@ -191,8 +191,8 @@ impl ProviderData {
         AuditRequirement::Query(ask)
     }
 
-    /// Stores an audit. Returns true if the audit must be queried again. Returns false if the orders that
-    /// wait for the audit can be decided.
+    /// Stores an audit. Returns true if the audit must be queried again, or false if the waiting orders can
+    /// be decided.
     pub(in crate::engine) fn audit_read(
         &mut self,
         now: Mono,

@@ -21,7 +21,8 @@ const FIRST_STEP: u32 = 3;
 /// retry the order. The failure is probably permanent, and each calculation may run an external program.
 const PRICES_TRIED: u32 = 6;
 
-/// Sequence number of a decline, which shows whether an order was declined before or after a reservation.
+/// Number that increases with each decline for lack of capacity. It shows whether an order was declined
+/// before or after a reservation.
 pub(in crate::engine) type Sequence = u64;
 
 /// Queue of declined orders to retry.
@@ -71,14 +72,13 @@ impl Retries {
         }
     }
 
-    /// Returns the current sequence number. A reservation made now can only cause declines with a higher
-    /// number.
+    /// Returns the current sequence number. Declines after this call have higher numbers.
     pub(in crate::engine) const fn sequence(&self) -> Sequence {
         self.sequence
     }
 
-    /// Schedules a retry after a back-off after the price calculation of an order failed. After [`PRICES_TRIED`]
-    /// failures, schedules no retry.
+    /// Schedules a retry with a back-off when the price calculation of an order failed. Schedules no retry
+    /// after [`PRICES_TRIED`] failures.
     pub(in crate::engine) fn price_failed(&mut self, now: Mono, id: &OrderId) {
         let tried = self.failures.get(id).map_or(0, |(failures, _)| *failures);
         if tried + 1 < PRICES_TRIED {
@@ -88,7 +88,7 @@ impl Retries {
         }
     }
 
-    /// Schedules a retry after a back-off after the decision or price calculation of an order failed.
+    /// Schedules a retry with a back-off when the decision or price calculation of an order failed.
     pub(in crate::engine) fn decision_failed(&mut self, now: Mono, id: &OrderId) {
         self.start_retry(id);
         // Above the limit, only full scans retry the order.
@@ -133,7 +133,7 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity while a now released reservation existed.
+    /// Queues the orders that were declined for lack of capacity after a reservation that is now released.
     /// `sequence` is the sequence number at the time of that reservation.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
@@ -189,8 +189,8 @@ mod tests {
         retries
     }
 
-    /// Takes batches of orders until none is due. `now` is the time of the first batch, and `PAUSE` passes between
-    /// batches. Returns the sizes of the batches.
+    /// Takes batches of orders until no order is due. `now` is the time of the first batch, and `PAUSE`
+    /// passes between batches. Returns the sizes of the batches.
     fn drained(retries: &mut Retries, mut now: Mono) -> Vec<usize> {
         let mut batches = Vec::new();
         while retries.deadline().is_some_and(|due| due <= now) {

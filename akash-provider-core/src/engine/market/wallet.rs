@@ -45,8 +45,8 @@ pub(in crate::engine) struct Wallet {
     read: BTreeMap<Denom, u128>,
     /// True while a read of the balance is in flight.
     is_reading: bool,
-    /// Deposits of bids that the balance being read may still include. These bids were in flight when the
-    /// read was requested, or were sent since.
+    /// Deposits that the balance being read may not reflect yet. Their bids were in flight when the read was
+    /// requested, or were sent since.
     unconfirmed: BTreeMap<OrderId, Coin>,
     /// Processed height when the last read was requested, and whether events of the next block had already
     /// been received.
@@ -98,8 +98,8 @@ impl Rejection {
         }
     }
 
-    /// Returns true if `balances` is sufficient, although the first read after the rejection showed an
-    /// insufficient balance.
+    /// Returns true if `balances` is sufficient, and the balance in the first read after the rejection was
+    /// not.
     fn is_resolved(&self, balances: &BTreeMap<Denom, u128>) -> bool {
         let has_enough = amount(balances, &self.missing.denom) >= self.missing.amount;
         self.is_read && !self.is_unexplained && has_enough
@@ -180,7 +180,8 @@ impl Wallet {
         self.next = Some(now);
     }
 
-    /// Clears the rejections that the balance does not explain, after the market parameters were read.
+    /// Clears the rejections that occurred despite a sufficient balance, after the market parameters were
+    /// read.
     pub(in crate::engine) fn parameters_read(&mut self) {
         // A rejection for insufficient balance is cleared only by a higher balance.
         let stands = |rejection: &Rejection| !rejection.is_unexplained;
@@ -235,8 +236,8 @@ impl Wallet {
         }
     }
 
-    /// Stores the balance that was read, minus the deposits and fees that it may still include. Returns true
-    /// if the balance in the fee denomination has increased.
+    /// Stores the balance that was read, minus the deposits and fees that it may not reflect yet. Returns
+    /// true if the balance in the fee denomination has increased.
     fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());
@@ -360,7 +361,7 @@ impl Engine {
         }
     }
 
-    /// Processes the result of `FetchBalances`, and wakes as many orders as may send a bid now. After a
+    /// Processes the result of `FetchBalances`, and wakes only as many orders as can send a bid now. After a
     /// failed read, at most one order is woken for each accepted deposit.
     pub(in crate::engine) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
         let missing = self.deposit_missing();

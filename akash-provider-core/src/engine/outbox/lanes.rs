@@ -178,7 +178,7 @@ impl Lanes {
         leases
     }
 
-    /// Removes a completed call, and returns the leases that may be able to send their next call.
+    /// Removes a completed call. Returns the leases for which the next call may now be ready.
     fn complete(&mut self, id: EffectId) -> Vec<LeaseId> {
         let Some(lease) = self.lease_of.remove(&id) else {
             return Vec::new();

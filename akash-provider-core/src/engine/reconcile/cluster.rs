@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// At the first listing (`fresh`), holds all closes if the chain has leases but the cluster has no record
-    /// of any of them. The provider may use a wrong cluster, or all records were lost. The hold ends when a
+    /// of any lease. Either the provider uses a wrong cluster, or all records were lost. The hold ends when a
     /// record is found or an operator releases the breaker.
     fn check_records(
         &mut self,
@@ -181,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// Deploys the workloads that the engine has but the first listing after a takeover does not contain.
+    /// Deploys the engine's workloads that are missing in the first listing after a takeover.
     fn redeploy_unlisted(&mut self, there: &BTreeSet<&LeaseId>) {
         for id in self.leases.workload_ids() {
             if !there.contains(&id) {
@@ -190,7 +190,7 @@ impl Engine {
         }
     }
 
-    /// Deploys the leases again for which the cluster declares hostnames that their manifest no longer uses.
+    /// Deploys a lease again if the cluster declares hostnames that the manifest of the lease no longer uses.
     /// The deploy deletes these declarations.
     fn purge_unwanted_hostnames(&mut self, declared: &[DeclaredHostname]) {
         if self.role.is_standby() {

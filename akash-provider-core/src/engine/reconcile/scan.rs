@@ -20,7 +20,7 @@ const LISTING_INTERVAL: Duration = Duration::from_secs(20);
 /// Maximum number of reported findings. Further findings are only counted, not reported.
 const FINDINGS_MAX: usize = 100;
 
-/// A scan in progress: a full scan, or a listing of the cluster alone.
+/// A scan in progress: a full scan, or only a listing of the cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ScanInProgress {
     /// True if the scan only lists the cluster, and does not fetch a snapshot of the chain.
@@ -30,8 +30,8 @@ struct ScanInProgress {
     requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
-    /// Leases that were added to the engine after the start of the scan, or for which a cluster write
-    /// completed since. The snapshot and the listing may be older than these changes.
+    /// Leases that were added to the engine, or had a completed cluster write, after the start of the scan.
+    /// The snapshot and the listing may be older than these changes.
     #[serde(default)]
     changed: BTreeSet<LeaseId>,
 }
@@ -43,10 +43,10 @@ pub(in crate::engine) struct Scan {
     #[serde(default)]
     next_reason: ScanReason,
     cluster_wanted: bool,
-    /// Reason of the next listing of the cluster that is not part of a full scan.
+    /// Reason of the next listing of the cluster outside a full scan.
     #[serde(default)]
     listing_reason: ScanReason,
-    /// Time of the next listing of the cluster that is not part of a full scan.
+    /// Time of the next listing of the cluster outside a full scan.
     list_again: Option<Mono>,
     running: Option<ScanInProgress>,
     attempts: u32,
@@ -55,8 +55,7 @@ pub(in crate::engine) struct Scan {
     needs_listing: bool,
     /// True if the last scan failed because the cluster could not be listed.
     has_listing_failed: bool,
-    /// Leases that changed during the last scan. The snapshot and the listing of this scan prove nothing
-    /// about them.
+    /// Leases that changed during the last scan. The results of this scan prove nothing about these leases.
     #[serde(default)]
     outdated: BTreeSet<LeaseId>,
     findings: Vec<String>,

@@ -24,7 +24,7 @@ pub struct Capacity {
 pub(super) struct BlockingOrders {
     /// A lease with unknown resources.
     pub(super) unread: Option<OrderId>,
-    /// An order with reserved GPUs and replicas that fit on no node.
+    /// Order with a GPU reservation in which a replica fits on no node.
     pub(super) unplaced_gpus: Option<OrderId>,
 }
 
@@ -118,14 +118,14 @@ pub(super) fn requests_gpus(units: &[ResourceUnit]) -> bool {
     units.iter().any(|unit| unit.resources.gpu.units > 0)
 }
 
-/// Returns the decline of new orders while the resources of an existing lease are unknown.
+/// Creates a [`Decline`] for new orders, because the resources of the existing lease of `order` are unknown.
 pub(super) fn unread_lease(order: &OrderId) -> Decline {
     Decline::Unknown {
         message: format!("the reservation of lease {order} is not known before the next full scan"),
     }
 }
 
-/// Returns the decline of GPU orders while an existing GPU reservation fits on no node.
+/// Creates a [`Decline`] for GPU orders, because the existing GPU reservation of `order` fits on no node.
 pub(super) fn gpus_reserved_for(order: &OrderId) -> Decline {
     Decline::InsufficientCapacity {
         message: format!("GPUs are reserved for order {order}, which has replicas without a node"),

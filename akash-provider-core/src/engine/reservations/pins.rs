@@ -56,7 +56,7 @@ pub(super) fn add(places: &mut Vec<ReplicaGroup>, place: &ReplicaGroup, replicas
 }
 
 /// Places all missing replicas if they fit together. Otherwise places as many replicas of each unit as fit,
-/// the last unit first. The returned allocations are reserved in the inventory.
+/// starting with the last unit. The returned allocations are reserved in the inventory.
 pub(super) fn find(inventory: &mut dyn Inventory, missing: &[ResourceUnit]) -> Vec<Allocation> {
     if let Ok(all) = inventory.adjust(missing, AdjustOptions::default()) {
         return vec![all];

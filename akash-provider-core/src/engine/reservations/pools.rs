@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Claim {
     pub(super) ports: u32,
     pub(super) ips: u32,
-    /// True if the addresses are assigned, so that the used addresses reported by the pool include them.
+    /// True if the addresses are assigned, so that the usage reported by the pool includes them.
     pub(super) confirmed: bool,
 }
 
@@ -80,7 +80,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Returns a decline if the pool of a reserved claim is overcommitted.
+    /// Returns a decline if the ports or addresses of a reserved claim are overcommitted.
     pub(super) fn check_overcommit(&self, claim: Claim) -> Option<Decline> {
         if claim.ports > 0 && self.ports_taken > self.ports {
             return Some(Decline::ExternalPortsExhausted {

@@ -504,7 +504,7 @@ fn world(cpus: &[i64]) -> InventoryUpdate {
     of_spec(&ClusterSpec::from_nodes(NODES.iter().zip(cpus).map(node)))
 }
 
-/// Reserves capacity, and asserts that a dry run on a copy of the free capacity returned the same result.
+/// Reserves capacity, and asserts that a dry run returns the same result.
 fn reserved_as_tried(
     ledger: &mut Reservations,
     dseq: u64,

@@ -23,7 +23,7 @@ fn made() -> (Manifest, GroupSpec) {
     (sdl.manifest, sdl.groups.into_iter().next().unwrap())
 }
 
-/// Changes a manifest and a group that match, and returns the fault that the check then reports.
+/// Applies `change` to a matching manifest and group, and returns the reported fault.
 fn fault(change: impl FnOnce(&mut Manifest, &mut GroupSpec)) -> CrossFault {
     let (mut manifest, mut spec) = made();
     change(&mut manifest, &mut spec);

@@ -49,7 +49,7 @@ fn hosts(from: usize, count: usize) -> Option<Vec<String>> {
     )
 }
 
-/// Fills the field that `limit` limits with `length` characters or elements.
+/// Fills the field of `limit` with `length` characters or elements.
 fn fill(limit: &Limit, manifest: &mut Manifest, length: usize) {
     if *limit == GROUPS {
         let group = manifest.groups[0].clone();

@@ -18,7 +18,7 @@ impl Store {
         Some(Stored { record, version })
     }
 
-    /// Overwrites the term of the record as a third party could, and also the holder if `forgery` names one.
+    /// Forges the term of the record, and the holder if `forgery` names one.
     fn forge(&mut self, forgery: &Forgery) {
         if let Some(record) = &mut self.record {
             record.term = forgery.term;
@@ -104,7 +104,7 @@ struct Node {
 struct Luck {
     way_there: u64,
     way_back: u64,
-    /// Message that is lost: 0 for the response, 1 for the request, any other value for none.
+    /// Selects the lost message: 0 for the response, 1 for the request. Other values lose no message.
     lost: u8,
     /// Additional delay before a request without a response arrives at the store.
     late: u64,

@@ -86,8 +86,8 @@ fn only_an_own_record_is_released() {
     assert_eq!(contest.release(), None);
 }
 
-/// Covers a `create` call that takes effect late, after another record was created and deleted. The leader of
-/// the deleted record may not have observed the deletion.
+/// Delays a `create` call until another record was created and deleted. The leader of the deleted record may
+/// still lead.
 #[test]
 fn a_late_created_record_leads_only_after_all_others_have_stopped() {
     let late = || {

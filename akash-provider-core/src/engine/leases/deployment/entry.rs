@@ -18,12 +18,12 @@ pub enum Origin {
     Recorded,
 }
 
-/// Evidence whether a lease has a manifest, while this engine has accepted none for the lease.
+/// Evidence whether a lease has a manifest, used until this engine accepts a manifest for the lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Evidence {
     /// No manifest exists, so the manifest deadline applies.
     Missing,
-    /// The cluster may have a manifest. Only a later listing of the cluster can show that it has none.
+    /// The cluster may have a manifest. Only a later listing of the cluster shows whether it exists.
     Unlisted,
     /// The deadline has passed, and the cluster is being listed again.
     Due,
@@ -54,8 +54,8 @@ impl LeaseEntry {
         self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Returns true if the manifest deadline was already started. A later deadline from a lease record then
-    /// replaces it.
+    /// Returns true if the manifest deadline has started. A lease record can then only move the deadline to a
+    /// later time.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }

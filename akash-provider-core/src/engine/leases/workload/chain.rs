@@ -43,7 +43,7 @@ pub enum ChainLane {
         /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
-    /// Evidence shows that the lease is closed. If `granted` is true, its workload may be torn down.
+    /// Evidence shows that the lease is closed. The workload may be torn down if `granted` is true.
     Confirmed {
         /// True if a chain event or confirmed evidence shows the close, or the circuit breaker granted the teardown.
         granted: bool,
@@ -118,8 +118,8 @@ impl Workload {
     }
 
     /// Sets the reclamation terms from the lease record. Recorded terms override the terms of the bid
-    /// configuration. If the record contains no terms, terms with a deadline stay, because they are from a
-    /// newer event.
+    /// configuration. Without recorded terms, terms with a deadline stay, because they are from a newer
+    /// event.
     fn set_terms(&mut self, recorded: Option<Reclamation>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if recorded.is_some() || !announced {
@@ -139,9 +139,9 @@ impl Workload {
         }
     }
 
-    /// Resumes the close of a lease with a running reclamation. Only this provider can have started the
-    /// reclamation, and the chain does not close the lease at the deadline. The close reason is taken from
-    /// the record.
+    /// Resumes the close of a lease if its reclamation is running. Only this provider can have started the
+    /// reclamation, and the chain does not close the lease at the deadline. The record contains the close
+    /// reason.
     fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if announced && self.price.is_some() && self.close_report.is_none() && self.ending.is_none() {

@@ -348,7 +348,7 @@ impl Order {
     }
 
     /// Reports that the account cannot pay a deposit, so that no other order sends a bid with this deposit.
-    /// An unpaid fee is not reported here: the engine handles it, because it affects all transactions.
+    /// An unpaid fee affects all transactions, so the engine handles it separately.
     fn report_insufficient_funds(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
         if let Ok(TxOutcome::Rejected { error, code, log }) = result
             && *error == TxError::InsufficientFunds
@@ -681,8 +681,8 @@ impl Order {
         self.goto(Phase::Open { deadline })
     }
 
-    /// Returns the block time at which an open bid is closed, or of the next check if the block of the bid
-    /// was not processed yet. Returns `None` without a bid timeout.
+    /// Returns the block time at which an open bid is closed. If the block of the bid was not processed yet,
+    /// returns the time of the next check. Returns `None` without a bid timeout.
     fn bid_deadline(&mut self, cx: &Cx<'_>) -> Option<BlockTime> {
         let now = cx.now.block_time;
         let timeout = cx.config.bid_timeout?;
