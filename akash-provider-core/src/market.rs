@@ -52,7 +52,7 @@ pub const MIN_DEPLOYMENT_DEPOSIT: u128 = 500_000;
 pub struct MarketConfig {
     /// Chain id.
     pub chain_id: String,
-    /// Time of block 1. A new market starts with this block completed.
+    /// Time of block 1, which a new market already contains.
     pub genesis_time: BlockTime,
     /// Initial parameters; [`Market::set_params`] changes them.
     pub params: MarketParams,
@@ -157,7 +157,7 @@ pub enum TenantMsg {
         /// Attributes that the auditor signs.
         attributes: Vec<Attribute>,
     },
-    /// Removes the attributes of a provider that an auditor has signed.
+    /// Deletes the attributes that the auditor signed for the provider.
     UnsignProvider {
         /// Account of the auditor.
         auditor: Address,
@@ -172,7 +172,7 @@ pub enum TenantMsg {
 pub struct Rejection {
     /// Category of the rejection, which determines the reaction of a provider.
     pub error: TxError,
-    /// Codespace and code. If the code is unknown, only the codespace.
+    /// Codespace and code, or the codespace alone if the code is unknown.
     pub code: String,
     /// Error text of the chain.
     pub log: String,
@@ -277,8 +277,8 @@ impl Market {
         Ok(events)
     }
 
-    /// Executes several messages as one transaction: all of them, or none. For more than one message, the
-    /// market is copied first, so the cost grows with the size of the market.
+    /// Executes several messages as one transaction: if one is rejected, none takes effect. For more than one
+    /// message, the market is copied first, so the cost grows with the size of the market.
     ///
     /// # Errors
     /// Returns the rejection of the first rejected message. The market is unchanged.
@@ -332,8 +332,8 @@ impl Market {
         }
     }
 
-    /// Sets a provisional time of the block under construction, for its transactions. [`Market::end_block`]
-    /// sets the final time.
+    /// Sets a provisional time of the block under construction. Its transactions use this time.
+    /// [`Market::end_block`] sets the final time.
     pub fn begin_block(&mut self, time: BlockTime) {
         self.building_at = Some(time);
     }

@@ -64,7 +64,7 @@ impl PriceRequest {
     }
 
     /// Returns each ordered unit with its reserved unit, in the order of the group. If nothing is reserved,
-    /// both are the ordered unit.
+    /// each unit is paired with itself.
     pub fn pairs(&self) -> impl Iterator<Item = (&ResourceUnit, &ResourceUnit)> {
         let reserved: &[ResourceUnit] = self.allocated.as_ref().map_or(&[], |a| a);
         self.group.resources.iter().enumerate().map(move |(at, ordered)| {

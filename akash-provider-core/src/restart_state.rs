@@ -65,7 +65,7 @@ impl RestartState {
         }
     }
 
-    /// Returns whether the circuit breaker has not tripped for any owner.
+    /// Returns whether the state contains no tripped circuit breaker.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -127,8 +127,8 @@ struct Driver<B> {
     ignored: IgnoredResources,
     /// Time at which the shutdown stops waiting for pending work; `None` before the first signal.
     drain_until: Option<Mono>,
-    /// Time at which deadlines were last processed. This time prevents an endless loop if a deadline stays in
-    /// the past.
+    /// Time at which deadlines were last processed. A deadline in the past causes no endless loop, because
+    /// the loop waits 1 ms after this time.
     timed_out_at: Option<Mono>,
 }
 

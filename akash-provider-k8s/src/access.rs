@@ -79,8 +79,8 @@ impl Access {
         Ok(())
     }
 
-    /// Returns true if current caches show no namespace of the lease, or a namespace that is being deleted
-    /// and has no pods.
+    /// Returns true if the lease is torn down: its namespace is missing, or is being deleted and has no pods.
+    /// Returns false while the caches are outdated.
     fn is_over(&self, namespace: &str) -> bool {
         let view = self.state.lease_in(namespace);
         let going = view

@@ -36,8 +36,8 @@ pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
 /// Annotation of an object: value of its label `akash.network/manifest.resource.version` at the last apply by
 /// this provider. Another provider program, such as the Go provider, changes only the label.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
-/// Annotation of a workload: the lease was adopted from another provider program, and the pod template is
-/// still the one of that program.
+/// Annotation of a workload in an adopted lease. The pod template was written by another provider program and
+/// is unchanged.
 pub const KEPT: &str = "provider.akash.network/kept";
 /// Annotation of an object: this provider repaired the object with a patch. The next apply first takes over the fields
 /// that the patch set.

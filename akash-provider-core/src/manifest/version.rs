@@ -155,7 +155,7 @@ fn keep_nulls(received: &Value, typed: &mut Value) {
     }
 }
 
-/// Adds the unknown fields of the received manifest to `typed`. Returns whether there were any.
+/// Adds the unknown fields of the received manifest to `typed`. Returns whether there are unknown fields.
 fn add_unknown(received: Value, typed: &mut Value) -> bool {
     let mut any = false;
     match (received, typed) {

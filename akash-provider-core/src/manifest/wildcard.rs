@@ -11,8 +11,8 @@ use super::{MAX_HOSTNAME, check_hostname, is_hostname};
 /// starts with this label: registries reserve names with `--` in this position, except `xn--`.
 pub const WILDCARD_LABEL: &str = "wc--any";
 
-/// Returns whether `host` is `*.` before a hostname of at least two labels. With [`WILDCARD_LABEL`] instead
-/// of `*` the name must have at most [`MAX_HOSTNAME`] characters.
+/// Returns whether `host` is `*.` before a hostname of at least two labels. After [`WILDCARD_LABEL`] replaces
+/// the `*`, the name must have at most [`MAX_HOSTNAME`] characters.
 #[must_use]
 pub fn is_wildcard(host: &str) -> bool {
     let Some(rest) = host.strip_prefix("*.") else {

@@ -16,8 +16,8 @@ fn counted_bids(order: &OrderBook) -> usize {
     states.filter(|s| *s != BidState::Lost).count()
 }
 
-/// Creates the rejection of a deposit. The Akash network wraps deposit errors twice, so all of them have code 1,
-/// the code of an unregistered error.
+/// Creates the rejection for an invalid deposit. The code is always 1, the code of an unregistered error,
+/// because the Akash network wraps deposit errors twice.
 fn deposit_invalid(log: &str) -> Rejection {
     Rejection {
         error: TxError::InsufficientFunds,

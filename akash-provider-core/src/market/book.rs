@@ -61,7 +61,7 @@ pub(super) struct LeaseBook {
 pub(super) struct TxContext<'a> {
     /// Height of the block under construction.
     pub(super) height: Height,
-    /// Time of the block under construction, or of the newest complete block if not yet set.
+    /// Time of the block under construction. If not set yet, the time of the newest complete block.
     pub(super) time: BlockTime,
     pub(super) ledger: &'a mut Ledger,
     pub(super) index: &'a mut Index,
@@ -171,8 +171,8 @@ impl GroupBook {
         self.end_order(cx, ending);
     }
 
-    /// Closes the newest order with its bids and its lease. The events are in the same order as on the chain
-    /// when a group is paused or closed.
+    /// Closes the newest order with its bids and its lease. Emits the events in the same order as the chain
+    /// does for a paused or closed group.
     pub(super) fn end_order(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         let Some(order) = self.orders.last_mut() else {
             return;
@@ -254,7 +254,7 @@ impl OrderBook {
         cx.events.push(ChainEvent::LeaseClosed { id, reason });
     }
 
-    /// Closes the lease, its bid and the order. The events are in the same order as on the chain when the
+    /// Closes the lease, its bid and the order. Emits the events in the same order as the chain does when the
     /// tenant or the provider closes a lease.
     pub(super) fn end_by_lease(&mut self, cx: &mut TxContext<'_>, reason: CloseReason) {
         self.close_lease(cx, LeaseState::Closed, reason);

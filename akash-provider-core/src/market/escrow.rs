@@ -19,13 +19,13 @@ pub(super) struct Escrow {
     pub(super) details: EscrowDetails,
 }
 
-/// Details of an escrow account that a node reports in addition to the funds.
+/// Details that a node reports about an escrow account in addition to the funds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct EscrowDetails {
-    /// Total amount that the account has transferred to leases, by denomination. Providers withdraw it from the
-    /// leases.
+    /// Total amount that the account has transferred to leases, by denomination. Providers withdraw this
+    /// amount from the leases.
     pub transferred: BTreeMap<Denom, Dec>,
-    /// Remaining amount and height of each deposit, oldest first; empty after the close.
+    /// Height and remaining amount of each deposit, oldest first; empty after the account is closed.
     pub deposits: Vec<(Height, DecCoin)>,
     /// Whether the account was closed because of insufficient funds.
     pub is_overdrawn: bool,
@@ -207,8 +207,8 @@ const fn whole(scaled: i128) -> Dec {
     Dec::from_scaled(scaled - scaled % ONE)
 }
 
-/// Computes `amount × part / whole` without overflow. The result does not exceed `amount` if `part` does not
-/// exceed `whole`. The result is exact unless the reduced product exceeds 127 bits.
+/// Computes `amount × part / whole`, at most `amount`, without overflow. The result is approximate if the
+/// product still exceeds 127 bits after `part / whole` is reduced.
 fn share(amount: i128, part: i128, whole: i128) -> i128 {
     if part >= whole {
         return amount;

@@ -18,7 +18,7 @@ pub struct BidDeposit {
     pub returned_at: Option<Height>,
 }
 
-/// Details of a lease that a node reports in addition to the record.
+/// Details that a node reports about a lease in addition to the record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseDetails {
     /// Earnings that are not paid, because the funds were insufficient.
@@ -71,7 +71,7 @@ impl Market {
         self.providers.get(owner)
     }
 
-    /// Returns the attributes of a provider that one auditor has signed.
+    /// Returns the attributes that one auditor signed for a provider.
     #[must_use]
     pub fn auditor_attributes(&self, auditor: &str, owner: &Address) -> Option<AuditedAttributes> {
         let key = (owner.clone(), auditor.to_owned());
@@ -81,7 +81,7 @@ impl Market {
         })
     }
 
-    /// Returns the attributes of a provider that auditors have signed, one entry for each auditor.
+    /// Returns the attributes that auditors signed for a provider, one entry for each auditor.
     #[must_use]
     pub fn audits(&self, owner: &Address) -> Vec<AuditedAttributes> {
         let of_owner = self.audits.iter().filter(|((o, _), _)| o == owner);
@@ -170,7 +170,7 @@ impl Market {
         order.lease_of(&id.provider).map(lease_record)
     }
 
-    /// Returns the details of a lease that its record does not contain.
+    /// Returns the details of a lease that are not in its `LeaseRecord`.
     #[must_use]
     pub fn lease_details(&self, id: &LeaseId) -> Option<LeaseDetails> {
         let book = self.order_book(&id.order)?.lease_of(&id.provider)?;
@@ -198,7 +198,7 @@ impl Market {
         self.deployments.get(id).map(deployment_record)
     }
 
-    /// Returns the details of an escrow account beyond its funds.
+    /// Returns the details of an escrow account other than the funds.
     #[must_use]
     pub fn escrow_details(&self, id: &DeploymentId) -> Option<&EscrowDetails> {
         self.deployments.get(id).map(|d| &d.escrow.details)

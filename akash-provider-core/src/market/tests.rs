@@ -142,7 +142,7 @@ fn balance(market: &Market, account: &str) -> u128 {
     market.balance(&address(account), "uact").amount
 }
 
-/// Returns all funds: balances, bid deposits, and escrow with unpaid earnings.
+/// Returns the sum of all balances, bid deposits, escrow funds and unpaid earnings.
 fn all_money(market: &Market) -> Dec {
     let mut sum = Dec::ZERO;
     let mut add = |d: Dec| sum = sum.checked_add(d).unwrap();

@@ -33,8 +33,8 @@ const CALLS: usize = 32;
 pub struct Setup {
     /// Denominations in which the strategy calculates prices, at least one.
     pub denoms: Vec<String>,
-    /// A unit for which the strategy calculates a price. The `price` of the unit is the maximum of the tenant, in
-    /// each of the denominations in `denoms`.
+    /// A unit for which the strategy calculates a price. The `price` of the unit is the tenant's maximum
+    /// price in each denomination of `denoms`.
     pub unit: ResourceUnit,
     /// Time limit of one call.
     pub timeout: Duration,

@@ -237,8 +237,8 @@ impl Policy {
         Ok((base, factors, minimum.get(denom).copied().unwrap_or(Dec::ZERO)))
     }
 
-    /// Returns the description and the factor of the surcharge for the scarcest requested resource: the
-    /// highest step below the utilization of this resource. Returns `None` without such a step, or if the
+    /// Returns the surcharge for scarcity: its description and its factor. The last entry of `scarcity` below
+    /// the utilization of the scarcest requested resource applies. Returns `None` if no entry applies or the
     /// utilization is unknown.
     fn scarcity(&self, request: &PriceRequest) -> Option<(String, Dec)> {
         let (resource, share) = request.utilization.as_ref()?.scarcest(request.units())?;

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Minimum price of a GiB of memory, in base units per block.
 const MIN_PER_GIB: u128 = 50;
 const GIB_BITS: u32 = 30;
-/// Binary logarithm of the number of bytes that cost one base unit at the maximum price. The maximum price of
-/// a GiB is thus 2^20 base units.
+/// Binary logarithm of 1024. At the maximum price, 1024 bytes cost one base unit, so a GiB costs 2^20 base
+/// units.
 const BYTES_PER_UNIT_BITS: u32 = 10;
-/// Number of random steps per base unit between the minimum and the maximum price. A step is 10^-6 base
-/// units, so the random part of a price is at most a hundredth of the difference between these prices.
+/// Number of random steps for each base unit between the minimum and the maximum price. A step is 10^-6 base
+/// units, so the random part of a price is at most 1 % of the difference between these prices.
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 
@@ -69,8 +69,7 @@ impl RandomRange {
         price_of(&maximum.denom, low.checked_add(step).ok_or(PriceError::TooLarge)?)
     }
 
-    /// Returns a pseudo-random number from 0 to `limit - 1`, computed with SplitMix64 and scaled to the
-    /// range.
+    /// Returns a pseudo-random number from 0 to `limit - 1`, computed with SplitMix64.
     fn below(&self, limit: u64) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         // Relaxed ordering is sufficient: each caller gets a different number, and no other data depends on
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
     use crate::pricing::fixtures::{dec, request, request_with};
 
-    /// Returns the minimum and the maximum of 2000 random prices.
+    /// Returns the lowest and the highest of 2000 random prices.
     fn range(bytes: u64, maximum: &str) -> (Dec, Dec) {
         let random = RandomRange::new(7);
         let request = request_with(|u| {

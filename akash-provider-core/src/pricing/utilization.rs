@@ -82,8 +82,8 @@ pub struct Utilization {
 }
 
 impl Utilization {
-    /// Creates the utilization of a cluster without the provider's reservations. The amounts in use are those
-    /// of other workloads.
+    /// Creates the utilization of a cluster without the reservations of the provider. Other workloads use all
+    /// amounts in use.
     pub(crate) fn from_metrics(metrics: &Metrics) -> Self {
         let mut all = Self::default();
         for node in &metrics.nodes {
@@ -99,8 +99,8 @@ impl Utilization {
         all
     }
 
-    /// Returns the requested resource with the largest used share including the order, and this share.
-    /// Returns `None` if no requested resource has a share.
+    /// Returns the name of the requested resource with the largest used share, and this share. The share
+    /// includes the order. Returns `None` if no requested resource has a share.
     #[must_use]
     pub fn scarcest(&self, units: &[ResourceUnit]) -> Option<(String, Dec)> {
         let asks = |of: fn(&ResourceUnit) -> u64| units.iter().any(|unit| of(unit) > 0);

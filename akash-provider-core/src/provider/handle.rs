@@ -144,9 +144,8 @@ impl ProviderHandle {
         .await
     }
 
-    /// Restores state that this provider stored before its start, or that the previous leader stored. The
-    /// state takes effect before the method returns. At a take-over, call this method before
-    /// [`ProviderHandle::set_leadership`].
+    /// Restores the state that the previous process or the previous leader stored. The state takes effect
+    /// before the method returns. At a take-over, call this method before [`ProviderHandle::set_leadership`].
     ///
     /// # Errors
     /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] without a response in

@@ -30,11 +30,12 @@ pub const RESERVATION_BOUNDS: [Duration; 6] = [
     Duration::from_secs(1),
 ];
 
-/// Counts of a provider since its start. A text in a key is a constant name in `snake_case`.
+/// Counts of a provider since its start. Keys of type `&str` are constant names in `snake_case`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProviderStatistics {
-    /// Number of received orders by source: `event`, `snapshot`, or `bid` for an order with an adopted bid.
+    /// Number of received orders by source: `event`, `snapshot`, or `bid` if the provider adopted its own bid
+    /// on the order.
     pub orders: BTreeMap<&'static str, u64>,
     /// Finished orders by outcome: `won`, `declined`, the names of [`BidOutcome`](crate::types::BidOutcome), or `no_bid`
     /// for an order that ended before a bid.

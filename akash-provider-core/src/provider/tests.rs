@@ -10,7 +10,7 @@ fn full() -> ProviderBuilder {
     without("nothing")
 }
 
-/// Returns a builder with all settings and ports except the one that the method `method` sets.
+/// Returns a builder on which every required method except `method` was called.
 fn without(method: &str) -> ProviderBuilder {
     let chain = FakeChain::default();
     let snapshot = fakes::snapshot(1_000);

@@ -47,7 +47,7 @@ const RECORDS: usize = 16;
 /// Maximum number of concurrent price calculations. A strategy also limits its own processes. This limit
 /// keeps the wait for such a process shorter than the timeout of a calculation.
 const PRICES: usize = 32;
-/// Number of bids of an order at which the count stops. The limit of the chain is at most 500.
+/// Number of bids at which the count for an order stops. The chain allows at most 500 bids per order.
 const BIDS_COUNTED: u32 = 1000;
 /// Maximum timeout of a transaction, measured with the time stamps of blocks. The chain client has the same limit.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
@@ -153,7 +153,6 @@ impl Executor {
         self.ended(ended, *block_time)
     }
 
-    /// Returns a call that is already completed.
     pub(crate) fn try_next(&mut self, block_time: BlockTime) -> Option<(EffectId, Completion)> {
         let ended = self.tasks.try_join_next_with_id()?;
         self.ended(ended, block_time)

@@ -105,7 +105,7 @@ impl Script {
     }
 }
 
-/// Script of a stream: the items of each subscription. The last subscription stays open.
+/// Script of a port: for each subscription, the items of its stream. The last stream does not end.
 pub(crate) type Takes<T> = Mutex<VecDeque<Vec<Result<T, Error>>>>;
 
 fn take<T: Send + 'static>(takes: &Takes<T>) -> BoxStream<'static, Result<T, Error>> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Minimum interval between status updates.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
-/// Minimum pause after a status update, as a multiple of the duration of that update.
+/// Minimum pause after a status update, as a multiple of the duration of the update.
 const STATUS_SHARE: u32 = 50;
 
 /// Publisher of events to the bus and to the log. Its methods never wait, except `finish`.
@@ -64,8 +64,8 @@ impl Observer {
         self.status_due
     }
 
-    /// Publishes the statuses that changed. The creation of `status` started at `before`. The longer the
-    /// creation took, the later is the next update.
+    /// Publishes the statuses that changed. `before` is the time at which the creation of `status` started. A
+    /// slow creation delays the next update.
     pub(crate) fn statuses(&mut self, status: &Status, before: Mono, now: Mono) {
         for (topic, body) in bodies(status) {
             if self.published.get(&topic) == Some(&body) {
@@ -226,7 +226,7 @@ fn log(event: &Event) {
     }
 }
 
-/// Logs one line for an event of the circuit breaker, of the records in the cluster, or of a full scan.
+/// Logs an event about the circuit breaker, the records in the cluster or a full scan as one line.
 fn log_safeguard(event: &Event) {
     match event {
         Event::BreakerTripped { wanted } => {

@@ -168,9 +168,9 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
     }
 }
 
-/// Returns the sequence numbers of the leased IPs. The IP names of all `to` entries are sorted, with
-/// duplicates, and numbered from 1. A name that occurs several times gets its highest number. A `to` entry
-/// without an IP has the empty name, or is left out if it is global.
+/// Returns the sequence number of each leased IP name. The names of all `to` entries are sorted, with
+/// duplicates, and numbered from 1. A repeated name gets its highest number. A `to` entry without an IP has
+/// the empty name; if it is global, it is skipped.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment

@@ -19,7 +19,7 @@ const MEMORY: (u64, u64) = (MI, 2 * TI);
 const VOLUME: (u64, u64) = (5 * MI, 32 * TI);
 /// Maximum price per replica and block, in the smallest unit of the token.
 const PRICE: i64 = 10_000_000;
-/// Maximum amount of each resource in a group, as a multiple of its maximum amount per replica.
+/// Maximum amount of a resource in a group, as a multiple of the maximum amount per replica.
 const GROUP: u128 = 50;
 
 /// Function that formats a quantity with its unit.
@@ -97,8 +97,8 @@ fn check_compute(compute: &Compute, notes: &mut Diagnostics) {
     }
 }
 
-/// Checks that a quantity is within its range. The error contains the quantity as it is `written` in the SDL,
-/// and the range in the given unit.
+/// Checks that a quantity is within its range. The error contains `written`, the quantity in the SDL, and the
+/// range in the given unit.
 fn within(
     spot: &Location,
     what: &str,

@@ -188,7 +188,7 @@ fn line(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).max(1)
 }
 
-/// List or map of which the end has not been parsed yet.
+/// List or map that the parser has not completed yet.
 struct OpenContainer {
     line: u32,
     anchor: usize,
@@ -342,7 +342,8 @@ impl Tree {
         })
     }
 
-    /// Adds to a map the entries that its merge keys (`<<`) refer to. Returns an error for duplicate keys.
+    /// Replaces the merge keys (`<<`) of a map with the entries of the maps that they reference. Returns an
+    /// error for duplicate keys.
     fn merge(&self, entries: Vec<(Key, Rc<Node>)>) -> Result<Vec<(Key, Rc<Node>)>, SdlError> {
         // Before the merge, because only a key written twice in this map is an error.
         let mut own = BTreeSet::new();

@@ -201,7 +201,7 @@ pub struct Lease {
 pub struct Payment {
     /// Amount that the lease earns per block.
     pub rate: DecCoin,
-    /// Earnings up to the last settlement that the provider has not withdrawn yet.
+    /// Earnings that the provider has not withdrawn yet, as of the last settlement.
     pub balance: DecCoin,
     /// Total amount withdrawn by the provider, in whole base units.
     pub withdrawn: Coin,
@@ -221,7 +221,7 @@ pub struct LeaseRecord {
 pub struct Deployment {
     /// Owner, and the sequence number that the owner chose.
     pub id: DeploymentId,
-    /// Whether the deployment is not closed.
+    /// True until the deployment is closed.
     pub active: bool,
     /// SHA-256 of the canonical manifest.
     pub hash: [u8; 32],
@@ -251,7 +251,7 @@ pub struct EscrowAccount {
     pub settled_at: Height,
 }
 
-/// Records of a deployment that a provider needs.
+/// Deployment with its groups, its escrow account, and its active and reclaiming leases.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DeploymentRecord {
     /// State and manifest hash.
@@ -324,13 +324,12 @@ pub struct ProviderInfo {
     pub website: String,
 }
 
-/// Attributes of a provider that an auditor has signed.
+/// Attributes that an auditor signed for a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AuditedAttributes {
     /// Auditor as text, because orders may name auditors that are not addresses.
     pub auditor: String,
-    /// Attributes of the provider that this auditor signed, which are compared with the requirements of
-    /// orders.
+    /// Signed attributes, which are compared with the requirements of orders.
     pub attributes: Vec<Attribute>,
 }
 

@@ -170,7 +170,7 @@ pub struct Resources {
     pub cpu: Cpu,
     /// Memory of one replica, without volumes in memory.
     pub memory: Memory,
-    /// Volumes of one replica. Mounts of the manifest refer to their names.
+    /// Volumes of one replica. Mounts in the manifest refer to the names of the volumes.
     pub storage: Vec<Storage>,
     /// GPUs; zero units for none.
     pub gpu: Gpu,

@@ -27,7 +27,7 @@ pub struct Now {
 }
 
 impl Mono {
-    /// Returns the time `after` later than this time, at most the maximum time.
+    /// Returns this time plus `after`, or the maximum time on overflow.
     #[must_use]
     pub fn plus(self, after: Duration) -> Self {
         Self(self.0.saturating_add(millis(after)))
@@ -41,13 +41,13 @@ impl Mono {
 }
 
 impl BlockTime {
-    /// Returns the time `after` later than this time, at most the maximum time.
+    /// Returns this time plus `after`, or the maximum time on overflow.
     #[must_use]
     pub fn plus(self, after: Duration) -> Self {
         Self(self.0.saturating_add_unsigned(millis(after)))
     }
 
-    /// Returns the time `before` earlier than this time, at least the minimum time.
+    /// Returns this time minus `before`, or the minimum time on overflow.
     #[must_use]
     pub fn minus(self, before: Duration) -> Self {
         Self(self.0.saturating_sub_unsigned(millis(before)))

@@ -39,17 +39,17 @@ struct DeploymentWorld {
     due: bool,
     /// The cluster has an unusable Manifest record of the deployment.
     unusable: bool,
-    /// A cluster list from after the deadline showed that the cluster has no object of the deployment.
+    /// A cluster list read after the deadline contains no object of the deployment.
     disproven: bool,
     /// Whether the cluster may have, or may have had, a Manifest record of the deployment.
     touched: bool,
     ended: u8,
     valid: bool,
     submissions: u64,
-    /// How many more times the search lets the manifest deadline pass. A deadline is postponed while the
-    /// manifest is being recorded.
+    /// Number of times that the search can still let the manifest deadline pass. A deadline is postponed
+    /// while the manifest is being recorded.
     blocks: u8,
-    /// How many more cluster lists the search may return with an unexpected result.
+    /// Number of further cluster lists for which the search can choose an unexpected result.
     lists_left: u8,
     budget: u8,
     wrong: Option<&'static str>,

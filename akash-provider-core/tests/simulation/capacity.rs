@@ -161,7 +161,7 @@ impl Cause {
 pub(crate) struct Reservations {
     pub(crate) capacity: Option<Capacity>,
     reserved: BTreeMap<OrderId, Amounts>,
-    /// Amounts by which reserved plus free resources exceed the capacity.
+    /// Amounts by which the sum of reserved and free resources exceeds the capacity.
     missing: Amounts,
 }
 
@@ -219,7 +219,8 @@ impl Reservations {
     }
 }
 
-/// Returns the amount to reserve for `value`, if `percent` percent more than the capacity may be sold.
+/// Returns the amount that the engine reserves for a requested `value`, with an overcommit of `percent`
+/// percent.
 fn committed(value: u64, percent: u32) -> u64 {
     let part = u128::from(value) * 1_000 / u128::from(100 + percent);
     let rounded = u64::try_from((part + 5) / 10).unwrap_or(u64::MAX);

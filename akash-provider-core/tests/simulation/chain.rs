@@ -125,7 +125,8 @@ impl Chain {
         self.views.back().unwrap()
     }
 
-    /// The complete block `lag` blocks before the newest one, or the oldest stored block.
+    /// Returns the state of the chain `lag` blocks before the newest complete block, or the oldest stored
+    /// state.
     pub(crate) fn view(&self, lag: usize) -> &View {
         &self.views[self.views.len() - 1 - lag.min(self.views.len() - 1)]
     }
@@ -195,8 +196,8 @@ impl Chain {
         Some(landed)
     }
 
-    /// Completes the block and schedules the next one after `next`. Returns the transactions of the completed
-    /// block.
+    /// Completes the block, schedules the next block with the delay `next`, and returns the transactions of
+    /// the completed block.
     pub(crate) fn end_block(&mut self, next: Duration) -> Vec<LandedTx> {
         let block = self.market.end_block(self.elapsed);
         self.elapsed = next;

@@ -23,7 +23,7 @@ pub(crate) struct Faults {
     pub(crate) twice: u64,
     /// Rate of transactions that never get into a block.
     pub(crate) lost_tx: u64,
-    /// Rate of transactions with an outcome that stays unknown although a block may include them.
+    /// Rate of transactions that get an unknown outcome, although a block may include them.
     pub(crate) unknown_tx: u64,
     /// Rate of clock readings that are earlier than the previous reading.
     pub(crate) clocks: u64,
@@ -60,8 +60,8 @@ impl Faults {
 }
 
 impl Faults {
-    /// Sets the fault rates of the cluster. Their separate random source does not affect the other choices of
-    /// the history.
+    /// Sets the fault rates of the cluster with the random source `hands`, so that the other random choices
+    /// of the history do not change.
     pub(crate) fn in_the_cluster(mut self, hands: &mut Random) -> Self {
         let most = [0, 2, 6][hands.index(3)];
         self.hands = hands.below(most + 1);

@@ -16,7 +16,7 @@ use akash_provider_core::types::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Call of an engine, with the state against which the call is checked.
+/// Call of an engine, with the state that is necessary to check the call.
 pub(crate) struct CallCheck<'a> {
     pub(crate) config: &'a Config,
     pub(crate) model: &'a EngineModel,
@@ -532,7 +532,7 @@ impl SettledCheck<'_> {
         orders.map(|o| o.id.to_string()).collect()
     }
 
-    /// Returns the orders of ended leases, and the orders with a bid of the provider on an ended deployment.
+    /// Returns the orders of ended leases, and the orders of ended deployments on which the provider bid.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.market.leases().filter(|r| !r.lease.state.is_live());
         let leased = over.map(|r| r.lease.id.order.to_string());
@@ -545,8 +545,8 @@ impl SettledCheck<'_> {
         leased.chain(closed.map(|b| b.id.order.to_string())).collect()
     }
 
-    /// Returns the orders on which the provider's bid has timed out or will soon. The engine may count the
-    /// timeout from a later block if the outcome of the bid transaction was unknown.
+    /// Returns the orders on which the provider's bid has timed out or will time out soon. The engine may
+    /// count the timeout from a later block if the outcome of the bid transaction was unknown.
     pub(crate) fn due(&self) -> BTreeSet<OrderId> {
         let limit = self.config.bid_timeout;
         let soon = self.model.block_time.plus(Duration::from_secs(120));

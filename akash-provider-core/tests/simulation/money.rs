@@ -136,8 +136,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the last queried balance covers the deposit of this bid and the deposits of all bids that
-    /// this balance may not include yet.
+    /// Checks that the last queried balance covers the deposit of this bid and all deposits that may not be
+    /// deducted from this balance yet.
     pub(crate) fn bids_in_flight_are_payable(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());

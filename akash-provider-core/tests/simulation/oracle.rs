@@ -80,10 +80,10 @@ pub(crate) struct EngineModel {
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
-    /// Deposits that the last queried balance may not include yet. The chain had not reported their bids when
-    /// the query started.
+    /// Deposits that may not be deducted from the last queried balance yet. The chain had not reported their
+    /// bids when the query started.
     pub(crate) unread: BTreeMap<BidId, Coin>,
-    /// Deposits that the balance of the pending account query may not include yet.
+    /// Deposits that may not be deducted from the balance of the pending account query yet.
     in_reading: Option<BTreeMap<BidId, Coin>>,
     /// Block time at which each bid transaction with an unknown outcome expires.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
@@ -93,7 +93,7 @@ pub(crate) struct EngineModel {
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Bids that were reported to the engine as lost.
     pub(crate) lost: BTreeSet<BidId>,
-    /// Leases with a manifest that was reported to the engine as recorded.
+    /// Leases for which the engine received the result that the manifest is recorded.
     pub(crate) recorded: BTreeSet<LeaseId>,
     /// Leases with any object in the last cluster list.
     pub(crate) there: BTreeSet<LeaseId>,
@@ -198,8 +198,8 @@ impl EngineModel {
         self.calls.insert(id, call.clone());
     }
 
-    /// Returns the deposits of pending bids that the chain has not reported. A lost bid has its deposit
-    /// returned, and a failed bid pays none.
+    /// Returns the deposits of bids in flight, without the bids that the chain has already reported to the
+    /// engine as created or lost.
     fn in_flight(&self) -> BTreeMap<BidId, Coin> {
         let bids = self.calls.values().filter_map(|call| match call {
             Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => Some((id.clone(), deposit.clone())),

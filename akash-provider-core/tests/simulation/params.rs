@@ -12,8 +12,8 @@ use akash_provider_core::market::{Market, network_params};
 use akash_provider_core::types::{BidId, BidState, Msg, Order, OrderState};
 use std::time::Duration;
 
-/// Reasons for which the provider declines an order although the chain accepts a bid: capacity, price or
-/// settings.
+/// Reasons of the provider (capacity, price or settings) to decline an order on which the chain would accept
+/// a bid.
 const OUR_OWN: [&str; 12] = [
     "no_leased_ips",
     "insufficient_capacity",
@@ -67,8 +67,8 @@ impl World {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that the provider has a bid on every order that accepts one, unless the provider declined the
-    /// order for a reason of its own.
+    /// Checks that the provider bids on every order that accepts its bid, or declines the order because of
+    /// capacity, price or settings.
     pub(crate) fn what_can_be_bid_is_bid(&self) -> Checked {
         let mut market: Option<Market> = None;
         for order in self.market.orders().filter(|o| o.state == OrderState::Open) {

@@ -314,8 +314,8 @@ impl SettledCheck<'_> {
         })
     }
 
-    /// Checks that the engine counts each address and port of its bids and leases exactly once, and no
-    /// others.
+    /// Checks that the engine counts each address and port of its bids and leases exactly once, and counts no
+    /// other addresses or ports.
     pub(crate) fn addresses_and_ports_are_counted_once(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let bids = self.market.bids().filter(|b| b.id.provider == *PROVIDER);
         let owed = bids.filter(|b| b.state == BidState::Open || live.contains(&b.id));

@@ -31,7 +31,6 @@ impl Random {
         usize::try_from(self.below(len as u64)).unwrap()
     }
 
-    /// Returns a random element, or `None` if the slice is empty.
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         if of.is_empty() {
             return None;

@@ -55,8 +55,8 @@ impl World {
         names
     }
 
-    /// Returns `little`. Sometimes, if the history has large groups, returns a random multiple of `step`
-    /// instead, at most `times` times `step`.
+    /// Returns `little`. If the history has large groups, sometimes returns a random multiple of `step`
+    /// instead, at most `times × step`.
     fn spice_amount(&mut self, little: u64, step: u64, times: u64) -> u64 {
         if self.feature_random.percent(self.features.bulky) {
             return step * self.feature_random.between(1, times);
@@ -157,8 +157,7 @@ impl World {
         self.feed(Input::Request(id, request))
     }
 
-    /// Submits a manifest of a tenant: usually the one that matches the hash on the chain, sometimes another
-    /// one, and sometimes the same one twice.
+    /// Submits a manifest of a tenant, sometimes twice. Some manifests do not match the hash on the chain.
     fn submit(&mut self) -> Checked {
         let Some(wish) = self.random.pick(&self.tenant_deployments).cloned() else {
             return Ok(());

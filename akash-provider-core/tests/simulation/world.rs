@@ -174,8 +174,8 @@ impl World {
         self.effects(effects)
     }
 
-    /// Returns the number of status changes and the status without time-dependent values in every 11th step,
-    /// otherwise `None`.
+    /// In every 11th step, returns the number of status changes, and the status without time-dependent
+    /// values. Otherwise returns `None`.
     fn sampled_status(&self) -> Option<(u64, Status)> {
         self.steps.is_multiple_of(11).then(|| {
             let mut status = self.engine.status(self.now());

@@ -129,7 +129,6 @@ impl Server {
         Ok(account)
     }
 
-    /// Creates or updates an object of any kind.
     pub(crate) async fn put(&self, object: &Value) -> Result<(), Failed> {
         put(&self.admin, object).await
     }
@@ -178,7 +177,7 @@ impl Account {
         })
     }
 
-    /// Returns the number of calls since the counts in `before`.
+    /// Returns the number of calls made after `before` was read.
     pub(crate) async fn since(&self, before: Calls) -> Result<Calls, Failed> {
         sleep(SETTLE).await;
         let now = self.calls().await?;
@@ -195,7 +194,7 @@ fn schema_name(account: &str, kind: &str) -> String {
     format!("{account}-{kind}")
 }
 
-/// Returns the flow schema for one kind of call of a ServiceAccount.
+/// Returns the FlowSchema object that selects one kind of call of a ServiceAccount.
 fn schema(
     (namespace, account): (&str, &str),
     kind: &str,

@@ -119,7 +119,7 @@ impl Load {
     }
 }
 
-/// Runs `make` for each number below `count`, up to [`WRITERS`] of them concurrently.
+/// Runs `make` for each number below `count`, at most [`WRITERS`] of them concurrently.
 pub(crate) async fn each<F>(count: usize, make: impl Fn(usize) -> F) -> Result<(), Failed>
 where
     F: Future<Output = Result<(), Failed>>,

@@ -24,7 +24,7 @@ const TRIES: usize = 6;
 /// Rights needed for a server-side apply.
 const APPLY: [&str; 2] = ["create", "patch"];
 
-/// Part of each listed object to read.
+/// Selects which part of each listed object is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
     /// Metadata only.
@@ -163,7 +163,6 @@ impl Calls {
         }
     }
 
-    /// Returns an object, or `None` if it does not exist.
     pub(crate) async fn get(
         &self,
         resource: &ApiResource,
@@ -297,7 +296,6 @@ impl Calls {
             .await
     }
 
-    /// Returns the metadata of an object, or `None` if it does not exist.
     pub(crate) async fn metadata(
         &self,
         resource: &ApiResource,

@@ -72,7 +72,7 @@ const FALSE_COUNTS: [&str; 5] = [
 /// Maps of quantities, which the API server normalizes.
 const QUANTITIES: [&str; 3] = ["hard", "limits", "requests"];
 
-/// Returns the top-level fields in which every difference counts.
+/// Returns the top-level fields that must equal the rendered fields.
 pub(crate) const fn roots(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::NetworkPolicy | Kind::ResourceQuota | Kind::Deployment | Kind::StatefulSet | Kind::Service => {
@@ -127,7 +127,7 @@ impl Comparison {
         Self { kind, path }
     }
 
-    /// Returns true at the first difference; `path` then holds its path.
+    /// Returns true if the values differ. `path` is then the path of the first difference.
     fn differs(&mut self, wanted: &Value, live: Option<&Value>) -> bool {
         let Some(live) = live.filter(|live| !live.is_null()) else {
             return !may_be_omitted(self.key(), wanted);

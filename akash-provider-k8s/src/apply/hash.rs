@@ -5,8 +5,8 @@ use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Number of bytes used of a SHA-256 hash. 16 bytes are enough, because only versions of the same object are
-/// compared.
+/// Number of bytes to which a SHA-256 hash is cut. 16 bytes are enough, because only versions of the same
+/// object are compared.
 const BYTES: usize = 16;
 
 /// Returns the hash of a rendered object without its version label, which changes at each write.

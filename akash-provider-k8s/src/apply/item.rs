@@ -167,7 +167,8 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Returns the stage in a new namespace. An update cannot create additional pods there.
+    /// Returns the stage in which an object is written in a new namespace. There, an update cannot create
+    /// additional pods.
     #[must_use]
     pub fn in_new_namespace(self) -> Self {
         if self == Self::BeforeMorePods {

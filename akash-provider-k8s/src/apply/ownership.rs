@@ -62,8 +62,8 @@ fn manager(entry: &ManagedFieldsEntry) -> Option<&str> {
     entry.manager.as_deref()
 }
 
-/// Returns true if the manager created or rewrote the object, because it owns a label with the prefix
-/// `akash.network`.
+/// Returns true if the manager owns a label with the prefix `akash.network`. Such a manager created or
+/// rewrote the object.
 fn made_it(entry: &ManagedFieldsEntry) -> bool {
     let fields = entry.fields_v1.as_ref().map(|f| &f.0);
     let labels = fields.and_then(|f| f.get("f:metadata")?.get("f:labels")?.as_object());

@@ -35,7 +35,7 @@ impl ExistingObject {
     }
 }
 
-/// Existing objects of kinds that the provider does not watch, limited to the queried ones.
+/// Queried objects of kinds that the provider does not watch.
 pub type ExistingObjects = BTreeMap<Id, ExistingObject>;
 
 /// Object in the watch caches.
@@ -134,7 +134,7 @@ pub struct DesiredState<'a> {
     /// Existing objects of kinds that the provider does not watch. An object that is not in this map counts
     /// as missing.
     pub there: &'a ExistingObjects,
-    /// Login Secrets with unknown passwords. An existing one is not changed.
+    /// Login Secrets with unknown passwords. If such a Secret exists, it is not changed.
     pub without_password: &'a BTreeSet<Id>,
     /// Services of an adopted lease that keep their pod template, so that their pods keep running.
     pub adopted: &'a BTreeSet<String>,
@@ -181,9 +181,8 @@ impl Plan {
     }
 }
 
-/// Compares one live object with its item, also for kinds that deploys do not compare with the watch
-/// caches. Returns the write that restores the object, or `None` if the object equals the item, is being
-/// deleted, or cannot be changed in place.
+/// Compares a live object of any kind with its item. Returns the write that restores the object, or `None` if
+/// the object equals the item, is being deleted, or cannot be changed in place.
 pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {
     let mut plan = Plan::default();
     plan_watched(&mut plan, item, live, &BTreeSet::new());
@@ -286,8 +285,8 @@ pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
     patch
 }
 
-/// Copies parts of the live pod template to `body`, so that no pod is replaced: the version label of an
-/// unchanged template, or with `whole` the complete adopted template.
+/// Copies a part of the live pod template to `body`, so that no pod is replaced: with `whole` the complete
+/// adopted template, otherwise the version label of an unchanged template.
 fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     const TEMPLATE: &str = "/spec/template";
     let (Some(template), Some(live)) = (body.pointer_mut(TEMPLATE), live.pointer(TEMPLATE)) else {

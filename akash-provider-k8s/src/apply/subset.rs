@@ -39,7 +39,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Returns true at the first difference; `path` then holds its path.
+    /// Returns true if the values differ. `path` is then the path of the first difference.
     fn differs(&self, wanted: &Value, live: Option<&Value>, path: &mut Vec<String>) -> bool {
         let Some(live) = live.filter(|l| !l.is_null()) else {
             return !is_empty(wanted);
@@ -72,8 +72,8 @@ impl Comparison {
         false
     }
 
-    /// Returns true if the live list lacks a rendered element or contains the elements in another order.
-    /// Additional elements also count, unless the list is open.
+    /// Returns true if the live list lacks a rendered element or contains the elements in another order. In a
+    /// closed list, additional elements are also a difference.
     fn lists_differ(&self, wanted: &[Value], live: &[Value], path: &mut Vec<String>) -> bool {
         let open = self.lists == Lists::Open && path.last().is_some_and(|p| OPEN_LISTS.contains(&p.as_str()));
         if !open && wanted.len() != live.len() {

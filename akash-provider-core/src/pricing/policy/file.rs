@@ -81,8 +81,8 @@ pub struct Prices {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scarcity {
-    /// Share of used capacity, from 0 to 1, above which the surcharge applies. The share is that of the
-    /// scarcest requested resource, with the order included.
+    /// Used share of the scarcest requested resource, from 0 to 1, above which the surcharge applies. The
+    /// share includes the order.
     pub above: Amount,
     /// Factor by which the price is multiplied.
     pub multiply: Amount,
@@ -135,8 +135,8 @@ pub struct When {
     pub memory_at_most: Option<Amount>,
 }
 
-/// A decimal number, written as a number or as text. Of a number that the YAML parser reads as a float, at
-/// most fifteen written digits are exact.
+/// A decimal number, written as a number or as text. If the YAML parser reads the number as a float, at most
+/// fifteen digits are exact.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Amount(BigDecimal);
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 const ANY: &str = "*";
 
-/// Prices by name: `*`, `vendor/*` or `vendor/model`, the last optionally with RAM or interface.
+/// Prices by name: `*`, `vendor/*` or `vendor/model`, where RAM or interface can follow a model.
 #[derive(Debug, Clone)]
 pub(super) struct GpuPrices {
     entries: Vec<Entry>,
@@ -33,7 +33,7 @@ impl Entry {
         says(&self.ram, gpu.ram) && says(&self.interface, gpu.interface)
     }
 
-    /// Returns whether no known property of the GPU contradicts the entry.
+    /// Returns whether every known property of the GPU is compatible with the entry.
     fn may_be(&self, gpu: &GpuModel<'_>) -> bool {
         let agrees = |wanted: &Option<String>, actual: Option<&str>| match (wanted.as_deref(), actual) {
             (Some(wanted), Some(actual)) => wanted == actual,
@@ -122,8 +122,8 @@ impl GpuPrices {
         dearest.ok_or_else(|| no_price(ANY, ANY))
     }
 
-    /// Returns the index of the first price that exists: of the most specific entry that covers the GPU, of
-    /// the most expensive entry that the GPU may match, of the vendor, or of `*`.
+    /// Returns the index of the price of a GPU. The most specific entry that covers the GPU applies,
+    /// otherwise the most expensive entry that the GPU may match, then the entry of the vendor, then `*`.
     fn price_of(&self, gpu: &GpuModel<'_>) -> Option<usize> {
         if gpu.model.contains(ANY) {
             let of_vendor = self.highest(|e| e.vendor == gpu.vendor && e.may_be(gpu));

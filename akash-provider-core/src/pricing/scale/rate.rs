@@ -6,8 +6,8 @@ use crate::types::price::{Dec, FRACTION_DIGITS};
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, RoundingMode, Zero};
 
-/// Maximum number of digits of a price before the decimal point, and also after it. More digits are a mistake and
-/// would need much memory.
+/// Maximum number of digits of a price before the decimal point, and maximum number after it. A longer number
+/// is a mistake and would need much memory.
 const MAX_DIGITS: i64 = 40;
 /// Number of fractional digits of an amount of MiB, as in the Go provider.
 const MIB_DIGITS: u32 = 16;
@@ -62,7 +62,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Creates the price of the resource that `what` names.
+    /// Creates a price. `what` returns the name of the resource for an error.
     ///
     /// # Errors
     /// Returns an error when the price is negative or has too many digits.
@@ -104,8 +104,8 @@ impl Rate {
     }
 }
 
-/// Returns the sum of price × quantity, or `None` if 128 bits overflow. Only this sum is rounded: half up, to
-/// 18 digits.
+/// Returns the sum of price × quantity, or `None` if 128-bit arithmetic overflows. Rounds only the sum: half
+/// up, to 18 digits.
 pub(super) fn quick_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -> Option<Dec> {
     let mut sum = Fixed {
         mantissa: 0,

@@ -37,7 +37,7 @@ pub(super) struct OrderCounts {
     pub(super) reserving_fine: DurationHistogram,
 }
 
-/// Processing step at which the engine declined an order with a code.
+/// Processing step at which the engine declined an order.
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     /// The engine was checking the order against the rules of the provider.

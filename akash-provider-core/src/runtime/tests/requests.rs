@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Returns a reaction that replies to every request with success if `replies` is true. Otherwise, no request
-/// gets a reply.
+/// Creates a reaction that replies to every request with success if `replies` is true, and to no request
+/// otherwise.
 fn desk_brain(replies: bool) -> Reaction {
     Box::new(move |_, input| match input {
         Input::Request(id, crate::engine::Request::Scan { .. }) if replies => {

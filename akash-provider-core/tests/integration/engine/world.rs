@@ -73,7 +73,7 @@ pub(crate) struct World {
     /// IP addresses that the next cluster lists report. `None` reports the addresses of the deployed
     /// workloads.
     pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
-    /// How many of the next transactions get lost. The outcome of a lost transaction is unknown.
+    /// Number of subsequent transactions that get lost. The outcome of a lost transaction is unknown.
     pub(crate) lost_txs: u32,
     asked: u64,
     /// Whether every 13th step compares the status before and after the step.
@@ -320,8 +320,8 @@ impl World {
         self.take(effects);
     }
 
-    /// Returns the number of status changes, and the status without counters. Returns `None` unless the
-    /// comparison is enabled and due. It is due every 13th step, because it is slow.
+    /// Returns the number of status changes and the status without counters in every 13th step if `looks` is
+    /// true. Otherwise returns `None`, because the comparison is slow.
     fn counted_status(&self) -> Option<(u64, Status)> {
         let is_looked_at = self.looks && self.steps.is_multiple_of(13);
         is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))

@@ -7,7 +7,7 @@ use crate::types::{Agreement, Lease, LeaseRecord, LeaseState, Observed};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-/// Audit log in memory. Stores each entry with the number of earlier port calls.
+/// Audit log in memory. Stores each entry with the number of port calls before the entry.
 #[derive(Debug, Default)]
 struct FakeLog {
     script: Arc<Script>,
@@ -22,7 +22,7 @@ impl FakeLog {
         self.entries.lock().unwrap().push((calls, entry));
     }
 
-    /// Returns the number of earlier port calls, the kind and the result of each entry.
+    /// Returns for each entry the number of port calls before it, its kind and its result.
     fn lines(&self) -> Vec<(usize, &'static str, &'static str)> {
         let entries = self.entries.lock().unwrap();
         let line = |(calls, entry): &(usize, AuditEntry)| {
