@@ -23,7 +23,7 @@ pub struct LeaseElection {
 }
 
 impl LeaseElection {
-    /// Returns access to the record in the Lease object with this name. Makes no call to the API server.
+    /// Creates a store for the record in the Lease object `name`. Makes no call to the API server.
     #[must_use]
     pub fn new(client: &Client, namespace: &str, name: &str, call_timeout: Duration) -> Self {
         Self {

@@ -40,7 +40,7 @@ pub const CHAIN_ID: &str = "provider.akash.network/chain-id";
 pub const APPLIED: &str = "provider.akash.network/applied";
 /// Annotation of an object: hash of the object at the last apply.
 pub const APPLIED_HASH: &str = "provider.akash.network/applied-hash";
-/// Annotation: election term of the operator's leader that last wrote the object.
+/// Annotation: election term of the operator instance that last wrote the object.
 pub const OPERATOR_TERM: &str = "provider.akash.network/operator-term";
 /// Annotation of the election Lease: address and settings of the leader, and state for the next leader.
 pub const BESIDE_LEADERSHIP: &str = "provider.akash.network/leadership";

@@ -75,7 +75,8 @@ pub struct PriorState {
     pub manifest_version: String,
     /// Isolation level of the lease.
     pub isolation: Isolation,
-    /// Running pod templates of unchanged services, by service. The templates are applied unchanged.
+    /// Pod templates to apply instead of newly rendered ones, by service. Using them avoids a restart of
+    /// running pods.
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 

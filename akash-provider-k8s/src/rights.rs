@@ -18,7 +18,7 @@ use kube::{Api, Client, Resource};
 use std::error::Error as _;
 use std::time::Duration;
 
-/// Texts in the API server's messages for denials by a webhook or a policy.
+/// Phrases in messages of the API server that identify a denial by a webhook or a policy.
 const ADMISSION: [&str; 2] = ["denied the request", "ValidatingAdmissionPolicy"];
 
 /// Attempted call: the verbs, the kind of the object and the namespace.
@@ -33,7 +33,6 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Creates an attempt for a typed kind.
     pub(crate) fn at<K: Resource<DynamicType = ()>>(
         verbs: &'static [&'static str],
         namespace: Option<&'a str>,
@@ -96,8 +95,8 @@ fn is_admission(error: &Error) -> bool {
     ADMISSION.iter().any(|phrase| message.contains(phrase))
 }
 
-/// Returns true if the account of the client has the right `verb` of a rule. `namespace` is used only for a
-/// rule that applies to the namespace of records or of a lease.
+/// Returns true if the Kubernetes account of the client has the right `verb` on `resource` in a rule.
+/// `namespace` is used only for rules with the scope `Records` or `Lease`.
 ///
 /// # Errors
 /// Returns an error if the API server does not respond within `limit`.

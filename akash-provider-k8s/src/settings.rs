@@ -55,8 +55,9 @@ pub struct Settings {
     pub leased_ip_count: LeasedIpCount,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// User or ServiceAccount to bind to the ClusterRole of leases in the namespace of each lease. The
-    /// backend sets its own Kubernetes account, unless this account has these rights in the whole cluster.
+    /// User or ServiceAccount that gets a binding to the ClusterRole of leases in the namespace of each
+    /// lease. The backend sets its own Kubernetes account here, unless this account has the rights in the
+    /// whole cluster.
     pub lease_account: Option<Subject>,
     /// Timeout of one call to the API server.
     pub call_timeout: Duration,
@@ -137,9 +138,10 @@ impl PartialEq for LeasedIpCount {
 }
 
 impl Settings {
-    /// Returns the size of the address pool, and the number of its addresses that are used outside of this provider's
-    /// leases. If `leased_ip_pool` is not 0, the size is at most `leased_ip_pool` plus the number of used addresses.
-    /// Before the first count, returns `leased_ip_pool` and 0, or `None` if `leased_ip_pool` is 0.
+    /// Returns the size of the address pool, and the number of addresses that Services outside of this
+    /// provider's leases use. A `leased_ip_pool` above 0 limits the size to `leased_ip_pool` plus the number
+    /// of these used addresses. Before the first count, returns `leased_ip_pool` and 0, or `None` if
+    /// `leased_ip_pool` is 0.
     #[must_use]
     pub fn leased_pool(&self) -> Option<(u32, u32)> {
         let most = self.leased_ip_pool;
@@ -252,7 +254,6 @@ impl Isolation {
         }
     }
 
-    /// Returns `Baseline` for `Legacy` and `Legacy` for `Baseline`.
     pub(crate) const fn other(self) -> Self {
         match self {
             Self::Legacy => Self::Baseline,
@@ -281,7 +282,7 @@ pub enum Drift {
     Report,
 }
 
-/// Networks outside the namespace of a lease to which the pods of the lease may or may not connect.
+/// Networks outside of the lease namespace: those to which pods may connect, and closed networks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
     /// Networks to which pods may not connect, in addition to nodes and API servers.
@@ -297,8 +298,8 @@ pub struct Egress {
 }
 
 impl Default for Egress {
-    /// Closes the private, link-local and shared ranges of IPv4 and IPv6, except kube-dns and node-local DNS on port
-    /// 53.
+    /// Closes the private, link-local and shared networks of IPv4 and IPv6. DNS resolvers (kube-dns and
+    /// node-local DNS) stay reachable on port 53.
     fn default() -> Self {
         let owned = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect();
         Self {

@@ -353,8 +353,8 @@ impl Inner {
         })
     }
 
-    /// Returns the state of the existing lease on which its rendered objects depend. If `harden` changes the
-    /// isolation level, `isolation` is the new level.
+    /// Returns the properties of the existing lease that its new objects depend on. If `isolation` is set, it
+    /// becomes the isolation level, and all pods are replaced.
     fn prior_of_apply(
         &self,
         deployment: &WorkloadSpec,
@@ -384,9 +384,9 @@ impl Inner {
         }
     }
 
-    /// Returns the pod templates without default ephemeral storage that an earlier version of this provider
-    /// applied. Such a template remains until another part of it changes, so that an upgrade restarts no pod.
-    /// With `deleted`, services without a workload are included.
+    /// Returns the pod templates that an earlier version of this provider applied without default ephemeral
+    /// storage. Such templates stay unchanged, so that an upgrade restarts no pod. If `deleted` is true,
+    /// services without a workload are included.
     fn unlimited(
         &self,
         deployment: &WorkloadSpec,
@@ -473,9 +473,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the kinds to list before an apply, among those that the provider does not watch. For an adopted
-/// lease, returns the kinds of all `items`, otherwise only the kinds of items with a stored hash that is
-/// unchanged.
+/// Returns the unwatched kinds to list before an apply. For an adopted lease, these are the kinds of all
+/// unwatched `items`. Otherwise, these are the kinds of the unwatched items with an unchanged hash.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items
@@ -485,8 +484,7 @@ fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kin
     unchanged.map(|item| item.id.kind).collect()
 }
 
-/// Returns the login Secrets with an unknown password, because the password Secret of the Manifest record is
-/// lost.
+/// Returns the ids of the login Secrets for which the password is unknown.
 fn without_password(deployment: &WorkloadSpec) -> BTreeSet<Id> {
     let services = deployment.group.services.iter();
     let unknown = services.filter(|s| objects::login(s).is_some_and(|login| login.password.is_empty()));
@@ -508,8 +506,8 @@ pub(super) fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Iso
     })
 }
 
-/// Returns true if the namespace has no ledger, so that it must be searched for objects of another provider
-/// program.
+/// Returns true if the namespace has no list of applied objects. Another provider program may then have
+/// created objects in the namespace.
 fn is_searched(namespace: Option<&Namespace>) -> bool {
     namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
 }

@@ -108,8 +108,8 @@ impl Inner {
         self.account.get().cloned().flatten()
     }
 
-    /// Lists the objects of `kinds` in the namespace of a lease. First binds the account, unless the
-    /// namespace is new. A new namespace has no binding and no Secrets, so Secrets are not listed there.
+    /// Lists the objects of `kinds` in the namespace of a lease. For an existing namespace, binds the account
+    /// first. Omits the Secrets of a new namespace, because it has none.
     pub(super) async fn opened(
         &self,
         home: &str,
@@ -189,7 +189,8 @@ impl Calls {
         Ok(allowed == [true, false])
     }
 
-    /// Returns true if the account has the rights of the ClusterRole, in a namespace or in the whole cluster.
+    /// Returns true if the account has the rights of the ClusterRole in `namespace`, or in the whole cluster
+    /// if `namespace` is `None`.
     async fn has_lease_rights(&self, namespace: Option<&str>) -> Result<bool, Error> {
         let reviews = RIGHTS.map(|(verb, resource, subresource)| {
             let attributes = ResourceAttributes {
@@ -205,7 +206,6 @@ impl Calls {
         Ok(results.into_iter().all(|allowed| allowed))
     }
 
-    /// Waits until a new binding takes effect.
     pub(crate) async fn granted(&self, home: &str) -> Result<(), Error> {
         let granted = async {
             while !self.has_lease_rights(Some(home)).await? {

@@ -284,8 +284,7 @@ impl Inner {
     }
 
     /// Returns the lease and the objects of a namespace that lost its lease labels and has no Manifest
-    /// record. If the namespace does not exist or cannot be read, the error is the time of the next attempt,
-    /// or `None` for no attempt.
+    /// record. The error is the time of the next attempt, or `None` if no further attempt is needed.
     async fn disowned(
         &self,
         home: &str,
@@ -311,8 +310,8 @@ impl Inner {
         }
     }
 
-    /// Reads a lease namespace that the watches do not show, because it lost its label. If the namespace does
-    /// not exist or cannot be read, the error is the time of the next attempt, or `None` for no attempt.
+    /// Reads a lease namespace that lost its label, so that the watches do not show it. The error is the time
+    /// of the next attempt, or `None` if the namespace does not exist.
     async fn unlabelled(
         &self,
         home: &str,

@@ -136,8 +136,8 @@ impl Inner {
     }
 }
 
-/// Returns true if the last write of the object is longer ago than `age`. An object without write times
-/// counts from its creation, an object without any valid time counts as new.
+/// Returns true if the last write of the object is at least `age` ago. Without a write time, the creation
+/// time is used. An object without a valid time counts as new.
 fn is_older(meta: &ObjectMeta, age: Duration, now: Timestamp) -> bool {
     let updated = meta.annotations.as_ref().and_then(|a| a.get(labels::UPDATED_AT));
     let written = match updated {

@@ -25,7 +25,6 @@ pub(super) enum LockResult {
 }
 
 impl LeaseLocks {
-    /// Locks a lease, waiting for other writers.
     pub(super) async fn lock(&self, home: &str) -> OwnedMutexGuard<bool> {
         let lock = Arc::clone(self.all().entry(home.to_owned()).or_default());
         lock.lock_owned().await

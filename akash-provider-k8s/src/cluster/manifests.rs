@@ -25,12 +25,12 @@ const ADOPTED: &str = "provider.akash.network/adopted";
 /// manifest entry.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// Source of the existing Manifest object. A record is written only if it differs from this object.
+/// Where to read the existing Manifest object with which a new record is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.
     Cached,
-    /// The API server, because the caller reports the record as durable.
+    /// The API server. Used if the caller then reports the record as durable.
     Live,
 }
 
@@ -309,7 +309,6 @@ impl Inner {
     }
 }
 
-/// Returns true if the existing object records the deployment.
 fn is_recorded(deployment: &WorkloadSpec, wanted: &Manifest, there: &Manifest) -> bool {
     if is_foreign(there) {
         return convert::from_manifest(there).is_ok_and(|read| {

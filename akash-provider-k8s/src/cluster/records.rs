@@ -58,8 +58,8 @@ where
         })
     }
 
-    /// Executes the action that `judge` selects for an object. After a concurrent write, `judge` selects
-    /// again. `seen` is the cached object, which may be outdated.
+    /// Passes the cached object `seen` to `judge` and executes the action that `judge` returns. If the object
+    /// changed meanwhile, reads the object again and repeats both steps.
     pub(crate) async fn settle(
         &self,
         name: &str,

@@ -57,7 +57,7 @@ pub(super) struct Rules {
 /// Desired object of a lease without a Manifest record.
 pub(super) struct DerivedItem {
     pub(super) item: Item,
-    /// Whether the hash of the item equals the hash of the applied object.
+    /// Derives the desired objects of a lease without a Manifest record.
     pub(super) is_verified: bool,
 }
 
@@ -166,8 +166,8 @@ impl Rules {
     }
 }
 
-/// Returns the isolation level of a lease. A lease with a quota always has the level `Baseline`, so that
-/// editing the annotation cannot lower the level.
+/// Returns the isolation level of a lease. A lease with a quota has the level `Baseline`, even if another
+/// client edited the annotation.
 fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolation) -> Isolation {
     let has_quota = ledger.keys().any(|id| id.kind == Kind::ResourceQuota)
         || view.quotas.values().any(|quota| is_applied(&quota.metadata));
@@ -211,7 +211,8 @@ fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Returns one Role for each set of permissions that a manifest can request.
+/// Returns one variant of the Role for each list of permissions that a manifest can request. Returns nothing
+/// for other kinds.
 fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
     let is_role = rendered.id.kind == Kind::Role;
     let all = is_role.then(objects::all_permissions).into_iter().flatten();
@@ -262,8 +263,8 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Copies pod fields from the live object. Copies only those volumes and variables that the provider could
-/// have rendered: volumes in memory, volume claims, and variables with plain values.
+/// Copies the pod fields that depend on the manifest from the live object. Copies only memory-backed volumes,
+/// claimed volumes, and variables with plain values.
 fn pod(body: &mut Value, live: &Value, claims: &Value) {
     for field in POD_FIELDS {
         copy(body, live, field);

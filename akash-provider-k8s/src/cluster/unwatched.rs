@@ -45,7 +45,8 @@ pub(crate) type ByNamespace = HashMap<String, ExistingObjects>;
 struct Lists([OnceCell<ByNamespace>; UNWATCHED.len()]);
 
 impl Lists {
-    /// Returns the listed objects of a kind; for Secrets, only those in the namespace of the records.
+    /// Lists the objects of a kind on first use and returns them. Secrets are listed only in the namespace
+    /// `records`.
     async fn get(&self, kind: Kind, records: &str, calls: &Calls) -> Result<Option<&ByNamespace>, Error> {
         let place = UNWATCHED.iter().position(|unwatched| *unwatched == kind);
         let Some(cell) = place.and_then(|n| self.0.get(n)) else {
@@ -82,8 +83,8 @@ enum Phase {
 }
 
 impl StartupLists {
-    /// Returns the shared lists. Returns `None` after the first deploy in the namespace, and for all
-    /// namespaces after [`START`]. If `deploys` is true, this call counts as a deploy.
+    /// Returns the shared lists for the first deploy in a namespace. Returns `None` for later deploys, and
+    /// for all deploys after [`START`]. If `deploys` is true, this call counts as a deploy.
     fn lists(&self, namespace: &str, deploys: bool) -> Option<Arc<Lists>> {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,8 +222,8 @@ pub(crate) fn is_in(all: &ByNamespace, namespace: &str, id: &Id) -> bool {
     found.is_some_and(|found| !found.is_deleting)
 }
 
-/// Returns what to read of each listed object. Login Secrets are compared by their data, because their hashes
-/// are not persisted.
+/// Returns which fields to read of an object. Login Secrets are read with their data, because no hash of them
+/// is persisted.
 const fn parts_of(kind: Kind) -> Read {
     if matches!(kind, Kind::Secret) {
         Read::Data

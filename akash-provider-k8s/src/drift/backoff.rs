@@ -57,8 +57,8 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         (attempts.next > now).then_some(attempts.next)
     }
 
-    /// Records a repair. Returns true if a conflict starts: the number of repairs shows that another client is
-    /// assumed to revert them. `limit` bounds the next delay.
+    /// Records a repair. Returns true if a conflict starts: [`CONFLICT_REPAIRS`] repairs within [`WINDOW`].
+    /// `limit` bounds the next delay.
     pub(crate) fn repaired(&mut self, key: &K, limit: Limit, now: Instant) -> bool {
         let attempts = self.attempts(key, now);
         attempts.repairs.push_back(now);

@@ -40,7 +40,7 @@ impl Vendor {
         }
     }
 
-    /// Returns the extended resource of the devices.
+    /// Returns the name of the extended resource that counts the devices.
     #[must_use]
     pub const fn resource(self) -> &'static str {
         match self {
@@ -186,8 +186,8 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 impl Model<'_> {
-    /// Adds the device kinds of this model to `out`. Offers no attribute if devices differ in both size and
-    /// interface and no label counts the combination.
+    /// Adds the device kinds of this model to `out`. Omits the attributes if both size and interface vary,
+    /// and no label counts their combinations.
     fn kinds(
         mut self,
         vendor: Vendor,

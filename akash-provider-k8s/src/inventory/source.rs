@@ -83,7 +83,7 @@ pub struct KubeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// State of the watch of one kind of objects that determine the capacity.
+/// State of the watch of one Kubernetes kind that the capacity depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InventoryWatch {
@@ -97,9 +97,8 @@ pub struct InventoryWatch {
     pub last_event: Option<Duration>,
 }
 
-/// Capacity count that includes the pods of leases. Each count is computed on request: with thousands of
-/// nodes, counting takes longer than an update, and most counts are never read. Dropping the value stops the
-/// watches.
+/// Capacity count that includes the pods of leases. A count is computed only on request, because most counts
+/// are never read and counting thousands of nodes is slow. Dropping the value stops the watches.
 #[derive(Debug)]
 pub(crate) struct WholeInventory {
     shared: Arc<Shared>,
@@ -147,7 +146,7 @@ struct Inner {
     is_failure_reported: bool,
     /// True after the first inventory update was published.
     published: bool,
-    /// Whether a changed number of leased addresses still has to be published.
+    /// Whether the number of leased addresses changed and was not published yet.
     recounted: bool,
 }
 
@@ -238,8 +237,8 @@ impl Shared {
     }
 
     /// Returns the usage of leased addresses from the last count. Before the first count, the setting
-    /// `leased_ip_pool` is the total. Returns `None` if addresses are not counted, or if there was no
-    /// count and the setting is missing. Without a value, no address is offered.
+    /// `leased_ip_pool` is the total. Returns `None` if the total is unknown or addresses are not counted.
+    /// Without a value, no address is offered.
     fn leased_ips(&self) -> Option<LeasedIpUsage> {
         let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
         Some(LeasedIpUsage {
@@ -440,7 +439,7 @@ impl WholeInventory {
     }
 }
 
-/// Marks Manifests as listed although they are not, because this count does not need them.
+/// Marks Manifests as listed without listing them, because this count does not need them.
 fn without_leases(starter: &mut Starter<'_>) {
     starter
         .shared

@@ -144,8 +144,8 @@ pub(crate) struct View<'a> {
     pub(crate) pools: &'a [CephPoolFacts],
     /// Returns true if the namespace belongs to a lease of this provider.
     pub(crate) ours: &'a dyn Fn(&str) -> bool,
-    /// Returns two sums over the nodes that mount a class: the size of their disks, and the disk requests of
-    /// their pods.
+    /// Returns two sums over the nodes that can mount a storage class: the disk sizes of the nodes, and the
+    /// disk requests of the pods.
     pub(crate) disks: &'a dyn Fn(&str) -> (i128, i128),
     pub(crate) options: &'a StorageOptions,
 }

@@ -84,7 +84,7 @@ struct Dirty {
 /// Result of a capacity count of the cluster.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Capacity, from which the requests of this provider's leases are not subtracted.
+    /// Capacity of the nodes. The requests of this provider's leases are not subtracted.
     pub inventory: Arc<NodeInventory>,
     /// Nodes of the pods that belong to leases of this provider.
     pub placements: Vec<Placement>,
@@ -117,7 +117,8 @@ impl NodeEntry {
 }
 
 impl Space {
-    /// Returns the resource unit of a pod, or `None` if the namespace belongs to no lease of this provider.
+    /// Returns the resource unit of a pod, or `None` if the pod belongs to no service of a lease of this
+    /// provider.
     fn unit(&self, pod: &PodFacts) -> Option<u32> {
         let units = &self.lease.as_ref()?.units;
         units.get(pod.service.as_ref()?).copied()
@@ -127,7 +128,7 @@ impl Space {
         self.lease.is_none() && self.bad.is_none() && self.pods.is_empty()
     }
 
-    /// Returns the nodes of the pods of the lease. Pods that are being deleted are last.
+    /// Returns the nodes that run the pods of the lease. Nodes of pods that are being deleted come last.
     fn placement(&self) -> Option<Placement> {
         let lease = self.lease.as_ref()?.lease.clone();
         let mut replicas: BTreeMap<(bool, u32, &NodeName), u32> = BTreeMap::new();

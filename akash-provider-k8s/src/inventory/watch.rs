@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Function that decodes the counted fields of an object. Returns `None` for an object that is not counted.
 pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<ObjectFacts> + Send>;
 
-/// Uncounted fields of a node, which are dropped.
+/// Fields of a node that are dropped before decoding, because the count does not use them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeParts;
 
@@ -171,7 +171,7 @@ pub(super) struct WatchCounts {
     pub(super) received: Option<Instant>,
 }
 
-/// Records the state of the watch of one kind.
+/// Writes the results of one watch to its [`Watch`] state.
 pub(super) struct Reporter {
     pub(super) kind: Kind,
     pub(super) shared: Arc<Shared>,

@@ -41,8 +41,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Re
     })
 }
 
-/// Returns the node labels of the promised GPU for its model, memory and interface, each with the field of the
-/// manifest.
+/// Returns the node labels that the promised GPU requires for its model, memory and interface. Each label is
+/// returned with the manifest field for error messages.
 fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Refusal> {
     let field = || "resources.gpu".to_owned();
     if service.resources.gpu.units == 0 {

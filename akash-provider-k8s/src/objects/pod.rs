@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 /// Default Linux capabilities that containers of tenants do not get.
 const DROPPED: [&str; 4] = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"];
 
-/// Returns the pod template of a service: the running one if the service is unchanged, otherwise a rendered one.
+/// Returns the pod template of a service: the stored template if the service is unchanged, otherwise a new
+/// one.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refusal> {
     // Rendered in any case, so that an invalid template is also reported for an unchanged service.
     let rendered = template(cx, service)?;

@@ -53,7 +53,6 @@ fn is_local(expose: &ServiceExpose) -> bool {
     expose.is_ingress() || !expose.global
 }
 
-/// Returns an error for a group with too many ports.
 pub(super) fn check_total(group: &Group) -> Result<(), Refusal> {
     let total: usize = group.services.iter().map(|service| service.expose.len()).sum();
     if total > MAX_PORTS {

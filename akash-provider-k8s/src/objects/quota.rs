@@ -29,8 +29,8 @@ const CPU_ON_TOP: u64 = 1_000;
 /// Additional memory per pod, in bytes.
 const MEMORY_ON_TOP: u64 = 1024 * 1024 * 1024;
 
-/// Renders the quota; `None` if [`Settings::quota`](crate::settings::Settings::quota) is false, and for a lease with
-/// pods that another program created.
+/// Renders the quota. Returns `None` if [`Settings::quota`](crate::settings::Settings::quota) is false, or if
+/// another program created the pods of the lease.
 pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal> {
     if !cx.settings.quota || cx.is_legacy() {
         return Ok(None);

@@ -27,7 +27,6 @@ pub(crate) fn credentials(service: &Service) -> Option<&Credentials> {
     service.credentials.as_ref().or_else(in_params)
 }
 
-/// Renders the Secret of a service with a login.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secret>, Refusal> {
     let Some(login) = credentials(service) else {
         return Ok(None);

@@ -203,8 +203,8 @@ fn route_annotations(options: &HttpOptions, buffer_size: &str) -> Labels {
         .collect()
 }
 
-/// Returns the options. Returns the defaults if the body size is 0, because tenants without options have this
-/// value.
+/// Returns `options`, or the default options if the body size is 0. A body size of 0 means that the tenant
+/// set no options.
 pub(crate) fn effective(options: &HttpOptions) -> HttpOptions {
     if options.max_body_size == 0 {
         HttpOptions::default()

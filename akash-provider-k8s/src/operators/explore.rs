@@ -11,9 +11,9 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
 
-/// Maximum number of passes in which the writer must finish all pending work.
+/// Number of times that the writer reconciles all pending names. No name may be pending afterwards.
 const LOOKS: u32 = 8;
-/// Maximum number of rounds of events and writes after which the cluster no longer changes.
+/// Number of attempts to deliver all events and finish all writes, before the test fails.
 const ROUNDS: u32 = 6;
 
 /// Model that consists of a cluster, an index of the cluster, and a writer.
@@ -26,8 +26,8 @@ pub(crate) trait World: Clone {
     type Outcome: PartialEq + Debug;
     /// All steps.
     const STEPS: &'static [Self::Step];
-    /// Steps that deliver all pending events. Events are delivered one by one, or are lost and replaced by a
-    /// list.
+    /// Steps that deliver all pending events. Such a step delivers the events one by one, or replaces them by
+    /// a new list.
     const ENDS: &'static [Self::Step];
 
     /// Executes a step.
@@ -38,7 +38,7 @@ pub(crate) trait World: Clone {
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
     /// Does the work that the index returns for a name.
     fn works_on(&mut self, name: &str);
-    /// Hashes the state that affects later steps.
+    /// Adds the state that affects later steps to the hasher.
     fn identify(&self, state: &mut DefaultHasher);
     /// Returns the versions of all objects, and the version counter.
     fn versions(&mut self) -> Vec<&mut u64>;
@@ -49,7 +49,7 @@ pub(crate) trait World: Clone {
     /// Checks the invariants of a world without pending work.
     fn check(&self);
 
-    /// Executes the step `end`, then does the pending work of all names.
+    /// Executes the step `end`, then reconciles all pending names.
     fn round(&mut self, end: Self::Step) {
         self.take(end);
         self.works();
@@ -71,9 +71,9 @@ pub(crate) trait World: Clone {
         }
     }
 
-    /// Does the pending work of all names. The work of a name can make this name pending again, so several
-    /// passes are needed. No name may stay pending: it would be reconciled even if the index forgot it after
-    /// a list, and the test would miss this error.
+    /// Reconciles all pending names, several times, because a name can become pending again. Fails if a name
+    /// stays pending. The test would otherwise reconcile a name that the index no longer returns, and miss
+    /// this error of the index.
     fn works(&mut self) {
         for _ in 0..LOOKS {
             for name in std::mem::take(&mut self.pending().touched) {

@@ -22,18 +22,19 @@ use tokio::time::Instant;
 const SETTLE: Duration = Duration::from_secs(2);
 /// Records that go missing within this interval are counted together.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Duration for which the time of a permitted deletion is stored. Longer than [`RETRY`], so that the next
-/// check of a waiting name counts this deletion.
+/// Duration for which the time of a permitted deletion is stored. Must be longer than [`RETRY`]: the next
+/// check of a waiting deletion counts the stored deletions.
 const REMEMBER: Duration = Duration::from_secs(300);
-/// Number of records that may disappear together without a hold, even in a small cluster, if other records
-/// remain. A single lease may have several records.
+/// Number of records that may disappear together before deletions wait for a confirmation. Applies to small
+/// clusters, and only if other records remain. A single lease may have several records.
 const FREE: usize = 5;
-/// Divisor for large clusters: one tenth of all records may disappear together without a hold.
+/// Divisor for large clusters: one tenth of all records may disappear together before deletions wait for a
+/// confirmation.
 const SHARE: usize = 10;
-/// Delay before a waiting deletion is checked again for a reason or new evidence.
+/// Interval at which a waiting deletion is checked for new evidence or a known reason.
 const RETRY: Duration = Duration::from_secs(5);
-/// Delay before a hold is logged. If the lease was closed, its namespace is usually deleted within this
-/// delay.
+/// Delay before waiting deletions are logged. If the lease was closed, its namespace is usually deleted
+/// within this delay.
 const REPORT: Duration = Duration::from_secs(30);
 /// Remedy in messages about held deletions.
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
@@ -44,14 +45,14 @@ const REMEDY: &str = "restore the records, or confirm the deletion with `provide
 pub struct MissingRecord {
     /// Key of the record in the index.
     pub key: String,
-    /// Whether it is known why the record is missing: it was removed after the start, or the Manifest of the
-    /// lease no longer contains the hostname or address. There is no reason if the definition was deleted and
-    /// restored while the operator was down.
+    /// Whether the reason for the missing record is known. The reason is known if the record was removed
+    /// after the operator started, or if the Manifest no longer contains the hostname or address. The reason
+    /// is unknown if the CustomResourceDefinition was deleted and restored while the operator was down.
     pub has_reason: bool,
 }
 
-/// Evidence that records are missing: a complete list of the existing records, and the definition of their
-/// kind.
+/// Evidence that records are missing: a complete list of the existing records, and the UID of their
+/// CustomResourceDefinition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Evidence {
     /// Time directly before the list was requested.
@@ -102,7 +103,7 @@ struct Missing {
 pub(super) struct Wait {
     /// Reason why the deletion waits, for the status of the name.
     pub(super) why: String,
-    /// Time of the next decision; `None` if only a change can alter the decision.
+    /// Time of the next check; `None` if only an event can change the decision.
     pub(super) again: Option<Instant>,
     /// True if the deletion requires new evidence.
     pub(super) reads: bool,
@@ -252,7 +253,6 @@ impl Guard {
         confirmed
     }
 
-    /// Returns the names without a record.
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.missing.keys()
     }
@@ -295,9 +295,9 @@ impl Guard {
         }
     }
 
-    /// Holds pending and unexplained names. If too many records went missing within [`WINDOW`] of `since`,
-    /// holds their names. If the definition was replaced, holds all names that lost their record before
-    /// the replacement or within [`WINDOW`] after it.
+    /// Lets deletions wait for a confirmation. If too many records disappeared within [`WINDOW`] of `since`,
+    /// the deletions for these records wait. If the definition was replaced, all deletions wait for records
+    /// that disappeared before the replacement or within [`WINDOW`] after it.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
         while self.released.front().is_some_and(|at| *at + REMEMBER < now) {
             self.released.pop_front();

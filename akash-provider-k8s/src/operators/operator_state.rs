@@ -18,8 +18,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// Minimum interval between two logs of one problem. After this interval, the problem is logged again if its
-/// number of names has changed.
+/// Minimum interval between two log messages about one problem. The second message is logged only if the
+/// number of affected names has changed.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// Maximum number of names that the writer checks for work while it holds the lock of the state.
 const LOOKS: usize = 64;
@@ -56,7 +56,7 @@ pub(super) trait Index: Debug + Send + 'static {
         None
     }
 
-    /// Whether several names with the same problem are logged as one message with the number of names.
+    /// Whether a problem that several names have is logged once, with the number of these names.
     const SHARES_PROBLEMS: bool = false;
 
     /// Removes state of names that are not in the index.
@@ -223,7 +223,6 @@ impl<I: Index> OperatorState<I> {
         *self.ready.borrow()
     }
 
-    /// Applies a change from a watch or from the writer.
     pub(super) fn apply(&self, event: I::Event) {
         let mut inner = self.inner();
         let names = names_to_reconcile(
@@ -462,8 +461,8 @@ struct ProblemCount {
 }
 
 impl ProblemLog {
-    /// Returns the problems to log, and the time of the next check. A logged problem is logged again after
-    /// [`LOG_INTERVAL`], if its number of names has changed.
+    /// Returns the problems to log now, and the time of the next check. A problem is logged again after
+    /// [`LOG_INTERVAL`] if the number of its names has changed.
     fn due(
         &mut self,
         problems: &BTreeMap<String, Problem>,

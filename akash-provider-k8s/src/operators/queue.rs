@@ -17,8 +17,8 @@ use tokio::time::Instant;
 /// Maximum back-off after a failure. After an API server or a namespace is available again, a retry runs within this
 /// time.
 const WAIT_MAX: Duration = Duration::from_secs(300);
-/// Minimum age of a write. If another client reverts an older write, the operator repairs the objects without
-/// delay.
+/// Age at which a write counts as accepted by other clients. If another client reverts an older write, the
+/// operator repairs the objects without delay.
 const STABLE_AFTER: Duration = Duration::from_secs(600);
 
 /// Back-off after failures, and limits of the ignore list.
@@ -65,7 +65,7 @@ pub struct Failure {
     pub is_ignored: bool,
 }
 
-/// Last successful write of the objects of a name. The operator detects other clients that revert this write.
+/// Last successful write of the objects of a name, stored to detect that another client reverts this write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LastWrite {
     hash: String,
@@ -94,7 +94,8 @@ pub struct Queue {
     ready: BTreeSet<String>,
     running: BTreeSet<String>,
     failed: BTreeMap<String, Failure>,
-    /// Times of the next attempts of failed names that are not running, and times set by [`Queue::remind`].
+    /// Times at which names are queued again: the next attempts of failed names, and times set by
+    /// [`Queue::remind`].
     dues: BTreeSet<(Instant, String)>,
     written: BTreeMap<String, LastWrite>,
 }
@@ -325,7 +326,7 @@ impl Queue {
         }
     }
 
-    /// Queues the name that has been ignored longest, if too many names are ignored. Never queues `newest`.
+    /// If too many names are ignored, queues the name that has been ignored longest, except `newest`.
     fn make_room(&mut self, newest: &str) {
         let ignored = self.failed.iter().filter(|(_, failed)| failed.is_ignored);
         let ignored: Vec<_> = ignored.map(|(name, failed)| (failed.at, name.clone())).collect();

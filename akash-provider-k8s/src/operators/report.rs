@@ -26,7 +26,7 @@ pub struct WatchStatus {
     pub last_error: Option<String>,
 }
 
-/// Identifier of a lease, field by field.
+/// Identifier of a lease, with one field for each part.
 #[derive(Debug, Clone, Serialize)]
 pub struct LeaseParts {
     /// Address of the tenant.
@@ -45,7 +45,8 @@ pub struct LeaseParts {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct IgnoredLease {
-    /// Hostnames with failed writes or problems. The IP operator reports sharing keys of addresses in this field.
+    /// Hostnames with failed writes or problems. In the status of the IP operator, this field contains
+    /// sharing keys of addresses.
     pub hostnames: Vec<String>,
     /// Error of the last failed write, or the last problem.
     pub last_error: String,
@@ -92,8 +93,8 @@ impl<I: Index> Inner<I> {
         statuses.collect()
     }
 
-    /// Returns the failures and problems, grouped by lease. `of` returns the lease and the name to report, or
-    /// `None` to omit the name.
+    /// Returns the failures and problems, grouped by lease. `of` maps a name to its lease and its reported
+    /// name. With `None`, the name is omitted.
     pub(super) fn ignored(
         &self,
         of: impl Fn(&I, &str) -> Option<(LeaseId, String)>,

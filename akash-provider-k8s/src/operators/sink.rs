@@ -34,7 +34,6 @@ pub(super) struct WatchSpec {
     pub(super) reading: Reading,
 }
 
-/// Starts a task that watches one kind.
 pub(super) fn follow<I, K, V>(
     state: &Arc<OperatorState<I>>,
     watched: WatchSpec,
@@ -75,7 +74,7 @@ struct IndexSink<I: Index, K, V> {
     state: Arc<OperatorState<I>>,
     read: Read<K, V>,
     event: Box<dyn Fn(Change<K, V>) -> I::Event + Send>,
-    /// Objects of a list in progress, applied when the list is complete.
+    /// Objects of a list that is not complete yet.
     listed: BTreeMap<K, V>,
 }
 

@@ -14,8 +14,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the namespace of the scope, or `None` for the whole cluster. The argument `variable` is the
-    /// namespace for the scopes `Records` and `Lease`.
+    /// Returns the namespace of the scope, or `None` for the whole cluster. For the scopes `Records` and
+    /// `Lease`, the namespace is `variable`.
     #[must_use]
     pub const fn namespace<'a>(&self, variable: &'a str) -> Option<&'a str> {
         match self {

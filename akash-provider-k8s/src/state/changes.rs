@@ -28,7 +28,7 @@ struct Listener {
     signals: broadcast::Receiver<Signal>,
     watches: watch::Receiver<Watches>,
     last_message: LastMessage,
-    /// Value of `Index::losses` when the listener received its last snapshot.
+    /// Value of the counter `Index::losses` at the time of the last snapshot for the listener.
     losses: u64,
 }
 
@@ -89,8 +89,8 @@ impl Listener {
         }
     }
 
-    /// Converts a signal to a message. Returns `Some(None)` for a signal that requires no message, and `None`
-    /// at the end of the stream.
+    /// Converts a signal to a message. Returns `Some(None)` if the listener needs no message for the signal,
+    /// and `None` at the end of the stream.
     #[expect(clippy::option_option, reason = "the end differs from no message")]
     fn answer(&mut self, signal: Result<Signal, RecvError>) -> Option<Option<ClusterChange>> {
         let shared = self.shared.upgrade()?;

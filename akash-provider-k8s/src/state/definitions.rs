@@ -28,9 +28,9 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 /// Number of definitions per page of a list. A definition may have several KiB, mostly metadata.
 const PAGE: u32 = 50;
-/// Maximum number of retries for a missing kind after its definition changed. An API server serves a kind only some
-/// time after the creation of its definition, and each of several API servers starts to serve it at a different time.
-/// With delays that double from 250 ms the retries take four minutes.
+/// Maximum number of retries for a missing kind after its CustomResourceDefinition changed. Each API server
+/// starts to serve a new kind only after some time. The delays start at 250 ms and double, so the retries
+/// take four minutes.
 const TRIES: u32 = 11;
 /// API group that has CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
 const STANDARD: &str = "gateway.networking.k8s.io";
@@ -55,7 +55,7 @@ impl fmt::Debug for Definitions {
 }
 
 impl PartialEq for Definitions {
-    /// The shared watch is not a setting, so all values are equal.
+    /// Returns true for any two values, because the shared watch is not a setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -100,8 +100,8 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Returns the delay before the next attempt, or `None` if the next attempt waits for a change of the
-    /// definition.
+    /// Returns the delay before the next attempt. Returns `None` if a further attempt requires a change of
+    /// the CustomResourceDefinition.
     fn wait(&mut self, state: DefinitionState<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
         match state {
             DefinitionState::Unknown => Some(seldom),
@@ -120,8 +120,8 @@ impl Tries {
 }
 
 impl Definitions {
-    /// Waits until a retry of a missing kind may succeed. `seldom` is the delay if the state of the
-    /// definition is unknown.
+    /// Waits until a retry of a missing kind may succeed. Waits for `seldom` if the state of the
+    /// CustomResourceDefinition is unknown.
     pub(crate) async fn awaited(
         &self,
         client: &Client,

@@ -89,7 +89,8 @@ pub(crate) trait Report: Send + Sync {
     /// A watch was requested. The request may still fail.
     fn starts(&self) {}
 
-    /// The watch works, because an event arrived or because [`WatchConfig::proof`] passed without a failure.
+    /// Reports that the watch works: an event arrived, or the watch did not fail during
+    /// [`WatchConfig::proof`].
     fn works(&self);
 
     /// Reports that the resource version was too old, and that all objects are listed again.
@@ -117,7 +118,7 @@ pub(crate) struct Follower<T, S, R> {
     pub(crate) labels: &'static str,
     /// Field selector; empty for all objects.
     pub(crate) fields: Cow<'static, str>,
-    /// Requests only the metadata of objects.
+    /// Whether only the metadata of objects is requested.
     pub(crate) is_metadata: bool,
     /// Functions that decode the required parts of an object.
     pub(crate) reading: Reading,
@@ -196,7 +197,7 @@ impl<T: FromObject, S: Sink<T>> Objects for TypedSink<T, S> {
     }
 }
 
-/// Watch without a type parameter, so that the code is compiled once.
+/// List and watch of one kind with the object type erased, so that the code is compiled only once.
 struct Watch {
     source: Source,
     reading: Reading,
@@ -206,12 +207,12 @@ struct Watch {
     report: Box<dyn Report>,
     watch_config: WatchConfig,
     definitions: Definitions,
-    /// Time of the last event of an idle watch that was ended. The next request shows whether the connection
-    /// was dead.
+    /// Time of the last event, if the watch was ended because it was idle. The next request shows whether the
+    /// connection was dead.
     silent_since: Option<Instant>,
     /// Number of consecutive responses that report the kind as missing.
     absences: u32,
-    /// Retries while the definition exists but the server does not serve the kind.
+    /// Retries since the CustomResourceDefinition changed, while the server does not serve the kind.
     tries: Tries,
 }
 
@@ -457,7 +458,8 @@ fn selector(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Returns the next item within the limit, or `None` on a timeout.
+/// Returns the next item, or `Some(None)` at the end of the stream. Returns `None` if no item arrives within
+/// `limit`.
 async fn next<S: Stream + Unpin>(stream: &mut S, limit: Duration) -> Option<Option<S::Item>> {
     timeout(limit, stream.next()).await.ok()
 }

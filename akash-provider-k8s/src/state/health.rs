@@ -7,7 +7,7 @@ use akash_provider_core::cluster::Health;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Replica counts of a workload, in fields that both kinds of workload have.
+/// Replica counts of a Deployment or a StatefulSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Replicas {
     /// Generation of the specification.
@@ -71,8 +71,8 @@ impl Replicas {
     }
 
     /// Returns true if enough replicas are available. During a rolling update, one replica may be
-    /// unavailable. A new workload requires that its controller has observed it. A changed workload does not,
-    /// because its previous pods still serve.
+    /// unavailable. Returns false for a new workload that its controller has not observed yet. A changed
+    /// workload may be unobserved, because its previous pods still serve.
     fn serve(&self, wanted: u32) -> bool {
         let one_away = u32::from(self.updating);
         let is_observed = self.observed >= self.generation || self.generation > 1;

@@ -37,7 +37,7 @@ pub struct RecordedEvent {
     pub uid: String,
     /// Resource version of the event.
     pub version: String,
-    /// Event in the form in which the gateway returns it to tenants, possibly truncated.
+    /// Event as the gateway returns it to tenants. Its text may be truncated.
     pub event: LeaseEvent,
 }
 

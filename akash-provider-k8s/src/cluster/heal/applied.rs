@@ -24,7 +24,7 @@ pub(super) struct AppliedLease {
     pub(super) is_recorded: bool,
     /// Rules for the other objects of the lease, used if its Manifest record is missing.
     pub(super) rules: Option<Rules>,
-    /// Desired objects with another hash than the applied objects, so that they may be wrong.
+    /// Desired objects that may be wrong, because their hash differs from the hash of the applied object.
     pub(super) unverified: BTreeSet<Id>,
 }
 

@@ -17,7 +17,7 @@ pub(super) struct RepairState {
     pub(super) backoff: RepairBackoff<(String, Id)>,
     /// Back-off for the labels of namespaces.
     pub(super) labels: RepairBackoff<String>,
-    /// Written versions of repaired objects that the watches do not show yet, by namespace.
+    /// Versions that repairs wrote and the watches do not show yet, by namespace and object.
     pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
     /// Time of the next comparison, by namespace, for leases that are compared again even without a change.
     pub(super) later: BTreeMap<String, Instant>,

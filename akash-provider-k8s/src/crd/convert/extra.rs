@@ -26,7 +26,7 @@ struct Extra {
     /// Declared leased addresses.
     #[serde(default)]
     ips: Vec<IpDeclaration>,
-    /// JSON patch from the decoded spec to the original deployment.
+    /// JSON patch that converts the decoded spec into the original deployment.
     #[serde(default, skip_serializing_if = "is_empty")]
     patch: Patch,
 }
@@ -117,8 +117,8 @@ pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (W
     }
 }
 
-/// Returns the deployment if the annotation does not match the spec: the decoded spec, with the hostnames of
-/// the annotation that still match an exposed port.
+/// Returns the deployment for an annotation that does not match the spec. The deployment is the decoded spec
+/// with those hostnames of the annotation that match an exposed port.
 fn changed(decoded: WorkloadSpec, extra: Extra) -> WorkloadSpec {
     let leads = |name: &HostnameDeclaration| {
         let mut services = decoded.group.services.iter();

@@ -5,7 +5,7 @@ use crate::inventory::reason::GpuProblem;
 use akash_provider_core::inventory::GpuSpec;
 use std::collections::BTreeMap;
 
-/// Parts of product names that are not part of the model.
+/// Vendor and product-line terms that are removed from a product name to get the GPU model.
 const NOISE: [&str; 9] = [
     "nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon", "hbm3", "oam",
 ];
@@ -29,8 +29,7 @@ pub(super) fn report(
     });
 }
 
-/// Returns the label from which the model is read, set by the vendor's tool, and the device kind with a count
-/// of 0.
+/// Returns the vendor's label that contains the model, and the device kind with a count of 0.
 pub(crate) fn gpu_of_vendor(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,

@@ -55,7 +55,8 @@ pub struct Exposes {
 }
 
 impl Exposes {
-    /// Returns true for a listed hostname and for an automatic hostname of the lease in any domain.
+    /// Returns true if the Manifest lists `hostname`, or if the first label of `hostname` is the automatic
+    /// label of a service.
     #[must_use]
     pub fn names(&self, hostname: &str) -> bool {
         let label = hostname.split('.').next().unwrap_or_default();
@@ -141,8 +142,8 @@ fn options_of(group: &Group) -> BTreeMap<(String, u16), HttpOptions> {
     all
 }
 
-/// Limits the proxy options to the ranges that the SDL permits, because all tenants share the proxy that is
-/// configured with them.
+/// Limits the proxy options of a tenant to the ranges that the SDL permits, because all tenants share one
+/// proxy.
 fn bounded(options: &HttpOptions) -> HttpOptions {
     HttpOptions {
         max_body_size: options.max_body_size.min(MAX_BODY),

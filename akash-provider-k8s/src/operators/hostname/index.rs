@@ -106,8 +106,7 @@ pub struct Work {
     pub certificate: Option<Write>,
     /// Objects to delete after the write of the route, even if this write failed.
     pub deletes: Vec<Delete>,
-    /// HTTPRoutes to delete after the handover time. The controller of the new Ingress has not reported a
-    /// status yet.
+    /// HTTPRoutes to delete after the handover time, because the new Ingress has no status yet.
     pub held: Vec<Delete>,
     /// Reason why the hostname has no route.
     pub problem: Option<String>,
@@ -307,7 +306,7 @@ impl Index {
         }
     }
 
-    /// Returns the work for a hostname, from the current lists.
+    /// Returns the work for a hostname. The work is computed from the objects in this index.
     #[must_use]
     pub fn work(&self, name: &str) -> Work {
         if !self.is_known() {

@@ -255,8 +255,8 @@ fn of_certificate(state: Option<&CertificateState>) -> Acceptance {
     }
 }
 
-/// Returns the acceptance that the conditions report for `generation`. A needed condition with the status
-/// `False` means refusal. Acceptance requires all needed conditions from one controller.
+/// Returns the acceptance that the conditions report for `generation`. The object is refused if a required
+/// condition is `False`. The object is accepted if one controller reports all required conditions as true.
 fn acceptance<'a>(
     controllers: impl Iterator<Item = &'a Value>,
     generation: i64,

@@ -54,7 +54,7 @@ pub struct ProbeResponse {
 /// HTTP client for probes.
 #[async_trait]
 pub trait Prober: Debug + Send + Sync {
-    /// Requests `/` once, without redirects, with limits of time and bytes.
+    /// Sends one request for `/`. Follows no redirects, and limits the time and the size of the response.
     ///
     /// # Errors
     /// Returns a short reason if there is no response.
@@ -140,7 +140,8 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, n
     state == ReachState::Yes
 }
 
-/// Returns the proxy address of a hostname and whether its route references a certificate, or `None` without a route.
+/// Returns the proxy address of a hostname, and whether its route references a certificate. Returns `None` if
+/// the hostname has no route.
 fn whereabouts(shared: &Shared, name: &str) -> Option<(Option<ProxyAddress>, bool)> {
     let from_gateway = shared.route_parent().entrance;
     let inner = shared.state.inner();

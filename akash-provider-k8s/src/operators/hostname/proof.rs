@@ -55,15 +55,16 @@ pub struct ProofConfig {
     pub budget: Budget,
 }
 
-/// Returns name and value of the TXT record that proves a hostname; for a wildcard, the name is that of the
-/// parent domain.
+/// Returns the name and the value of the TXT record that proves the ownership of a hostname. The record of a
+/// wildcard belongs to its parent domain.
 #[must_use]
 pub fn record(hostname: &str, owner: &Address) -> (String, String) {
     let base = hostname.strip_prefix("*.").unwrap_or(hostname);
     (format!("{LABEL}.{base}"), format!("{FIELD}{owner}"))
 }
 
-/// Returns the problem of a hostname without a proof: the TXT record that the tenant must create.
+/// Returns a message for a hostname without a proof. The message names the TXT record that the tenant must
+/// create.
 #[must_use]
 pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
     let (name, value) = record(hostname, owner);
@@ -73,9 +74,9 @@ pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
 /// Counters of the DNS queries for a hostname.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tries {
-    /// Number of consecutive DNS responses that report no such TXT record. A failed query resets the number.
+    /// Number of consecutive DNS responses without the required TXT record. A failed query resets the number.
     negative: u32,
-    /// Number of consecutive DNS queries without success: the query failed, or the TXT record does not exist.
+    /// Number of consecutive DNS queries that failed or did not find the TXT record.
     vain: u32,
 }
 
@@ -180,7 +181,7 @@ async fn find(lookup: &dyn TxtLookup, hostname: &str, owner: &Address) -> Findin
     })
 }
 
-/// Returns the note about the proof to write, or `None` if the stored note is current.
+/// Returns the proof state to write to the record, or `None` if the stored state remains.
 fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option<Proof> {
     let wanted = wanting(name, owner(host));
     let owner = owner(host).to_string();
@@ -223,8 +224,8 @@ fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option
     })
 }
 
-/// Returns the delay until the next query. A proven hostname waits the whole interval, so that a short DNS
-/// failure does not withdraw its proof. A waiting hostname starts with short delays.
+/// Returns the delay until the next query. For a proven hostname, this is the whole interval, so that a short
+/// DNS failure does not withdraw the proof. For other hostnames, the first delays are shorter.
 fn pause(host: &Host, tries: &Tries, every: Duration) -> Duration {
     if host.notes.proof_of(owner(host)) == Some(ProofState::Proven) {
         return every;

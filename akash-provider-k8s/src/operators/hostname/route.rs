@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Prefixes of the proxy annotation names that this operator or the Go operator writes on routes.
 const PREFIXES: [&str; 3] = ["nginx.ingress.kubernetes.io/", "nginx.org/", "haproxy.org/"];
-/// Names of the proxy annotations, without one of the [`PREFIXES`].
+/// Names of the proxy annotations, without their prefix ([`PREFIXES`]).
 const ANNOTATIONS: [&str; 9] = [
     "client-max-body-size",
     "proxy-body-size",
@@ -97,8 +97,8 @@ impl Mode {
         }
     }
 
-    /// Returns the kind of the routes of the other mode: HTTPRoutes for Ingress mode, Ingresses for Gateway
-    /// API mode.
+    /// Returns the kind of route that this mode does not create: HTTPRoute in Ingress mode, Ingress in
+    /// Gateway API mode.
     #[must_use]
     pub const fn other(&self) -> ObjectKind {
         match self {
@@ -192,9 +192,9 @@ fn haproxy(options: &HttpOptions) -> BTreeMap<String, String> {
     BTreeMap::from([("haproxy.org/timeout-server".to_owned(), format!("{limit}ms"))])
 }
 
-/// Sets the timeout of an HTTPRoute only for a tenant that requests less than the default. The timeout of the
-/// Gateway API limits the whole response, and would interrupt long downloads of other tenants. In other
-/// proxies, the timeout limits each pause.
+/// Sets the timeout of an HTTPRoute only if the tenant requests less than the default. This timeout limits
+/// the whole response, so the default would interrupt long downloads. In other proxies, the timeout limits
+/// each pause of a response.
 fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> Value {
     let usual = HttpOptions::default().read_timeout;
     let is_own = options.max_body_size != 0 && (1..usual).contains(&options.read_timeout);

@@ -132,7 +132,7 @@ impl Sink<DynamicObject> for RouteParentSink {
     }
 }
 
-/// Writes the result of the watch to the status. During an outage the last result is retained.
+/// Stores the result of the watch for the status. During an outage, the last result is retained.
 struct RouteParentReport(Arc<Shared>);
 
 impl Report for RouteParentReport {

@@ -28,8 +28,8 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the next hostname to check: new hostnames first, then the hostname with the earliest due
-    /// check. If no check is due, returns the time of the next scheduled check, or `None` if no check is
+    /// Returns the next hostname to check: a new hostname if there is one, otherwise the hostname with the
+    /// earliest due check. If no check is due, returns the time of the next check, or `None` if no check is
     /// scheduled.
     fn next(&mut self, wanted: &BTreeSet<String>, now: Instant) -> Result<String, Option<Instant>> {
         let free = wanted.iter().filter(|name| !self.asked.contains(*name));
@@ -54,8 +54,7 @@ impl Schedule {
 }
 
 /// Checks hostnames until `until` is cancelled. `ask` checks one hostname and returns the delay until its
-/// next check. `wanted` returns the hostnames to check. It is called again only after a notification of
-/// `changes`.
+/// next check. `wanted` returns the hostnames to check, and is called again only when `changes` notifies.
 pub(super) async fn run<F: Future<Output = Duration>>(
     per_minute: u32,
     mut changes: watch::Receiver<()>,

@@ -27,11 +27,11 @@ pub(super) const MANIFESTS: &str = "manifests";
 #[derive(Debug)]
 pub(super) struct Hostnames {
     index: Index,
-    /// New Ingresses without a reported status, by hostname. Each value is the UID of the Ingress, and the
-    /// time at which the operator first observed its desired state.
+    /// UID of each new Ingress without a reported status, and the time at which the operator first observed
+    /// the Ingress in its desired state. The keys are hostnames.
     settling: BTreeMap<String, (String, Instant)>,
-    /// Minimum age of a new Ingress without a reported status, before the operator deletes the HTTPRoute of
-    /// its hostname.
+    /// Time after which a new Ingress counts as working without a reported status. The operator then deletes
+    /// the HTTPRoute of the same hostname.
     handover: Duration,
     /// Results of the last probes, by hostname.
     reached: BTreeMap<String, Reachability>,
@@ -174,7 +174,8 @@ impl Shared {
         change(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Stores the result of a probe. Returns the ProviderHost record and the probe result in its note.
+    /// Stores the result of a probe. Returns the ProviderHost record, and the earlier result that this record
+    /// contains.
     pub(super) fn reached(&self, name: &str, now: Reachability) -> Option<(Host, Option<Reachability>)> {
         let mut inner = self.state.inner();
         let host = inner.index.host(name)?.as_ref().ok()?.clone();
@@ -200,8 +201,8 @@ impl Shared {
             .apply(Event::Deleted(deleted.sort, place, deleted.uid.clone()));
     }
 
-    /// Retries all hostnames of a lease without their back-off. Returns the number of those hostnames that had failed
-    /// before.
+    /// Retries all hostnames of a lease without their back-off. Returns the number of hostnames for which the
+    /// last attempt had failed.
     pub(super) fn forget(&self, lease: &str) -> usize {
         self.state.forget(|index, name| {
             let host = index.host(name).and_then(|host| host.as_ref().ok());
@@ -218,7 +219,7 @@ mod tests {
     use crate::operators::operator_state::Next;
     use std::collections::BTreeSet;
 
-    /// Finishes all due work items, none of which may be a write. Returns their hostnames.
+    /// Finishes all due work items and returns their hostnames. Fails if an item contains a write.
     fn deletions(shared: &Shared, now: Instant) -> Vec<String> {
         let mut deleted = Vec::new();
         loop {

@@ -74,8 +74,8 @@ pub struct HostnameStatus {
     pub error: Option<String>,
     /// Number of consecutive failed writes of the route.
     pub failures: u32,
-    /// True if the operator does not write the route until the hostname changes, leaves the ignore list or is
-    /// retried.
+    /// True if the hostname is on the ignore list. The operator does not write the route until the hostname
+    /// changes, leaves the list or is retried.
     pub is_ignored: bool,
 }
 
@@ -97,7 +97,6 @@ pub struct ManagedHostname {
 }
 
 impl Shared {
-    /// Returns the status with at most `limit` hostnames, those that follow `after` in alphabetical order.
     pub(super) fn status(&self, after: Option<&str>, limit: usize) -> Status {
         let inner = self.state.inner();
         // One more hostname shows that another page follows.
@@ -112,7 +111,6 @@ impl Shared {
         self.with(&inner, hostnames, next)
     }
 
-    /// Returns the status with only the hostname `name`, or `None` if `name` does not have a record or an object.
     pub(super) fn status_of(&self, name: &str) -> Option<Status> {
         let inner = self.state.inner();
         let is_there = inner.index.has(name);

@@ -101,7 +101,8 @@ impl Database {
         self.devices.get(&(number(maker)?, number(device)?))
     }
 
-    /// Returns the device ID of the only device of a vendor with this model, or `None` if there are none or several.
+    /// Returns the ID of the device with this model from the given vendor. Returns `None` if no device or
+    /// several devices have this model.
     #[must_use]
     pub fn device(&self, vendor: &str, wanted: &Model) -> Option<&str> {
         let same = |model: &Model| {
@@ -127,7 +128,7 @@ pub(super) fn vendor_of(maker: &str) -> Option<Vendor> {
     }
 }
 
-/// Returns an interface in the form of labels: lower case, with one name for every SXM version.
+/// Converts the name of an interface for use in labels: in lower case, and `sxm` for every version of SXM.
 pub(super) fn interface(text: &str) -> String {
     let text = text.to_ascii_lowercase();
     if text.starts_with("sxm") {

@@ -40,7 +40,7 @@ pub const LABELS: [(&str, &str); 4] = [
     ("app.kubernetes.io/name", "inventory"),
     ("app.kubernetes.io/part-of", "provider"),
 ];
-/// Reasons of a waiting container that count as a failure of the pod, because the container will not start.
+/// Values of the field `state.waiting.reason` of a container that count as a failure of its pod.
 const HOPELESS: [&str; 7] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",
@@ -62,8 +62,8 @@ pub struct Options {
     pub namespace: String,
 }
 
-/// Identity of a node when it was discovered. A rebooted node, or a node with other devices, is discovered
-/// again.
+/// Identity of a node at the time of its discovery. A node is discovered again after a reboot or a change of
+/// its devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     uid: String,

@@ -37,7 +37,7 @@ pub enum Event {
     List(Database),
 }
 
-/// Objects of the cluster, the rules, and the labels that follow from them.
+/// Nodes, storage classes, rules and discovered hardware, from which the labels of nodes are computed.
 #[derive(Debug, Clone)]
 pub struct Index {
     nodes: Option<BTreeMap<Name, NodeView>>,
@@ -154,7 +154,8 @@ impl Index {
         wanted::wanted(node, &self.rules, &self.offered, &self.list, self.found(node))
     }
 
-    /// Returns the discovered cards of a node, if the node still has the identity of its discovery.
+    /// Returns the discovered cards of a node. Returns `None` if the node was replaced or rebooted, or if its
+    /// devices changed since the discovery.
     #[must_use]
     pub fn found(&self, node: &NodeView) -> Option<&Cards> {
         let (machine, cards) = self.found.get(&node.name)?;
@@ -214,7 +215,7 @@ impl Index {
         Arc::make_mut(&mut self.processors).insert(name, processors);
     }
 
-    /// Returns true if this node was discovered. Its devices may have changed since then.
+    /// Returns true if the node with this UID was discovered, even if its devices have changed since then.
     fn is_found(&self, node: &NodeView) -> bool {
         self.found
             .get(&node.name)

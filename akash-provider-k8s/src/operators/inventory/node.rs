@@ -75,7 +75,7 @@ impl NodeView {
         view
     }
 
-    /// Returns true if both values describe the same node and differ in the version at most.
+    /// Returns true if both values are equal, except for the resource version.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let version = other.version;

@@ -60,7 +60,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Creates rules that offer these storage classes, if the cluster has them.
+    /// Creates rules that offer the storage classes `classes`. Classes that the cluster lacks are ignored.
     ///
     /// # Errors
     /// Returns an error if there are too many classes.

@@ -116,7 +116,7 @@ impl ClusterReport {
     }
 }
 
-/// Last capacity count, before the rules exclude nodes and storage classes.
+/// Last capacity count. The count includes nodes and storage classes that the rules exclude.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastCount {
     /// Inventory of the count; `None` before the first count.

@@ -37,7 +37,7 @@ pub struct Status {
 /// Status of a node.
 #[derive(Debug, Clone, Serialize)]
 pub struct NodeStatus {
-    /// Whether the node is offered, or why it is not.
+    /// Whether the node is offered, and if not, the reason.
     pub standing: OfferState,
     /// The labels are in the desired state; false before the initial lists.
     pub is_written: bool,

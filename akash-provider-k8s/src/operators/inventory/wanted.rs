@@ -24,7 +24,7 @@ pub const DEVICES_MAX: i64 = 256;
 /// Maximum length of the name part of a label key.
 const KEY_MAX: usize = 63;
 
-/// Whether a node is offered, or why it is not.
+/// Whether a node is offered, and if not, the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OfferState {
@@ -41,7 +41,7 @@ pub enum OfferState {
 /// Desired labels of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DesiredLabels {
-    /// Whether the node is offered, or why it is not.
+    /// Whether the node is offered, and if not, the reason.
     pub standing: OfferState,
     /// Labels that this operator writes, including [`GPU_PRESENT`] if desired.
     pub labels: Labels,
@@ -116,7 +116,7 @@ fn standing(node: &NodeView, rules: &Rules) -> OfferState {
     }
 }
 
-/// Returns the labels of this operator on the node, limited to keys that start with `start`.
+/// Returns the labels that this operator set on the node, with keys that start with `start`.
 fn existing(node: &NodeView, start: &str) -> Labels {
     let there = node.labels.iter();
     let there = there.filter(|(key, _)| is_ours(key) && key.starts_with(start));

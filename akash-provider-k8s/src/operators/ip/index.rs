@@ -77,7 +77,7 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
-    /// True if the operator must first become the manager of the Service's fields, to remove a surplus
+    /// True if the operator must become the field manager of the Service before it can remove a surplus
     /// annotation.
     pub take_over: bool,
     /// Path of the first field that differs; empty for a new object.
@@ -264,7 +264,7 @@ impl Index {
         }
     }
 
-    /// Returns true if the lease has a valid Manifest without an address for the Service.
+    /// Returns true if the Manifest of the lease is valid and no longer declares the address of the Service.
     fn has_given_up(&self, place: &str, live: &LiveService) -> bool {
         let namespace = place.split_once('/').map_or(place, |(namespace, _)| namespace);
         let manifest = self
@@ -331,7 +331,8 @@ impl Index {
         }))
     }
 
-    /// Returns another Service of this operator with the same [`LiveService::seat`], but without a record.
+    /// Returns a leftover Service of this operator for the same port of the same address. No record declares
+    /// a leftover Service.
     fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&Name> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);
@@ -535,8 +536,7 @@ impl Index {
         touched
     }
 
-    /// Returns this Service, and the Service that is declared by the record with the name
-    /// [`LiveService::seat`].
+    /// Returns the keys of this Service, and of the Service that its record declares.
     fn touched_by(&self, place: &Name, live: Option<&LiveService>) -> BTreeSet<Name> {
         let record = live.and_then(LiveService::seat);
         let record = record.and_then(|seat| self.records.as_ref()?.get(&seat)?.as_ref().ok());

@@ -34,7 +34,7 @@ pub struct LiveService {
     pub lease: Option<LeaseId>,
     /// Declaration decoded from the Service, or the reason why the Service is invalid.
     pub ip: Result<IpDeclaration, String>,
-    /// Load balancer class, which is immutable.
+    /// Load balancer class of the Service. Kubernetes does not permit a change of the class.
     pub class: Option<String>,
     /// Addresses that the load balancer controller assigned.
     pub given: Assignment,
@@ -136,7 +136,8 @@ impl LiveService {
         self
     }
 
-    /// Returns the difference from the desired Service, or `None` in the desired state.
+    /// Returns the first difference from the desired Service, or `None` if the Service is in the desired
+    /// state.
     #[must_use]
     pub fn differs(&self, wanted: &Value) -> Option<Difference> {
         let mut spec = wanted.get("spec").cloned().unwrap_or_default();

@@ -63,8 +63,8 @@ struct RequestSchedule {
 }
 
 impl RequestSchedule {
-    /// Returns the delay between the last request and the next one, or `None` if the next request waits for a
-    /// change of the operator's own count.
+    /// Returns the delay between the last request and the next one. Returns `None` if the next request is
+    /// made only after a change of the operator's own count.
     fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
         // An unknown count cannot be compared.
         let counted = counted?;
@@ -185,8 +185,8 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
     }
 }
 
-/// Returns the status to show, and the difference that this request found. The status contains the difference
-/// only if the previous request (`last`) also found one.
+/// Returns the new status, and the difference between the counts that this request found. The status contains
+/// the difference only if the previous request (`last`) found one too.
 fn judged(
     of: &str,
     answer: Result<String, String>,
@@ -241,7 +241,8 @@ fn parsed(text: &str, metric: &str) -> BTreeMap<String, u32> {
     lines.collect()
 }
 
-/// MetalLB counts in floats; the largest values mean "unlimited".
+/// Converts a count of MetalLB, which is a float. Values above `u32::MAX` mean "unlimited" and become
+/// `u32::MAX`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

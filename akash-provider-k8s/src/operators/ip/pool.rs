@@ -240,7 +240,6 @@ fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
     merged
 }
 
-/// Returns true if two ranges of a pool overlap.
 fn overlaps_of(object: &DynamicObject) -> bool {
     let all = object.data.pointer("/spec/addresses").and_then(Value::as_array);
     let texts = all.into_iter().flatten().filter_map(Value::as_str);

@@ -40,8 +40,8 @@ pub struct Status {
     /// Deletions that wait for the confirmation of an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Services of this provider and declared Services, as `NAMESPACE/NAME`. Invalid records have the name of
-    /// the record as their key.
+    /// Status of the Services of this provider and of declared Services, by `NAMESPACE/NAME`. The key of an
+    /// invalid record is its own name.
     pub addresses: BTreeMap<String, AddressStatus>,
 }
 
@@ -64,7 +64,7 @@ pub struct AddressStatus {
     pub is_written: bool,
     /// Addresses that MetalLB assigned.
     pub addresses: Vec<IpAddr>,
-    /// Time since when the Service has no address, RFC 3339.
+    /// Time at which the Service started to wait for an address, RFC 3339.
     pub waiting_since: Option<String>,
     /// Notices about the assigned addresses, or about a late address.
     pub notices: Vec<String>,
@@ -83,7 +83,7 @@ pub struct AddressStatus {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PortState {
-    /// Time of the last observed change, in the format of Go.
+    /// Time of the last observed change of the Service, in the format of Go.
     pub last_event_time: String,
     /// Lease of the port.
     pub lease_id: LeaseParts,
@@ -140,7 +140,6 @@ impl Shared {
         }
     }
 
-    /// Returns the total and the used number of addresses for leases, and the status of each pool.
     pub(super) fn usage(&self) -> Usage {
         Usage::from_index(&self.state.inner().index)
     }

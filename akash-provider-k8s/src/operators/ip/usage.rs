@@ -24,7 +24,7 @@ pub struct PoolStatus {
     pub counts: bool,
     /// Number of addresses, at most 4,294,967,295.
     pub total: u32,
-    /// Number of addresses that load balancers of any kind use.
+    /// Number of addresses of the pool that load balancers use, including load balancers outside of leases.
     pub in_use: u32,
     /// Invalid parts of the pool.
     pub problems: Vec<String>,
@@ -57,8 +57,8 @@ impl Usage {
         }
     }
 
-    /// Counts the addresses in the pools that leases use according to `mode`. `addresses` are the addresses
-    /// of all load balancers, from which the used addresses are counted.
+    /// Counts the addresses in the pools from which leases get their addresses according to `mode`.
+    /// `addresses` are the addresses of all load balancers. Those within the pools count as used.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {
@@ -119,7 +119,6 @@ impl Usage {
         self.total.zip(self.in_use)
     }
 
-    /// Returns the names of the counted pools.
     pub(super) fn counted(&self) -> impl Iterator<Item = &str> {
         let counted = self.pools.iter().filter(|(_, pool)| pool.counts);
         counted.map(|(name, _)| name.as_str())
@@ -152,7 +151,7 @@ impl fmt::Display for Notice {
 #[derive(Debug, Default)]
 pub(super) struct NewNotices<'a> {
     late: Vec<&'a str>,
-    /// Notices other than [`Notice::Late`], with their Service.
+    /// All other new notices, each with the name of its Service.
     pub(super) odd: Vec<(&'a str, &'a Notice)>,
 }
 
@@ -188,8 +187,8 @@ impl<'a> NewNotices<'a> {
     }
 }
 
-/// Returns true while a Service waits for an address and is not late yet. Only such a Service can get a new
-/// notice without an event.
+/// Returns true while a Service waits for an address and is not late yet. Such a Service becomes late without
+/// an event, so the addresses must be checked periodically.
 pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     let mut services = index.services().filter(|(_, live)| live.is_leased);
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))

@@ -26,7 +26,7 @@ fn view(services: &[(&str, u32)], deployments: &[(&str, Counts)], sets: &[(&str,
     view
 }
 
-/// Health of a lease without pods: the reason for the outage is unknown.
+/// Health of a lease without pods and without a known reason for the outage.
 const LACKS: Health = Health::Out(Outage::Unexplained);
 const STARTS: Health = Health::Out(Outage::Starting);
 const MISSING: Health = Health::Out(Outage::Missing);

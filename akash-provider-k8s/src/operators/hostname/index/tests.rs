@@ -63,14 +63,12 @@ fn version_in(event: &mut Event) -> Option<&mut u64> {
     }
 }
 
-/// Returns an object without its version.
 fn bare(live: &LiveObject) -> LiveObject {
     let mut live = live.clone();
     live.version = 0;
     live
 }
 
-/// Returns an index with these records and no route.
 fn index(hosts: &[(&str, DecodedRecord<Host>)], manifests: &[Exposes]) -> Index {
     let mut index = Index::new(Mode::default());
     let hosts = hosts

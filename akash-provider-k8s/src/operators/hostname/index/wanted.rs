@@ -90,9 +90,9 @@ impl Index {
         self.plan.wants(sort) && self.table(sort).is_known()
     }
 
-    /// Returns true if the desired route references the object. The route always references an accepted
-    /// object, and never a refused filter. The route references any other object only if the existing route
-    /// does, because a route with a missing certificate or an unaccepted filter does not work.
+    /// Returns true if the route must reference the object. The route references every accepted object, and
+    /// no refused filter. Other references are only preserved, not added: a route does not work with a
+    /// missing certificate or an unaccepted filter.
     fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;

@@ -349,8 +349,8 @@ impl DiscoveryRunner {
         }
     }
 
-    /// Requests the processors of a node from its discovery pod, once. Processors affect no label, so a failure is not
-    /// retried.
+    /// Requests the processors of a node from its discovery pod. A failed request is not retried, because no
+    /// label depends on the processors.
     async fn processors(&self, name: &str, node: &str) -> Vec<Processor> {
         let answer = self.ask(name, "cpu").await.map_err(|error| error.to_string());
         let read = answer.and_then(|answer| Processor::read(&answer));

@@ -18,9 +18,9 @@ pub(super) enum GpuModels {
     Undiscovered(String),
 }
 
-/// Returns the GPU models of a vendor on a node, from the labels of the node. Labels with PCI device IDs have
-/// priority, if the GPU list maps all IDs to one model. If an ID is not in the list, the labels of the
-/// vendor's tools are used.
+/// Returns the GPU models of a vendor on a node, from the labels of the node. Labels with PCI device IDs are
+/// used if the GPU list maps all IDs to one model. If the list lacks an ID, the labels of the vendor's tools
+/// are used.
 pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     let by_tools = vendor_labels::gpu_of_vendor(&node.labels, vendor);
@@ -91,8 +91,8 @@ const NUMBERS: usize = 8;
 /// Reason why models are unknown before the list of GPUs is read.
 const UNREAD: &str = "the list of GPUs is pending";
 
-/// Returns the GPU models of a vendor on a node, from the discovered cards. `count` is the device capacity in
-/// Kubernetes.
+/// Returns the GPU models of a vendor on a node, from the discovered cards. `count` is the number of devices
+/// that the kubelet reports.
 pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     if list.is_empty() {

@@ -77,7 +77,6 @@ fn declares(provider: Address, all: &[LeasedPort]) -> Option<DeclaredIps> {
     })
 }
 
-/// Returns an index with these records and Services and a Manifest of the provider.
 fn index(declared: BTreeMap<String, DecodedRecord>, services: &[(String, LiveService)]) -> Index {
     let mut index = Index::new(provider(), Mode::default());
     let manifests = BTreeMap::from([("some".to_owned(), declares(provider(), &[]))]);

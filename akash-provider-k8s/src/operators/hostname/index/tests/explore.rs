@@ -60,8 +60,7 @@ struct World {
     version: u64,
     pending: PendingEvents<Event>,
     index: Index,
-    /// Whether a write of the route of [`BYSTANDER`] fails the test. True after the initial routes are
-    /// written.
+    /// Whether the route of [`BYSTANDER`] exists. The test fails if the route is written again.
     bystander_is_written: bool,
 }
 
@@ -230,7 +229,6 @@ impl Explored for World {
         restarted
     }
 
-    /// Returns the routes in the model of the cluster, without their versions.
     fn made(&self) -> BTreeMap<ObjectKey, LiveObject> {
         let routes = self.routes.iter();
         routes.map(|(place, live)| (place.clone(), bare(live))).collect()

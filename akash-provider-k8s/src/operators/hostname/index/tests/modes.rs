@@ -184,8 +184,8 @@ impl World {
         self.check_references(name);
     }
 
-    /// Checks that a route of the other mode is not deleted too early: an Ingress only after the new
-    /// HTTPRoute is accepted, an HTTPRoute only after the handover time of the new Ingress.
+    /// Checks that a route of the other mode is not deleted too early. An Ingress is deleted only after the
+    /// new HTTPRoute is accepted. An HTTPRoute is deleted only after the handover time of the new Ingress.
     fn check_delete(&self, name: &str, gone: &Delete) {
         let (Some(Ok(host)), main) = (self.index.host(name), self.plan.mode.sort()) else {
             return;
@@ -298,7 +298,6 @@ impl Explored for World {
         )
     }
 
-    /// Reconciles one hostname in the order of the writer.
     fn works_on(&mut self, name: &str) {
         let mut work = self.index.work(name);
         if self.time_passed {
@@ -343,7 +342,6 @@ impl Explored for World {
         restarted
     }
 
-    /// Returns the objects in the model of the cluster, without their versions.
     fn made(&self) -> BTreeMap<(ObjectKind, ObjectKey), LiveObject> {
         let of = |(sort, all): (&ObjectKind, &BTreeMap<ObjectKey, LiveObject>)| {
             let sort = *sort;

@@ -222,8 +222,8 @@ impl World {
         true
     }
 
-    /// Delivers the pending events, or a new list if `last` is `Missed`, and runs the writer until it has no
-    /// work. Asserts that an operator that starts now would produce the same nodes.
+    /// Delivers the pending events, or a new list if `last` is `Missed`, and runs the writer. Asserts that a
+    /// new operator would write the same labels, and that no work remains.
     fn judge(mut self, history: &[Step], last: Step) {
         let mut anew = self.clone();
         anew.index = Index::new(anew.rules.clone());
@@ -252,7 +252,6 @@ impl World {
     }
 }
 
-/// Returns the nodes without their versions.
 fn bare(nodes: &BTreeMap<Name, NodeView>) -> BTreeMap<Name, NodeView> {
     let bare = nodes.iter().map(|(name, node)| {
         let mut node = node.clone();

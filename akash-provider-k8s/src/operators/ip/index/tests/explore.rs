@@ -61,7 +61,7 @@ struct World {
     version: u64,
     pending: PendingEvents<Event>,
     index: Index,
-    /// If true, the test fails when a Service that no step changes is written. Set after the initial writes.
+    /// True after the initial writes. The test then fails if a Service is written that no step changes.
     others_are_written: bool,
 }
 
@@ -247,7 +247,6 @@ impl Explored for World {
         restarted
     }
 
-    /// Returns the Services in the model of the cluster, without their versions.
     fn made(&self) -> BTreeMap<Name, LiveService> {
         let mut made = self.services.clone();
         made.values_mut().for_each(|live| live.version = 0);
