@@ -48,7 +48,7 @@ impl<T: Clone + Send + 'static> Journal<T> {
         wanted.map(|(_, item)| item)
     }
 
-    /// Returns a stream of the items `first`. New items follow if `follow` is true.
+    /// Returns a stream of the items in `first`. If `follow` is true, the stream continues with new items.
     pub(crate) fn stream(
         &self,
         first: Vec<T>,

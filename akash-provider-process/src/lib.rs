@@ -96,8 +96,8 @@ impl ProcessCluster {
     }
 }
 
-/// Locks a mutex, even if another thread panicked while it held the lock. The data is consistent whenever
-/// such a panic can occur.
+/// Locks a mutex, even if a thread panicked while it held the lock. Each such panic leaves the data
+/// consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

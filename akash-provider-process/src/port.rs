@@ -117,7 +117,7 @@ impl ProcessCluster {
             .ok_or_else(|| no_lease(operation, lease))
     }
 
-    /// Returns an error unless the lease has all `services`.
+    /// Returns an error if the lease lacks one of `services`.
     fn check_services(
         &self,
         operation: &'static str,

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Time after the start of a process at which it counts as running.
+/// Time after which a started process is considered running.
 const SETTLED: Duration = Duration::from_millis(50);
 /// Delay before a process is restarted after its exit.
 const RESTART: Duration = Duration::from_secs(1);
@@ -43,13 +43,13 @@ pub(crate) struct Program {
 pub(crate) enum ReplicaEvent {
     /// The replica runs.
     Up,
-    /// The replica ended, with the reason.
+    /// The replica ended. Contains the reason.
     Down(String),
     /// Line of output.
     Line(String),
 }
 
-/// Runs a program, restarts the program after each exit and reports its events, until `stop` is cancelled. Returns
+/// Runs a program and restarts it after each exit, until `stop` is cancelled. Reports its events. Returns
 /// after all processes of the program have ended.
 pub(crate) async fn run_with_restarts(
     program: Program,

@@ -22,8 +22,8 @@ impl Shell for ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Returns the program that runs the requested command, the token that stops the lease, and the tracker
-    /// of the lease's processes.
+    /// Returns three values: the program for the requested command, the token that stops the lease, and the
+    /// tracker of its processes.
     fn beside(
         &self,
         lease: &LeaseId,

@@ -46,7 +46,7 @@ pub(crate) struct Workload {
 pub(crate) struct Running {
     pub(crate) deployment: WorkloadSpec,
     pub(crate) ports: Ports,
-    /// Whether a replica is running, by service name and replica number.
+    /// True if a replica is running, by service name and replica number.
     up: BTreeMap<(String, u32), bool>,
     pub(crate) stop: CancellationToken,
     pub(crate) replicas: TaskTracker,

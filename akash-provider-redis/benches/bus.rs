@@ -16,8 +16,7 @@ type Failed = Box<dyn std::error::Error>;
 
 /// Number of events of the throughput measurement.
 const EVENTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
-/// Maximum number of published but unread events. This maximum is lower than the capacity of the queue in
-/// front of the server, so no event is lost.
+/// Maximum number of published but unread events. The send queue has a higher capacity, so no event is lost.
 const ON_THEIR_WAY: u64 = 768;
 /// Number of events per second in the delay measurement. This is ten times the rate of a busy network.
 const STEADY_PER_S: u64 = 2_000;

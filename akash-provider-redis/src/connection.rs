@@ -90,8 +90,9 @@ impl Endpoint {
             .await
     }
 
-    /// Returns the master that all responding sentinels name, or else the master that more than half of the
-    /// sentinels name. Queries all sentinels, because all instances of a provider must use one master.
+    /// Returns the master on which all responding sentinels agree, or otherwise the master that more than
+    /// half of all sentinels name. Queries every sentinel, because all instances of a provider must use one
+    /// master.
     async fn elected_master(&self, master: &str) -> RedisResult<Client> {
         let addresses: Vec<_> = self.location.addresses().collect();
         let count = addresses.len();

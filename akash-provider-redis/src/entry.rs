@@ -12,8 +12,7 @@ pub(crate) const BYTES_MAX: usize = 16 << 20;
 /// Maximum size of an entry, in bytes: an event and three short fields.
 pub(crate) const ENTRY_MAX: usize = BYTES_MAX + 1024;
 
-/// Id of an entry: the number of events on all topics, and the number of events on the topic of the entry.
-/// Both numbers include this event.
+/// Id of an entry: the sequence numbers of its event, over all topics and within its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct EntryId {
     pub(crate) sequence: u64,

@@ -24,13 +24,13 @@ const SENTINEL_PORT: u16 = 26379;
 pub struct Location {
     /// Host and port of the server, or of each sentinel.
     hosts: Vec<(String, u16)>,
-    /// Name under which the sentinels know the master; `None` for a location without sentinels.
+    /// Name of the master in the configuration of the sentinels; `None` without sentinels.
     master: Option<String>,
     database: i64,
     user: User,
     sentinel_user: User,
     is_tls: bool,
-    /// PEM of the CA certificates that replace those of the operating system.
+    /// CA certificates (PEM) that replace the CA certificates of the operating system.
     authorities: Option<Vec<u8>>,
     /// PEM of the client certificate and of its key.
     identity: Option<(Vec<u8>, SecretString)>,
@@ -58,7 +58,7 @@ impl Location {
         self
     }
 
-    /// Sets the password for the server, instead of that in the location.
+    /// Sets the password for the server, and replaces a password in the location.
     #[must_use]
     pub fn with_password(mut self, password: SecretString) -> Self {
         self.user.password = Some(password);

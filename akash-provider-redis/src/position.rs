@@ -10,7 +10,7 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
-/// Epoch, sequence number and ends of the streams, as read from the server in one transaction.
+/// Epoch, sequence number and last entry id of each stream, read from the server in one transaction.
 #[derive(Debug)]
 pub(crate) struct Heads {
     pub(crate) epoch: Option<String>,
@@ -59,15 +59,14 @@ impl Keys {
     }
 }
 
-/// Returns the command that reads the last event of a topic. The response is at most one byte longer than the
-/// maximum size of an event, and is empty without an event.
+/// Returns the command that reads the last event of a topic. The response is empty if no event exists. Its
+/// maximum size is one byte more than that of an event.
 pub(crate) fn last(key: &str) -> Cmd {
     redis::cmd("GETRANGE").arg(key).arg(0).arg(BYTES_MAX).to_owned()
 }
 
 impl Heads {
-    /// Moves all positions before the first event of the epoch, for a reader with a position of
-    /// another epoch.
+    /// Moves all positions to the start of the epoch, before its first event.
     pub(crate) fn at_start_of_epoch(mut self) -> Self {
         let epoch = self.epoch.as_deref().and_then(|epoch| epoch.rsplit_once('@'));
         if let Some(sequence) = epoch.and_then(|(_, start)| start.parse().ok()) {

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Maximum time for which the server blocks a read without new entries.
+/// Maximum time for which a read waits on the server for new entries.
 const BLOCK: Duration = Duration::from_secs(2);
 /// Maximum time for a response, including the blocking time.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(7);
 /// Maximum number of entries per stream in a response.
 const BATCH: usize = 256;
-/// Maximum size of one response, in bytes. The first entry of each stream is returned in any case.
+/// Maximum size of one response, in bytes. The response has the first entry of each stream in any case.
 const BATCH_BYTES: usize = BYTES_MAX;
 
 /// Reads entries up to a number and a size. `XREAD` limits only the number, and an entry may have 512 MiB. For an entry
@@ -72,9 +72,9 @@ pub(crate) struct Reader {
     connection: Option<MultiplexedConnection>,
     ready: VecDeque<Delivery>,
     pause: Duration,
-    /// Whether an invalid entry was logged. Only the first one is logged.
+    /// True after an invalid entry was logged. Later invalid entries are not logged.
     has_logged_invalid: bool,
-    /// Whether the current outage was logged. Each outage is logged once.
+    /// True if the current outage was logged. Each outage is logged once.
     is_away: bool,
     batch: Script,
 }
@@ -217,9 +217,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Reports a loss, and delivers the last event of each retained topic. Continues at the last read
-    /// position if the server may still have it. Otherwise continues at the start of the epoch, because
-    /// duplicates are better than lost events.
+    /// Reports lost events, and delivers the last event of each retained topic. Then reading continues at the
+    /// last position if the server may still have it, or otherwise at the start of the epoch. Duplicates are
+    /// better than lost events.
     fn lost(&mut self, heads: Heads) {
         self.ready.push_back(Delivery::Lagged(None));
         for (topic, (_, last)) in self.topics.iter().zip(&heads.topics) {

@@ -41,7 +41,7 @@ const IDLE: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(20)
 };
 
-/// Counts the allocated bytes, because the resident memory of a process also depends on its allocator.
+/// Counts the allocated bytes. Resident memory would also depend on the allocator.
 #[global_allocator]
 static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 

@@ -15,7 +15,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Number of decisions in one measurement. The number is too low to fill the queue of the recorder.
+/// Number of decisions in one measurement, below the capacity of the recorder queue.
 const DECISIONS: u64 = if cfg!(debug_assertions) { 200 } else { 2_000 };
 const ROUNDS: usize = if cfg!(debug_assertions) { 1 } else { 9 };
 const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";

@@ -33,7 +33,7 @@ pub(crate) fn of(folder: &Path) -> Option<Found> {
     found(line.trim(), vec![head, packed])
 }
 
-/// Returns the folder `.git`, or the folder that the file `.git` of a linked work tree names.
+/// Returns the folder with the Git data. In a linked work tree, `.git` is a file with the path of this folder.
 fn git_folder(dot_git: &Path) -> Option<PathBuf> {
     if dot_git.is_dir() {
         return Some(dot_git.to_owned());

@@ -38,7 +38,7 @@ impl LeaseFilter {
     }
 }
 
-/// Signal to listeners, which look up the details.
+/// Signal that listeners must check one or all leases again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Signal {
     /// Check all leases again.
@@ -57,8 +57,8 @@ pub(super) struct Entry {
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
     holds: usize,
-    /// Number of records before the current list was applied. A lower number afterwards shows that records
-    /// were deleted.
+    /// Number of records before the current list was applied. If the list contains fewer, records were
+    /// deleted.
     records_before: usize,
 }
 
@@ -142,9 +142,9 @@ pub(super) struct Index {
     nodes: Nodes,
     /// Notification that the health of a lease depends on a node that has not been read.
     pub(super) unread_nodes: Arc<Notify>,
-    /// Reasons by object, for objects with the label `akash.network=true` without a lease in the metadata.
+    /// Objects with the label `akash.network=true` that belong to no lease, with the reason for each.
     pub(super) strays: BTreeMap<Key, String>,
-    /// Counter of deletions of records by other clients. One increase can stand for several records.
+    /// Number of observed deletions by other clients, each of one or more records.
     pub(super) losses: u64,
 }
 
@@ -226,7 +226,7 @@ impl Index {
         signals
     }
 
-    /// Replaces all objects of a kind by a complete list that was requested at `asked`.
+    /// Replaces all objects of a kind by a complete list. The list was requested at the time `asked`.
     pub(super) fn replaced<K: WatchedKind>(
         &mut self,
         objects: &[Arc<K>],
@@ -281,7 +281,7 @@ impl Index {
         self.leases.retain(|_, entry| !entry.is_empty());
     }
 
-    /// Records an accepted write; health is unknown until the watches observed it.
+    /// Records an accepted write. Health is unknown until a watch reports this write.
     pub(super) fn wrote(&mut self, home: &str, write: Write) -> Option<Signal> {
         self.change(home, write.kind, |entry| {
             // A later write of an object includes the earlier one.
@@ -335,8 +335,7 @@ impl Index {
         }
     }
 
-    /// Removes the previous version of an object from its lease, unless the new version belongs to the same
-    /// lease.
+    /// Removes an object from its previous lease if the object now belongs to another lease or to no lease.
     fn moved<K: WatchedKind>(
         &mut self,
         key: &Key,

@@ -81,8 +81,7 @@ impl Kind {
         matches!(self, Self::Manifests | Self::Hosts | Self::Ips)
     }
 
-    /// Returns true for a kind that a cluster may lack. Such a cluster counts as having no object of this
-    /// kind.
+    /// Returns true for a kind that a cluster may lack. The provider then assumes that no such object exists.
     #[must_use]
     pub const fn may_be_absent(self) -> bool {
         matches!(self, Self::Policies | Self::Hosts | Self::Ips | Self::Events)

@@ -39,7 +39,8 @@ const WRONG_REFERENCE: [&str; 8] = [
 /// Termination reasons after a restart of the node. The kubelet did not observe how the container terminated.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
-/// Returns the health of a service with fewer available replicas than `count`, the number in the manifest.
+/// Returns the health of a service that has fewer than `count` available replicas. `count` is the number in
+/// the manifest.
 pub(super) fn explain(
     view: &LeaseView,
     nodes: &Nodes,
@@ -88,8 +89,8 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-/// Returns the health of a pod as [`of_pod`] does. Ignores a failing container unless the node is ready and
-/// its kubelet sends heartbeats.
+/// Returns the health of a pod as [`of_pod`] does. Returns [`Health::Bad`] only if the node is ready and its
+/// kubelet sends heartbeats.
 fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     let health = of_pod(pod)?;
     if health != Health::Bad {

@@ -28,16 +28,15 @@ const LINE_KEPT: usize = 64 << 10;
 /// Paths in an object, from its root. A path that leads into a list applies to each item of the list.
 type Paths = &'static [&'static [&'static str]];
 
-/// Parts of an object, at most 64, that are skipped or decoded.
+/// Selection of at most 64 fields of an object, to decode or to skip.
 pub(crate) trait Parts: Clone + Send + Sync + 'static {
-    /// Paths of these parts of an object.
+    /// Paths of the selected fields.
     const PATHS: Paths;
-    /// True if only the parts in `PATHS` are decoded; false if they are skipped and all other parts are
-    /// decoded.
+    /// True if only the fields in `PATHS` are decoded; false if all fields except these are decoded.
     const ARE_READ: bool = false;
 }
 
-/// Parts of an object that Kubernetes and its tools store for their own use.
+/// Selection of the metadata fields that only Kubernetes and its tools use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bookkeeping;
 
@@ -78,7 +77,7 @@ pub(crate) struct Source {
 }
 
 impl Reading {
-    /// Creates functions that decode or skip the parts `P` of an object.
+    /// Creates functions that decode or skip the fields selected by `P`.
     pub(crate) const fn new<P: Parts>() -> Self {
         Self {
             list: |source, params| async move { source.list::<P>(&params).await }.boxed(),
@@ -155,8 +154,8 @@ impl Source {
     }
 }
 
-/// Decodes the next line of a watch; returns `None` at the end. The buffer of the previous line is reused, because
-/// allocations would otherwise cost more than the decoding.
+/// Decodes the next line of a watch; returns `None` at the end. Reuses the line buffer, because an allocation
+/// per line would cost more than the decoding.
 async fn next_event<P: Parts>(
     mut lines: Pin<&mut impl AsyncBufRead>,
     line: &mut Vec<u8>,
@@ -218,7 +217,7 @@ fn bare<P>(event: WatchEvent<Pruned<P>>) -> WatchEvent<Value> {
     }
 }
 
-/// Object without the parts that the decoder skipped.
+/// Decoded object without the skipped fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Pruned<P>(pub(crate) Value, PhantomData<fn() -> P>);
 
@@ -243,21 +242,20 @@ fn bit(number: usize) -> u64 {
         .unwrap_or(0)
 }
 
-/// Part of an object during the decoding.
+/// Field of an object while the object is decoded.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     paths: Paths,
     /// True if the paths are decoded, false if they are skipped.
     are_read: bool,
-    /// One bit for each path that leads from this part to nested parts. If no bit is set, the whole part is
-    /// decoded.
+    /// One bit for each path that continues below this field. If no bit is set, the whole field is decoded.
     open: u64,
-    /// Number of field names on the path from the root to this part.
+    /// Number of field names on the path from the root to this field.
     depth: usize,
 }
 
 impl Part {
-    /// Returns the part below the field `name`, or `None` if this field is skipped.
+    /// Returns the nested field `name`, or `None` if the decoder skips that field.
     fn behind(self, name: &str) -> Option<Self> {
         let (mut open, mut is_end) = (0, false);
         for (at, path) in self.paths.iter().enumerate() {

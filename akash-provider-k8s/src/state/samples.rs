@@ -58,7 +58,7 @@ pub(crate) fn manifest(lease: &LeaseId, services: &[(&str, u32)]) -> Manifest {
     }))
 }
 
-/// Generation, observed generation, desired and available replicas.
+/// Generation, observed generation, desired replicas and available replicas of a workload.
 pub(crate) type Counts = (i64, i64, i32, i32);
 
 pub(crate) fn deployment(lease: &LeaseId, name: &str, counts: Counts) -> Deployment {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-/// Represents all namespaces in the signals of changed namespaces.
+/// Signal that all namespaces changed, in place of the name of one namespace.
 pub(crate) const EVERYWHERE: &str = "";
 
 #[derive(Debug)]

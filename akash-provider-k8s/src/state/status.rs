@@ -76,7 +76,7 @@ fn status_of(view: &LeaseView, service: &str) -> ServiceStatus {
     }
 }
 
-/// Returns the newest termination of a container of a service, without pods that are being deleted.
+/// Returns the newest termination of a container of a service. Ignores pods that are being deleted.
 fn last_termination(view: &LeaseView, service: &str) -> Option<Termination> {
     let stays = |pod: &&Arc<Pod>| pod.metadata.deletion_timestamp.is_none();
     let pods = view.pods.values().filter(stays);

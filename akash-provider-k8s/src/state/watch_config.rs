@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Maximum retry delay that is accepted from the server.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// Delay after a response of an overloaded server that requests no delay.
+/// Delay after HTTP status 429 without a requested delay.
 const OVERLOADED: Duration = Duration::from_secs(1);
 
 /// Timing of the watches. [`WatchConfig::default`] is suitable for a real cluster.
@@ -24,7 +24,7 @@ pub struct WatchConfig {
     /// Idle time after which a watch without events and bookmarks is restarted. The server sends a bookmark
     /// about once a minute, but may omit some. A working watch may therefore be quiet for two minutes.
     pub idle: Duration,
-    /// Time after which a started watch counts as working even without an event.
+    /// Time after which a started watch is considered working even if no event arrived.
     pub proof: Duration,
     /// Minimum duration of a watch after which the back-off is reset.
     pub steady: Duration,

@@ -15,7 +15,7 @@ pub struct WatchState {
     pub synced: bool,
     /// Time since when the watch does not work; `None` while it works or before its start.
     pub down_since: Option<Instant>,
-    /// Kind that the cluster does not serve and for which the watch waits.
+    /// Missing kind: the watch waits until the cluster serves this kind.
     pub awaited: Option<String>,
     /// Last error, retained after the watch works again.
     pub last_error: Option<String>,
@@ -180,8 +180,8 @@ pub(super) fn are_ready(all: &Watches) -> bool {
     needed.all(|(kind, state)| state.is_usable(*kind))
 }
 
-/// Returns true if the health of leases is known. All watches that affect health have listed their objects,
-/// and none is down for longer than `grace`.
+/// Returns true if the health of leases is known: all watches that affect health have listed their objects,
+/// and each outage of such a watch is shorter than `grace`.
 pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
     let needed = |(kind, _): &(&Kind, &WatchState)| kind.decides_health();
     all.iter()
@@ -190,7 +190,7 @@ pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
         .all(|(_, state)| state.synced && state.down_for().is_none_or(|down| down < grace))
 }
 
-/// Returns the time at which health becomes unknown, unless the failed watch works again before.
+/// Returns the time at which health becomes unknown if the failed watch does not recover.
 pub(super) fn known_until(all: &Watches, grace: Duration) -> Option<Instant> {
     let needed = all.iter().filter(|(kind, _)| kind.decides_health());
     let down = needed.filter_map(|(_, state)| state.down_since);

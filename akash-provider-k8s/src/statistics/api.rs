@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-/// Maximum number of combinations of verb, resource and result.
+/// Maximum number of counted combinations of verb, resource and result.
 const CALLS_MAX: usize = 512;
 
 /// Statistics of requests since the start of the process.

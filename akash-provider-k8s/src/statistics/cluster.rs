@@ -19,7 +19,7 @@ const OPERATION_BOUNDS: [Duration; 8] = [
     Duration::from_secs(15),
     Duration::from_secs(60),
 ];
-/// Maximum number of pairs of operation and result. The same maximum applies to pairs of kind and outcome.
+/// Maximum number of counters in each map: by operation, or by kind and outcome.
 const PAIRS_MAX: usize = 64;
 
 /// Operation of the backend on a lease.
@@ -33,7 +33,7 @@ pub enum Operation {
     Repair,
 }
 
-/// Outcome for an object that differs from the applied object.
+/// Handling of an object that another client changed or added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DriftOutcome {
     /// The object was restored.
@@ -56,8 +56,8 @@ pub struct ClusterStatistics {
     /// Number of objects that other clients changed, by kind and outcome. A changed label of a namespace has
     /// the kind `Namespace`.
     pub drift: BTreeMap<(&'static str, DriftOutcome), u64>,
-    /// Number of leases that wait for another comparison of their objects. Reasons are a failed repair, a
-    /// locked lease, failed watches, or repeated changes by another client.
+    /// Number of leases that the provider checks for drift again later: after a failed repair, a locked
+    /// lease, failed watches, or repeated changes by another client.
     pub waiting_leases: usize,
     /// Number of changed leases in the repair queue. The leases are compared one at a time.
     pub queued_leases: usize,

@@ -248,8 +248,7 @@ async fn names_refused_by_the_provider_are_refused_by_the_api_server() {
     trial.end().await;
 }
 
-/// Covers the quota during an update: all pods are replaced while the pods of two older versions terminate.
-/// The pods have the overhead of a runtime class.
+/// Updates a deployment twice while the old pods terminate slowly. The quota must allow all pods.
 #[tokio::test]
 async fn quota_has_capacity_for_an_update() {
     let Some(cluster) = Cluster::from_env().await else {

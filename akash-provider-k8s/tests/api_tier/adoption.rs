@@ -197,8 +197,8 @@ async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     found
 }
 
-/// Returns a version for each object. This is the generation for workloads, because controllers write their
-/// status, and the resource version for other objects.
+/// Returns a version of each object: the generation of a workload, because controllers write its status, or
+/// the resource version of another object.
 async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["NetworkPolicy", "Service", "Role", "RoleBinding", "Secret"] {
@@ -250,8 +250,8 @@ async fn deployed(cluster: &KubeCluster, lease: &LeaseId) -> WorkloadSpec {
     all.into_iter().find(|d| d.lease == *lease).unwrap()
 }
 
-/// Returns the deployment without environment variables, commands and mounts of ephemeral volumes, and with only the
-/// first port of each service.
+/// Removes environment variables, commands, mounts of ephemeral volumes, and all ports except the first of
+/// each service.
 fn smaller(deployment: &WorkloadSpec) -> WorkloadSpec {
     let mut deployment = deployment.clone();
     for service in &mut Arc::make_mut(&mut deployment.group).services {
@@ -357,7 +357,7 @@ fn adopted_leases_lose_only_access_to_metadata_addresses() {
     });
 }
 
-/// The Go provider stopped between two writes, so some objects of the lease are missing.
+/// Some objects are missing, as if the Go provider had stopped during its deployment.
 #[test]
 fn incomplete_lease_of_another_provider_is_completed_by_first_deploy() {
     run("adopt-half", |world| {
@@ -465,8 +465,7 @@ async fn assert_no_foreign_manager(world: &World, lease: &LeaseId) {
     }
 }
 
-/// Asserts that a reader that ignores the annotations of this provider finds the complete manifest in the
-/// record.
+/// Asserts that the record contains the complete manifest even without its annotations.
 async fn assert_readable_by_go_provider(world: &World, update: &WorkloadSpec) {
     let api: Api<Manifest> = Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace);
     let record = api.get(&update.lease.namespace()).await.unwrap();

@@ -90,8 +90,8 @@ fn without(value: Value, lease: &LeaseId) -> Value {
     }
 }
 
-/// Returns a value that changes with each write of the provider, for each object. This is the generation of a
-/// workload, the spec of a quota, and the resource version of any other object.
+/// Returns a version of each object that changes with each write of the provider: the generation of a
+/// workload, the spec of a quota, or the resource version of another object.
 async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for kind in KINDS {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const REFUSAL: &str = "the provider's account may write only in namespaces of leases";
 
 const RBAC: (&str, &str) = ("rbac.authorization.k8s.io", "RoleBinding");
-/// Writes that the roles of the ServiceAccount do not permit.
+/// Writes that RBAC refuses, not the admission policy.
 const BY_RIGHTS: [&str; 4] = [
     "a Secret",
     "a change of a Secret",

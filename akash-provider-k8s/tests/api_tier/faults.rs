@@ -133,8 +133,7 @@ fn interrupted_record_is_complete_or_absent() {
     });
 }
 
-/// The store of the API server is paused. Each call in flight must have its complete effect after the pause,
-/// or none.
+/// Pauses etcd. Afterwards, each call in flight must have its complete effect or no effect.
 #[test]
 fn paused_store_refuses_manifest_soon_without_partial_state() {
     run_alone("paused", |world, testbed| {

@@ -61,8 +61,8 @@ async fn replicas(world: &World, lease: &LeaseId) -> Value {
     field(world, lease, ("Deployment", "web"), "/spec/replicas").await
 }
 
-/// Deletes the network policy of the lease `control` twice, and waits for both repairs. Earlier changes are
-/// then processed too. Returns the number of writes since the list of calls was last cleared.
+/// Waits until the provider has processed all earlier changes: deletes the network policy of the lease
+/// `control` twice, and waits for both repairs. Returns the number of recorded writes.
 async fn until_processed(world: &World, control: &LeaseId) -> usize {
     let ns = control.namespace();
     for _ in 0..2 {

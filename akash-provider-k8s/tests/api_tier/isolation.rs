@@ -38,7 +38,7 @@ async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Opti
     Some(object)
 }
 
-/// Kind, name, and a function that returns the merge patch for the object.
+/// Kind and name of an object, and a function that returns a merge patch for it.
 type Edit = (&'static str, &'static str, fn(Value) -> Value);
 
 /// Edits that the provider repairs even if the Manifest record is missing.
@@ -129,7 +129,7 @@ fn edits_of_workloads() -> Vec<Edit> {
     ]
 }
 
-/// Returns all edits. One of them changes a field that has its value only in the Manifest record.
+/// Returns the edits of [`edits`] and an edit that the provider can repair only with the Manifest record.
 fn all_edits() -> Vec<Edit> {
     let mut edits = edits();
     edits.push(("Service", "web", |mut live| {

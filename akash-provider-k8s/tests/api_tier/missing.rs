@@ -95,7 +95,7 @@ fn manually_deleted_objects_are_reported_and_recreated() {
     });
 }
 
-/// Without the Secret with the registry passwords, the next start has no copy of these passwords.
+/// At each start, the provider reads the registry passwords from a Secret in the manifest namespace.
 #[test]
 fn manually_deleted_passwords_are_stored_again() {
     run("missing-passwords", |world| {

@@ -235,7 +235,7 @@ async fn stored_passwords(world: &World) -> Vec<String> {
     names
 }
 
-/// HTTP status 403 has two reasons. In both cases, no Secret with passwords remains.
+/// HTTP status 403 means a missing right or a refusal by admission. No Secret with passwords may remain.
 #[test]
 fn record_refused_by_admission_differs_from_missing_right() {
     run("refused-record", |world| {

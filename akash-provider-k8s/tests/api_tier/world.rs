@@ -305,7 +305,7 @@ impl World {
         cluster
     }
 
-    /// Returns a client of another ServiceAccount of the test. Its calls are added to the same list.
+    /// Returns a client with another ServiceAccount of the test. The calls of this client are also recorded.
     pub(crate) async fn client_of(&self, account: &str) -> Client {
         let namespace = &self.settings.manifest_namespace;
         let config = with_token(self.config.clone(), &self.admin, namespace, account).await;
@@ -577,10 +577,10 @@ fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>, fault: &Arc<Mutex<Opti
 /// Fault of the connection to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The given number of writes succeeds. All later writes are lost before they reach the server.
+    /// After this number of writes, all writes fail before they reach the server.
     Lost(usize),
-    /// The given number of writes succeeds. The response to the next write is lost, and all later writes are lost
-    /// before they reach the server.
+    /// After this number of writes, the server executes one more write, but its response is lost. All later
+    /// writes fail before they reach the server.
     Unanswered(usize),
     /// Every request is lost.
     Cut,

@@ -78,8 +78,7 @@ type Right = (String, String, String, String, String);
 /// ClusterRole with the rights in the namespaces of leases.
 const LEASE_ROLE: &str = "akash-provider-rs-lease";
 
-/// Returns the rights in `deploy/rbac` for the namespaces of leases if `is_lease` is true, or all other
-/// rights.
+/// Returns rights from `deploy/rbac`: those in lease namespaces if `is_lease` is true, otherwise all others.
 fn deployed_rights(is_lease: bool) -> BTreeSet<Right> {
     let texts = |value: &Value| -> Vec<String> {
         let texts = value.as_array().into_iter().flatten();

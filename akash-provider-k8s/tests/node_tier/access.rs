@@ -205,7 +205,7 @@ fn command_ends_when_its_client_disconnects() {
     });
 }
 
-/// The three commands have the same command line, user and start time.
+/// Starts three equal commands at the same time, and disconnects the client of one command.
 #[test]
 fn only_the_command_of_disconnected_client_ends() {
     run(QUIET, |tenant| {

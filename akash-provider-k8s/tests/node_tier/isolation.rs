@@ -22,7 +22,7 @@ const POLICY: &str = "akash-deployment-restrictions";
 /// Maximum time until an edit is repaired, generous for busy machines.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// Group and version, kind, and name of an object.
+/// API version, kind and name of an object.
 type Object = (&'static str, &'static str, &'static str);
 
 /// Returns one edit for each object, as a merge patch. Together, they change every kind of field that affects

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testbed::{Cluster as Testbed, Tier};
 
-/// Environment variables with two command lines: one starts the policy agent, the other cleans up after it.
+/// Environment variables with the commands that start the policy agent and clean up after it.
 const AGENT: &str = "AKASH_POLICY_AGENT";
 const AGENT_END: &str = "AKASH_POLICY_AGENT_END";
 /// Maximum time until a running agent blocks a port.
@@ -237,7 +237,7 @@ struct Surroundings<'a> {
     world: String,
 }
 
-/// Source, description of the target, address and port, and whether the network policies allow this flow.
+/// Connection between two endpoints, and whether the network policies allow this connection.
 #[derive(Clone)]
 struct Flow {
     from: String,
@@ -287,8 +287,9 @@ impl<'a> Surroundings<'a> {
             .on_node("ip", &["route", action, &network, "via", &self.world])
     }
 
-    /// Tests the flows of the leases `with` network policies and of those `without`. Repeats the test until
-    /// all flows are as expected, or the time is over. Returns the remaining differences.
+    /// Tests the flows of leases with network policies (`with`) and without network policies (`without`).
+    /// Repeats the test until all flows are as expected or the time limit is reached. Returns the unexpected
+    /// flows.
     fn check(&self, testbed: &Testbed, with: &Pair, without: &Pair) -> Result<(), String> {
         let listener = TcpListener::bind((testbed.addresses().host, 0)).unwrap();
         let host_port = listener.local_addr().unwrap().port();

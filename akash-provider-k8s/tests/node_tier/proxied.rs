@@ -275,8 +275,8 @@ async fn run_scenario(stage: &Stage) {
     is_taken_back(stage).await;
 }
 
-/// Changes the kind of route while one address serves both kinds, so that DNS stays the same. Returns the
-/// number of requests.
+/// Changes the kind of route without a DNS change: one address serves both kinds. Returns the number of
+/// requests.
 async fn behind_one_address(stage: &Stage, clients: &Traffic) -> usize {
     let mut count = 0;
     for (mode, kind) in [(gateway(), "HTTPRoute"), (ingress(), "Ingress")] {
@@ -311,8 +311,8 @@ async fn is_taken_back(stage: &Stage) {
     operator.stop().await;
 }
 
-/// Changes the kind of route, which another controller serves at another address. Then sends the clients to
-/// this address, as a DNS change would.
+/// Changes the kind of route. Then directs the clients to the address of the controller for the new kind, as
+/// a DNS change would.
 async fn hand_over(stage: &Stage, clients: &Traffic, mode: Mode, to: &Controller, kind: &str) -> usize {
     let operator = stage.operator(mode.clone(), true);
     let is_accepted = |state: &HostnameStatus| state.is_written && state.accepted == Acceptance::Yes;

@@ -21,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Real time between two blocks.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Maximum number of blocks within which a step of the scenario must succeed.
+/// Maximum number of blocks for one step of the scenario.
 const BLOCKS_MAX: u32 = 1000;
 
-/// Chain that the scenario uses, with a client for the provider and an account of the tenant.
+/// Chain of the scenario. Provides the chain client of the provider, and executes messages of the tenant.
 #[async_trait]
 pub trait Network: fmt::Debug + Send + Sync {
     /// Returns the chain client of the provider.
@@ -188,7 +188,7 @@ impl Play {
     /// Closes the deployment. Returns the earnings of the provider after it has released the lease.
     ///
     /// # Errors
-    /// The provider does not release every part of the lease.
+    /// The provider does not release all resources of the lease.
     pub async fn close(&self) -> Result<Coin, Failed> {
         self.network.tenant(self.tenant.close()).await?;
         self.until("an end", async |status| is_empty(&status).then_some(()))
@@ -214,8 +214,8 @@ impl Play {
         Ok(self.handle.status().await)
     }
 
-    /// Completes blocks until `seen` returns a value. `seen` gets the status of the provider and may also
-    /// check other state.
+    /// Completes blocks until `seen` returns a value. `seen` gets the status of the provider after each
+    /// block.
     async fn until<T>(&self, what: &str, seen: impl AsyncFn(Arc<Status>) -> Option<T>) -> Result<T, Failed> {
         for _ in 0..BLOCKS_MAX {
             self.network.block();

@@ -74,7 +74,7 @@ pub fn market() -> Result<Market, Failed> {
     Ok(market)
 }
 
-/// Returns the settings of the provider: its account, the chain id, and otherwise the defaults.
+/// Returns the default settings with the account of the provider and the id of the chain.
 ///
 /// # Errors
 /// This function never fails with the constants of this file.

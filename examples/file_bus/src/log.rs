@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Maximum number of lines in a file.
 const LINES: u64 = 1024;
-/// Maximum number of files. With some hundred bytes per line, the files have about two megabytes in total.
+/// Maximum number of files. All files together have about two megabytes if a line has some hundred bytes.
 const FILES: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,8 +33,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Opens a new file of the log after its last complete line. The last existing file may end with an
-    /// incomplete line.
+    /// Opens the log and continues after its last complete line in a new file. The previous file may end with
+    /// an incomplete line.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let next = match files(folder)?.last_key_value() {

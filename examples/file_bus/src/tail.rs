@@ -14,7 +14,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// Maximum number of lines that are read at once.
 const BATCH: usize = 256;
 
-/// Subscription to the log: the position, and the events that are read but not delivered yet.
+/// Subscription to the log: its position, and undelivered events.
 #[derive(Debug)]
 pub(crate) struct Tail {
     place: Option<Place>,
@@ -33,8 +33,7 @@ struct Place {
 }
 
 impl Tail {
-    /// Creates a subscriber to these topics. The first delivered event is the event with the number `next` or a later
-    /// one.
+    /// Creates a subscriber to these topics. The subscriber receives the events from number `next` on.
     pub(crate) fn new(folder: PathBuf, topics: Vec<Topic>, next: u64) -> Self {
         let place = Place {
             folder,

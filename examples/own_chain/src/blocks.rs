@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Maximum size of a transaction as JSON, in bytes. The lines of blocks with [`BLOCK_MAX`] such transactions
-/// are short enough for the reader.
+/// Maximum size of a transaction as JSON, in bytes. The reader accepts a block with [`BLOCK_MAX`]
+/// transactions of this size.
 const TX_MAX: usize = 64 << 10;
 /// Maximum number of transactions in a block. Further transactions wait for the next block.
 const BLOCK_MAX: usize = 100;
@@ -32,8 +32,7 @@ pub(crate) struct Pending {
 
 impl State {
     /// Executes a block: changes the market, and sends the events of the block to the subscribers. Returns
-    /// the outcome of each transaction. After a restart, the blocks in the file produce the same outcomes
-    /// again.
+    /// the result of each transaction. The same block always has the same results, also after a restart.
     pub(crate) fn execute(&mut self, block: &Block) -> Vec<TxOutcome> {
         let height = block.height;
         self.market.begin_block(block.time);
@@ -58,8 +57,8 @@ impl State {
         outcomes
     }
 
-    /// Takes the pending transactions of the next block from the pool. Returns the block and these
-    /// transactions. Removes expired transactions too, and reports a `TxOutcome::Rejected` to their senders.
+    /// Creates the next block from pending transactions. Returns the block and these transactions. Removes
+    /// expired transactions, and reports `TxOutcome::Rejected` to their senders.
     fn propose(&mut self, elapsed: Duration) -> (Block, Vec<Pending>) {
         let (height, time) = (self.market.height() + 1, self.market.time().plus(elapsed));
         let mut taken = Vec::new();

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// Maximum number of blocks that are buffered for a subscriber. A subscriber that is further behind gets a snapshot
-/// instead of the missed blocks.
+/// Maximum number of buffered blocks of a subscriber. A slower subscriber gets a snapshot instead of the
+/// missed blocks.
 pub(crate) const WAITING_MAX: usize = 256;
 
 /// Events of one block, in the order of the block.
@@ -25,8 +25,8 @@ struct Listener {
 }
 
 impl Inner {
-    /// Returns a snapshot, and a receiver of the blocks after it. Both are created under the lock that
-    /// publishing requires, so no block is missing.
+    /// Returns a snapshot, and a receiver of all later blocks. No block is published meanwhile, because this
+    /// function holds the lock for publishing.
     fn listen(&self, provider: &Address) -> (ChainEvent, broadcast::Receiver<Facts>) {
         let state = lock(&self.state);
         let present = ChainEvent::Resync(Arc::new(state.market.snapshot(provider)));

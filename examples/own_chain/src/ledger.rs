@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of unusable lines that are reported for a file.
+/// Maximum number of unusable lines in the report about a file.
 const DAMAGES_MAX: usize = 100;
 const REMEDY: &str = "restore it from a backup and start again; until then this ledger ends no lease";
 const NO_REMEDY: &str = "no action needed: this block was never published, and the next one replaces it";
@@ -36,8 +36,8 @@ pub(crate) enum Tx {
     Tenant(TenantMsg),
 }
 
-/// Block with its transactions. The outcomes are not stored, because the rules of the market determine them
-/// again when the file is read.
+/// Block with its transactions. Their results are not stored: the market computes them again when the file is
+/// read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Block {
     pub(crate) height: Height,
@@ -61,7 +61,7 @@ pub struct Damage {
     pub line: u64,
     /// Reason why the line is unusable.
     pub what: String,
-    /// Remedy for the person who runs the program.
+    /// Remedy for the user of the program.
     pub remedy: &'static str,
 }
 

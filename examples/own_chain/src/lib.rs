@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// Maximum number of consecutive missing blocks. A block after a larger gap is treated as an unusable line.
+/// Maximum number of consecutive missing blocks. After a larger gap, the line of the next block is unusable.
 const GAP_MAX: Height = 1000;
 
 /// Chain that is stored in a file. Clones share the file. Dropping the last clone closes the file.
@@ -59,7 +59,7 @@ struct State {
     lost: BTreeSet<Height>,
     /// Number of unusable lines since the last readable block. Each of these lines may have been a block.
     unread: u64,
-    /// Whether the file has unusable or missing lines.
+    /// True if the file has unusable or missing lines.
     has_gap: bool,
 }
 
@@ -142,8 +142,8 @@ impl Reader for State {
     }
 }
 
-/// Locks a mutex even if another thread panicked while it held the lock. The data is consistent whenever such
-/// a panic can occur.
+/// Locks a mutex even if a thread panicked while it held the lock. Each such panic leaves the data
+/// consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,8 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Maximum length of a line, in bytes. A block with the maximum number of transactions of the maximum size
-/// fits.
+/// Maximum length of a line, in bytes. The largest possible block is shorter.
 pub(crate) const LINE_MAX: u64 = 8 << 20;
 
 /// Line of a file. For a line longer than [`LINE_MAX`], `is_long` is true and `bytes` contains only the end
@@ -20,7 +19,7 @@ pub(crate) struct Text {
 pub(crate) struct Lines {
     reader: BufReader<File>,
     number: u64,
-    /// Number of bytes that were read from the file: the offset of the end of the last line.
+    /// Offset of the end of the last line that was read, in bytes.
     pub(crate) end: u64,
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Real time between two blocks. The block time advances by more than this.
+/// Real time between two blocks. The block time advances faster.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// [`OwnChain`] as the chain of the example scenario. It completes blocks automatically.

@@ -19,7 +19,7 @@ impl OwnChain {
     }
 
     /// Returns the record that `answer` finds in the market. If the file has missing or unusable lines, the
-    /// result is [`Agreement::Disputed`]. The provider then ends no lease because of a missing record.
+    /// result is [`Agreement::Disputed`], so that the provider closes no lease for a missing record.
     fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
         let state: &State = &lock(&self.0.state);
         Observed {

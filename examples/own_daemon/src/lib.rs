@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 /// Error that ends the daemon.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Interfaces that this daemon implements itself: the cluster and the source of its capacity.
+/// Cluster, and source of its capacity, as this daemon implements them.
 #[derive(Debug, Clone)]
 pub struct Backend {
     /// Cluster that runs the workloads.

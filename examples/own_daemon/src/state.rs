@@ -23,7 +23,7 @@ pub fn read(file: &Path) -> io::Result<RestartState> {
     }
 }
 
-/// Path of the file in which the running provider stores the state that survives restarts.
+/// Path of the file with the state that survives restarts. The running provider writes this file.
 #[derive(Debug)]
 pub struct StateFile(pub PathBuf);
 

@@ -26,8 +26,8 @@ const MINUTE: Duration = if cfg!(debug_assertions) {
 } else {
     Duration::from_secs(60)
 };
-/// Number of measured minutes. Connections and caches still grow in the first minute. The result is the
-/// growth between the end of the first and of the last minute.
+/// Number of measured minutes. The result is the growth after the first minute, in which connections and
+/// caches still grow.
 const MINUTES: u32 = if cfg!(debug_assertions) { 2 } else { 4 };
 const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";
 /// Maximum number of bids in flight. The client ignores further orders, like an overloaded provider.

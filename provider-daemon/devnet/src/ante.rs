@@ -18,7 +18,7 @@ const NANOS_PER_MILLI: i64 = 1_000_000;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// Constant parameters of the checks of a transaction.
+/// Constant parameters for checking transactions.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     pub(super) chain_id: String,
@@ -68,13 +68,13 @@ pub(super) enum Stage {
     Simulate,
 }
 
-/// State that a transaction is checked against.
+/// Chain state for checking a transaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) rules: &'a Rules,
     pub(super) market: &'a Market,
     pub(super) nonces: &'a Nonces,
-    /// Transactions in the mempool. `None` for the execution in a block.
+    /// Transactions in the mempool; `None` for a transaction in a block.
     pub(super) pending: Option<&'a Pending>,
     pub(super) height: Height,
     pub(super) time: BlockTime,

@@ -201,8 +201,8 @@ impl Block {
         self.txs.iter().map(|tx| tx.result.json()).collect()
     }
 
-    /// Returns the result of the JSON-RPC method `block_results`. As on a CometBFT node, an empty list in the
-    /// result is null.
+    /// Returns the result of the JSON-RPC method `block_results`. Empty lists are null, as on a CometBFT
+    /// node.
     pub(super) fn block_results(&self) -> Value {
         let results = self.results();
         let events: Vec<Value> = self.events().iter().map(Event::json).collect();

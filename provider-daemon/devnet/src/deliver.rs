@@ -39,7 +39,7 @@ impl TxResult {
     }
 }
 
-/// State that the transactions of a block change.
+/// Chain state that the transactions of a block change.
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     pub(super) rules: &'a Rules,

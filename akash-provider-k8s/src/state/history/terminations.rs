@@ -49,7 +49,7 @@ impl History {
     }
 }
 
-/// Returns the newest failed termination of each container, without pods that are being deleted.
+/// Returns the newest failed termination of each container. Ignores pods that are being deleted.
 pub(super) fn terminations(view: &LeaseView) -> Vec<StoredEvent> {
     let stays = |pod: &&Arc<Pod>| pod.metadata.deletion_timestamp.is_none();
     let of_pod = |pod: &Arc<Pod>| -> Vec<StoredEvent> {

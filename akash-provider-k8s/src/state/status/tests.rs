@@ -59,7 +59,7 @@ fn lease_status_has_the_replicas_of_each_service() {
     assert_eq!(service_status(&sample(), "nobody"), None);
 }
 
-/// The Go provider includes every hostname of the lease.
+/// The Go provider lists all hostnames of the lease in the status of each service.
 #[test]
 fn service_status_has_only_its_own_hostnames() {
     let status = service_status(&sample(), "db").unwrap();

@@ -239,8 +239,8 @@ impl Trial {
         }
     }
 
-    /// Waits until the namespace has `count` pods of this version, `ending` terminating pods, and no other
-    /// pods. Marks each pod as ready, as a kubelet would.
+    /// Marks each pod as ready, as a kubelet would. Waits until the namespace has exactly `count` pods of
+    /// this version and `ending` terminating pods.
     pub(crate) async fn pods_of(&self, version: &str, count: usize, ending: usize) {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         self.until("the pods of the version", async || {

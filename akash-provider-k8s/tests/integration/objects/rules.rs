@@ -305,8 +305,7 @@ fn logins_accounts_and_variables_are_per_service() {
     assert_eq!(of("AKASH_DEPLOYMENT_SEQUENCE"), [Some(&json!("3944427"))]);
 }
 
-/// The encoded login has fields in the order of the Go provider, no empty fields, and the same escaped
-/// characters.
+/// Field order, omitted empty fields and escaped characters are those of the Go provider.
 #[test]
 fn login_is_encoded_byte_for_byte_like_the_go_provider() {
     let secret = |host: &str, username: &str, password: &str, email: &str| {
@@ -538,8 +537,7 @@ fn protections_can_be_disabled() {
     );
 }
 
-/// Covers the quota during an update: both versions of every pod run while pods of two older versions
-/// terminate. The pods have the overhead of a runtime class.
+/// The quota must allow both versions of every pod while pods of two older versions terminate.
 #[test]
 fn quota_allows_an_update() {
     for (count, overhead_cpu, overhead_memory) in [(1_u32, 250, 130 << 20), (20, 1_000, 1 << 30)] {

@@ -40,8 +40,8 @@ pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
 
 type Objects = BTreeMap<String, Value>;
 
-/// Removes from both sets of objects the differences that the isolation level allows. Adds each difference
-/// that occurred to `needed`.
+/// Makes both sets of objects equal where the isolation level allows a difference. Adds each difference found
+/// to `needed`.
 pub(super) fn even_out(
     isolation: Isolation,
     ours: &mut Objects,

@@ -333,7 +333,7 @@ async fn exec(access: &Access, dseq: u64, service: &str, replica: u32) -> Result
         .unwrap()
 }
 
-/// Covers failures before a command starts, for which a shell would return an exit code of 0.
+/// Failures before a command starts are errors. An exit code of 0 would look like success.
 #[tokio::test]
 async fn command_that_cannot_start_has_no_exit_code() {
     let cases = [

@@ -100,8 +100,9 @@ pub(crate) fn bookmark(version: &str) -> Value {
     )
 }
 
-/// Function that returns the reply to the n-th request (from 0) of a resource and verb. For `None`, the
-/// server replies with an empty list, a watch without events, or a granted access review.
+/// Function that returns the reply to a request. The number is that of earlier requests with the same path,
+/// counted separately for watches. For `None`, the server sends an empty list, a watch without events or a
+/// granted access review.
 pub(crate) type Script = dyn Fn(&Request, usize) -> Option<Reply> + Send + Sync;
 
 pub(crate) struct Server {

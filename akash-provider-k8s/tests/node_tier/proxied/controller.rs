@@ -34,7 +34,7 @@ pub(crate) struct Controller {
 
 type Selector = fn(&mut ObservedObjects) -> &mut routes::Objects;
 
-/// Objects that the controller observed, number of kinds that it has listed, and notification of changes.
+/// Observed objects, number of kinds that the controller has listed, and notification of changes.
 #[derive(Debug, Default)]
 struct Cache {
     seen: Mutex<(ObservedObjects, usize)>,
@@ -141,8 +141,8 @@ fn read(object: &DynamicObject) -> (ObjectKey, Value) {
     (place, serde_json::to_value(object).unwrap())
 }
 
-/// Updates the proxy after every change of the objects, until the task is aborted. Writes the status before
-/// the proxy uses the route: acceptance in the Gateway API only means that the route is valid.
+/// After every change of the objects, writes the status of the routes and then updates the proxy. In the
+/// Gateway API, an accepted route is valid but may not be in use yet.
 async fn serve(
     client: Client,
     mut proxy: Proxy,

@@ -17,8 +17,7 @@ const REST: Duration = Duration::from_millis(8);
 const LIMIT: Duration = Duration::from_secs(10);
 /// Number of requests after each change that must all get the response of the new target.
 const AFTER: usize = 12;
-/// Time after a reload of the proxy. During this time, the previous worker may still serve the connections
-/// that it accepted.
+/// Time after a reload of the proxy in which the previous worker may still serve its connections.
 const OVERLAP: Duration = Duration::from_millis(100);
 
 /// Start time of a request, and status and body of the response or an error.
