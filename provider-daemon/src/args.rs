@@ -201,8 +201,8 @@ impl Cli {
     }
 }
 
-/// Returns whether the command line names a real provider by `--from` or `--provider`. Environment variables
-/// do not count, because they are set for other commands.
+/// Returns whether the command line contains `--from` or `--provider`, which name a real provider. Ignores
+/// environment variables, because they are set for other commands.
 fn is_of_a_real_provider() -> bool {
     let mut words = std::env::args_os();
     words.any(|word| {

@@ -47,8 +47,8 @@ pub(crate) fn message_text(error: &anyhow::Error) -> String {
     }
 }
 
-/// Returns the first remedy in an error and its causes. Without a remedy, returns the general remedy for the
-/// first I/O error among them.
+/// Returns the first remedy that an error or one of its causes contains. Otherwise returns the general remedy
+/// for the first I/O error among them.
 pub(crate) fn help(error: &anyhow::Error) -> Option<&str> {
     // A remedy that was added as a context is no cause in the chain below.
     let of_context = error.downcast_ref::<WithHelp>().map(|error| error.help.as_str());
@@ -75,7 +75,7 @@ pub(crate) fn help(error: &anyhow::Error) -> Option<&str> {
     of_context.or_else(of_cause).or_else(of_io)
 }
 
-/// Returns the remedy of an I/O error, or `None` if the kind does not determine one.
+/// Returns the general remedy for a kind of I/O error, or `None` if the kind has no general remedy.
 const fn io_help(kind: io::ErrorKind) -> Option<&'static str> {
     Some(match kind {
         io::ErrorKind::NotFound => "check the path",

@@ -55,7 +55,7 @@ fn limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Origin of the recording, at the start of each file.
+/// Program and provider that wrote the recording, at the start of each file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// Version of the recording program. Other versions may decide differently.

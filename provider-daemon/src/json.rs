@@ -16,7 +16,7 @@ pub enum Json {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// Number with its original digits, including 64-bit integers.
+    /// Number with its original digits, so that 64-bit integers stay exact.
     Number(Number),
     /// Text without quotes and escapes.
     Text(String),

@@ -11,7 +11,7 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-/// Filter of the log. Both are global. The filter is unset if the process uses another log.
+/// Filter of the global log; unset if the process uses another log.
 static FILTER: OnceLock<Filter> = OnceLock::new();
 
 struct Filter {
@@ -84,12 +84,12 @@ fn foreign() -> String {
     "the log of this process belongs to the program that embeds the provider".to_owned()
 }
 
-/// Returns the log filter. The Kubernetes client library logs nothing unless `chosen` names it, because this
-/// program logs the same failures.
+/// Returns the log filter. Disables the log of the Kubernetes client library unless `chosen` names the
+/// library, because this program logs the same failures.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
-    /// Modules that log warnings about unusable chain nodes and clusters. Commands that return such a failure
-    /// as their error (`is_short`: `query`, `tx`, `tenant`, `doctor`) do not log these warnings at the
+    /// Modules that log warnings about unusable chain nodes and clusters. Commands with `is_short` (`query`,
+    /// `tx`, `tenant`, `doctor`) return such a failure as their error, so they omit these warnings at the
     /// default level.
     const REPORTED: [&str; 2] = ["akash_provider_chain::endpoints", "akash_provider_k8s"];
     check_log_levels(chosen)?;

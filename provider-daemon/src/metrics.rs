@@ -45,7 +45,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum time for the update of one source. After a timeout the source reports its previous values.
+/// Maximum duration of the update of one metric source. After a timeout the source reports its previous
+/// values.
 const REFRESH_TIME: Duration = Duration::from_secs(2);
 
 /// Source of metrics.

@@ -53,7 +53,8 @@ impl NumberedFiles {
         options.open(path(&self.dir, self.newest, self.extension))
     }
 
-    /// Counts the newest file, which has `bytes` bytes, as complete, or removes it if `is_useless` is true.
+    /// Counts the newest file as complete, with the size `bytes`. Removes the file instead if `is_useless` is
+    /// true.
     pub(crate) fn finish(&mut self, bytes: u64, is_useless: bool) {
         let newest = path(&self.dir, self.newest, self.extension);
         let removed = is_useless && fs::remove_file(newest).is_ok();
@@ -70,8 +71,8 @@ impl NumberedFiles {
         Ok(())
     }
 
-    /// Removes old files until the total size, with `newest` bytes for the newest file, is at most the limit.
-    /// Returns false if the newest file alone exceeds the limit.
+    /// Removes old files until the total size is at most the limit. `newest` is the size of the newest file
+    /// in bytes. Returns false if the newest file alone exceeds the limit.
     pub(crate) fn remove_oldest(&mut self, newest: u64) -> io::Result<bool> {
         let total = |old: &[(u64, u64)]| old.iter().map(|(_, bytes)| bytes).sum::<u64>();
         while total(&self.old).saturating_add(newest) > self.limit {

@@ -47,13 +47,13 @@ fn path(home: &Path) -> PathBuf {
 enum Request {
     /// Returns the state of the circuit breaker.
     Breaker,
-    /// Releases the circuit breaker: the provider sends the closes that the breaker holds.
+    /// Releases the circuit breaker, so that the provider closes the leases that wait for the release.
     ReleaseBreaker {
         /// Owner (tenant) for whom the circuit breaker is released; `None` to release it for all leases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Address>,
     },
-    /// Compares chain, cluster and ledger, and repairs the differences.
+    /// Compares the chain, the cluster and the state of the provider, and repairs the differences.
     Scan {
         /// True to report the differences without repairing them.
         dry_run: bool,
@@ -148,14 +148,14 @@ enum Response {
         allowed: u32,
         /// Leases that are closed only after the release of the circuit breaker.
         waiting: Vec<String>,
-        /// Reason why the circuit breaker holds all closes; `None` if it holds none.
+        /// Reason why the circuit breaker delays the close of every lease; `None` if it does not.
         shut_because: Option<String>,
     },
     /// The circuit breaker was released.
     Released {
         /// True if the circuit breaker held closes before the release.
         was_tripped: bool,
-        /// Leases that the circuit breaker did not close before this release.
+        /// Leases that waited for the release and that the provider now closes.
         waited: Vec<String>,
     },
     /// Differences between the chain, the cluster and the state of the provider.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Returns whether a character is invisible or controls a terminal. Line feeds and tabs are exceptions.
+/// Returns true for a character that is invisible or controls a terminal, except line feeds and tabs.
 #[must_use]
 pub fn is_active(c: char) -> bool {
     let is_hidden = matches!(c,
@@ -62,8 +62,8 @@ fn without(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
 
 /// Writer of the log, which prints each event on one line.
 ///
-/// With colors, this writer passes the escape character (U+001B), which starts each color code of the log
-/// formatter. The log formatter escapes this character in the values of fields.
+/// With colors, this writer does not escape the character U+001B, with which the log formatter starts each
+/// color code. The log formatter itself escapes this character in the values of fields.
 #[derive(Debug)]
 pub struct LogWriter<W> {
     to: W,

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 const BYTES_MAX: u64 = 8 << 20;
 /// Minimum interval between two checks of the policy file.
 const AGE_MAX: Duration = Duration::from_millis(500);
-/// Maximum number of blocks with a stored policy. All orders of a block are priced within seconds.
+/// Maximum number of blocks for which a price policy is stored. All orders of a block are priced within
+/// seconds.
 const BLOCKS: usize = 16;
 
 /// Pricing strategy that reads its policy from a file and reloads it after a change. While the file is
@@ -33,9 +34,9 @@ pub(crate) struct FilePolicy {
 #[derive(Debug)]
 struct State {
     policy: Arc<Policy>,
-    /// Number of reloads that returned a policy.
+    /// Number of successful reloads.
     version: u64,
-    /// Policy for each block: the policy in force when the first order of the block was priced.
+    /// Price policy of each block: the policy that applied when the first order of the block was priced.
     block_policies: VecDeque<(Height, Arc<Policy>)>,
     /// File metadata at the last read; `None` after a failed read, so that the next check reads the file
     /// again.
@@ -86,8 +87,8 @@ impl FilePolicy {
         }
     }
 
-    /// Checks the file, if the last check is older than [`AGE_MAX`]. Returns the version of the policy in
-    /// force.
+    /// Checks the file if the last check is older than [`AGE_MAX`]. Returns the version of the current
+    /// policy.
     async fn refresh(&self) -> u64 {
         let mut checked = self.checked.lock().await;
         if checked.elapsed() >= AGE_MAX {
@@ -150,8 +151,8 @@ fn is_read(state: &Mutex<State>, seen: Option<Stamp>) -> bool {
     seen.is_some() && locked(state).stamp == seen
 }
 
-/// Applies the result of a read. After a read error, the next check reads the file again. A file with an
-/// invalid policy is not read again until it changes.
+/// Applies the result of a read. The next check repeats a failed read. A file with an invalid policy is read
+/// again only after a change.
 fn take(path: &Path, state: &Mutex<State>, seen: Option<Stamp>, text: Result<String, String>) {
     let has_text = text.is_ok();
     let read = text.and_then(|text| policy(path, &text));
@@ -299,7 +300,8 @@ mod tests {
         }
     }
 
-    /// The cause of a failed read may be unrelated to the file, such as too many open files.
+    /// Checks that a failed read is repeated. Its cause may be unrelated to the file, such as too many open
+    /// files.
     #[test]
     fn after_a_failed_read_an_unchanged_file_is_read_again() {
         let folder = tempfile::tempdir().unwrap();

@@ -165,7 +165,6 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     concluded(failure.map_or(parts, Err), ended, &printer)
 }
 
-/// Returns the operators that run in this process.
 fn operators(args: &RunArgs, home: &Path) -> anyhow::Result<OperatorPlan> {
     let domain = &args.leases.deployment_ingress_domain;
     OperatorPlan::read(&args.kubernetes, &[], domain, Some(home))

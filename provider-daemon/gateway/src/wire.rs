@@ -30,7 +30,7 @@ pub(super) struct Wire<S> {
     pending_writes: PendingWrites,
 }
 
-/// Progress of the HTTP/2 preface: the number of missing bytes and the time limit.
+/// HTTP/2 preface that is not yet completely received: the number of missing bytes and the time limit.
 #[derive(Debug)]
 struct Greeting {
     left: usize,
@@ -58,8 +58,8 @@ impl<S> Wire<S> {
         self
     }
 
-    /// Returns the result `polled` of a write. Returns an error if writes have made no progress within the
-    /// time limit.
+    /// Returns the result `polled` of a write, or an error if the write has made no progress within the time
+    /// limit.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         // Any progress restarts the timer: a slow client is not a dead one.
         if polled.is_ready() {

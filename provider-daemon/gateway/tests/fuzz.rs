@@ -19,7 +19,7 @@ const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus");
 /// Maximum length of an input, in bytes. Larger inputs are refused before they are parsed.
 const BYTES_MAX: usize = 64 * 1024;
 const INPUTS_MAX: usize = 64;
-/// Maximum number of changes of one input at once.
+/// Maximum number of random changes to one input.
 const CHANGES_MAX: u64 = 6;
 /// Byte sequences with a special meaning in one of the parsed formats.
 const TELLING: [&[u8]; 24] = [
@@ -78,7 +78,7 @@ impl Changes {
         usize::try_from(self.0.next_u64() % u64::try_from(limit.max(1)).unwrap()).unwrap()
     }
 
-    /// Returns the start and end of a random part of an input.
+    /// Returns the start and the end of a random part of an input of `length` bytes.
     fn piece(&mut self, length: usize) -> (usize, usize) {
         let from = self.below(length + 1);
         (from, from + self.below(length - from + 1))

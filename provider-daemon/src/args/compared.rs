@@ -96,7 +96,7 @@ const COMPARED: [(&str, ComparedPart); 74] = [
     ("gpu-list", ComparedPart::Content),
 ];
 
-/// Flags that may differ between instances, grouped by the reason for this.
+/// Flags that may differ between instances, grouped by the reason for the difference.
 #[cfg(test)]
 const OWN: [(&str, &[&str]); 8] = [
     (
@@ -267,7 +267,7 @@ impl FromArgMatches for ComparedArgs {
     }
 }
 
-/// Returns the values of a flag independent of their spelling: `5m` and `300s` are equal.
+/// Returns the values of a flag as normalized text: `5m` and `300s` give the same text.
 fn text(matches: &ArgMatches, flag: &str) -> String {
     let id = flag.replace('-', "_");
     let parsed = typed(matches, &id, |value: &Duration| format!("{value:?}"))
@@ -291,7 +291,7 @@ fn text(matches: &ArgMatches, flag: &str) -> String {
     parsed.unwrap_or_else(raw).join(",")
 }
 
-/// Returns the values of a flag as text, or `None` if they do not have the type `T`.
+/// Returns the values of a flag as text, or `None` if the flag has another type than `T`.
 fn typed<T: Clone + Send + Sync + 'static>(
     matches: &ArgMatches,
     id: &str,

@@ -40,12 +40,11 @@ pub(crate) const COMMANDS: [&str; 23] = [
     "show-cluster-ns",
 ];
 
-/// Flags of `explain` that ignore the environment, because tenant commands use the same variables for another
-/// purpose.
+/// Flags of `explain` without environment variables, which tenant commands use for another purpose.
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
 /// Adds environment variables to the flags of the command `root`. `look` returns the value of a variable.
-/// `is_real` is true if `explain` names a real provider.
+/// `is_real` is true if the arguments of `explain` name a real provider.
 #[must_use]
 pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<String>) -> Command {
     let root = root.mut_args(|arg| settable(arg, &look));
@@ -101,8 +100,8 @@ pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<Str
         .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Names, without prefix, of variables that set no flag but still have an effect. This program or the shell
-/// scripts of a chart read them directly.
+/// Names, without prefix, of other variables with an effect. This program or the shell scripts of a chart
+/// read them directly.
 const OTHERS: [&str; 6] = [
     "KEY_MNEMONIC",
     "KEYRING_PASSPHRASE",

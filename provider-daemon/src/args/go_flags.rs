@@ -137,8 +137,8 @@ struct SetFlag {
 }
 
 impl GoFlagArgs {
-    /// Returns one line per reason for which flags have no effect. Each line lists the flags that are set.
-    /// `look` returns the value of an environment variable.
+    /// Returns the flags that are set but have no effect: one line for each reason, with its flags. `look`
+    /// returns the value of an environment variable.
     #[must_use]
     pub fn notices(&self, look: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -155,8 +155,8 @@ impl GoFlagArgs {
 }
 
 impl SetFlag {
-    /// Returns false if the flag disables a feature. Such a flag needs no notice, because this provider does
-    /// not have the feature.
+    /// Returns false if the flag disables a feature that this provider does not have. Such a flag needs no
+    /// notice.
     fn is_enabled(&self) -> bool {
         self.flag.kind != Kind::Bool || super::values::go_bool(&self.value) != Ok(false)
     }

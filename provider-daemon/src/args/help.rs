@@ -75,8 +75,8 @@ pub fn with_examples(root: Command) -> Command {
     })
 }
 
-/// Returns the help template of the program. `clap` cannot group subcommands, so each group is rendered as
-/// the list of a separate command. `fit` can set the width of that command.
+/// Returns the help template of the program. `clap` cannot group subcommands, so a separate command renders
+/// each group. `fit` can set the width of that command.
 fn grouped(root: &Command, fit: impl Fn(Command) -> Command) -> StyledStr {
     let header = clap::builder::Styles::styled().get_header().to_owned();
     let mut text = StyledStr::new();

@@ -163,8 +163,8 @@ impl HostnameArgs {
         })
     }
 
-    /// Returns the hostnames that get no route: those of `--deployment-blocked-hostnames`, and the names of
-    /// the provider and of the cluster with all names below them.
+    /// Returns the hostnames that get no route: the names in `--deployment-blocked-hostnames`, and the names
+    /// of the provider and the cluster with all their subdomains.
     fn blocked(&self) -> HostnameLedger {
         let cluster = self.domain.get();
         let own = [&self.cluster_public_hostname, &cluster].into_iter().flatten();

@@ -219,7 +219,7 @@ impl RunArgs {
         files.chain(today).chain(gas).chain(fees).chain(pool).collect()
     }
 
-    /// Returns one line for each cluster component that must run besides this process.
+    /// Returns one line for each cluster component that this process needs but does not run.
     #[must_use]
     pub fn left_to_others(&self) -> Vec<String> {
         let routes = match self.kubernetes.routes.ingress_mode {
@@ -280,7 +280,7 @@ const PRICES: [&str; 5] = [
     "bid-price-ip-scale",
 ];
 
-/// Flags that affect bids, in help sections of which the other flags do not.
+/// Flags that affect bids, although the other flags in the same help section do not.
 const CHANGE_BIDS: [&str; 9] = [
     "bid-deposit",
     "reclamation-window",

@@ -72,7 +72,8 @@ impl FileSettings {
         Ok(found)
     }
 
-    /// Adds a setting, unless an earlier file has already set its flag.
+    /// Adds a setting, or skips it if an earlier file sets its flag. Fails if the same file sets the flag
+    /// twice.
     fn push(&mut self, entry: Entry) -> Result<(), String> {
         match self.entries.iter().find(|earlier| earlier.flag == entry.flag) {
             Some(earlier) if earlier.file == entry.file => Err(format!(
@@ -89,8 +90,8 @@ impl FileSettings {
         }
     }
 
-    /// Returns the text of `error` with the file and key that caused it, or `None` if the error is not caused
-    /// by a file.
+    /// Returns the text of `error` with the file and the key that caused it. Returns `None` for an error that
+    /// no file caused.
     fn placed(&self, error: &clap::Error) -> Option<String> {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text);

@@ -34,10 +34,10 @@ impl FileLog {
     }
 }
 
-/// Records the intent of a command's act in the audit log. Returns `None` if the log is disabled.
+/// Records in the audit log that a command is about to perform `act`. Returns `None` if the log is disabled.
 ///
 /// # Errors
-/// Returns an error if the act must not start, because its intent may not be durable.
+/// Returns an error if the record may not be durable. The act must then not start.
 pub(crate) async fn record_intent(
     settings: Option<&AuditSettings>,
     act: Act,

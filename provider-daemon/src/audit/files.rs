@@ -13,8 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(super) const EXTENSION: &str = "jsonl";
-/// Minimum size limit of one file, in bytes. A write is at most about half as large, so that it fits into a
-/// file.
+/// Minimum size limit of one file, in bytes. A write has at most about half of this size, so that it fits
+/// into a file.
 pub(super) const FILE_MIN: u64 = 64 << 10;
 /// File in the directory that is locked during a write.
 const LOCK: &str = "lock";

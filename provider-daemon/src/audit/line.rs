@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Maximum length of a text in a line, in characters. Messages of nodes and clusters are longer.
+/// Maximum length of a text in a line, in characters. Longer messages of nodes and clusters are cut.
 const TEXT_MAX: usize = 1024;
-/// Number in the ID of a line that reports a failure of the log itself. IDs of acts have the numbers 1 and
-/// above.
+/// Number in the ID of a line about a failure of the log itself. IDs of acts have the numbers 1 and above.
 const FAILURE: u64 = 0;
 
 /// Format of the IDs in the log: the start time of this process is their prefix.
@@ -70,7 +69,7 @@ pub(super) struct EvidenceLine {
     /// Height of the newest block that the provider had processed.
     #[serde(skip_serializing_if = "Option::is_none")]
     height: Option<u64>,
-    /// Evidence that the lease is closed.
+    /// Evidence that the lease is closed on the chain.
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<ReportLine>,
     /// Record of the closed lease.
@@ -98,7 +97,7 @@ struct ReportLine {
 struct RecordLine {
     height: u64,
     state: String,
-    /// Whether the queried endpoints agree about the state.
+    /// Whether the queried endpoints agree about the state of the lease.
     agreement: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -119,7 +118,7 @@ pub(super) struct OutcomeLine {
 }
 
 impl AuditLine {
-    /// Creates the line of an entry with the present time.
+    /// Creates the line of an audit entry, with the current time.
     pub(super) fn new(format: &LineFormat, entry: &AuditEntry) -> Self {
         let act = &entry.act;
         let outcome = entry.outcome.as_ref();

@@ -13,11 +13,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Capacity of the queue, in lines. The provider at full load creates this number within several seconds.
+/// Capacity of the queue, in lines. A provider under full load fills the queue within several seconds.
 const QUEUE: usize = 8192;
-/// Maximum time to write the last lines at the end of the process.
+/// Maximum time to write the last lines when the process stops.
 const LAST: Duration = Duration::from_secs(5);
-/// Help text while the log cannot be written.
+/// Help text that is shown while the log cannot be written.
 pub(crate) const HELP: &str =
     "check the free space and the permissions of the directory, or restart with --audit-log none";
 
@@ -118,7 +118,7 @@ impl Audit {
         }
     }
 
-    /// Creates an act that a process requests over its connection to the provider.
+    /// Creates the audit record of an act that another process requests from the provider.
     pub(crate) fn act(&self, act: Act) -> AuditedAct {
         AuditedAct::new(Arc::new(self.clone()), act)
     }

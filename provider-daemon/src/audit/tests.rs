@@ -34,7 +34,7 @@ fn home() -> (TempDir, AuditSettings) {
     (home, settings)
 }
 
-/// Returns the lines of a log, and the number of lines that cannot be decoded.
+/// Returns the decodable lines of a log, and the number of other lines.
 fn lines(dir: &Path) -> (Vec<AuditLine>, u64) {
     let mut reader = AuditReader {
         start: 0,

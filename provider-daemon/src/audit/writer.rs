@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Time for which lines are collected before a write, unless a sender waits for the write. A crash loses the
-/// collected lines.
+/// Time for which the writer collects lines before it writes them. A line with a waiting sender is written
+/// immediately. A crash loses the collected lines.
 const COLLECT: Duration = Duration::from_millis(50);
 /// Maximum number of messages that are taken from the queue before a write.
 const BATCH_MAX: usize = 1024;
@@ -24,7 +24,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Maximum size of the lines that are retained while the log cannot be written, in bytes.
 const RETAINED_MAX: usize = 4 << 20;
 
-/// Line that is not written yet, with the receiver of the result.
+/// Line that is not written yet, with the channel for the result of the write.
 struct Pending {
     line: String,
     done: Option<oneshot::Sender<Written>>,
@@ -111,9 +111,9 @@ impl Writer {
         self.pending.push_back(pending);
     }
 
-    /// Writes the pending lines. After a failure, the first successful write starts with a line about the
-    /// failure. Within [`RETRY`] after a failed attempt, nothing is written unless the log ends: the waiting
-    /// senders only get the error.
+    /// Writes the pending lines. The first successful write after a failure starts with a line about the
+    /// failure. Within [`RETRY`] after a failed attempt, only sends the error to the waiting senders, unless
+    /// the log ends.
     fn write(&mut self) {
         let is_recent = |failure: &Failure| failure.last.elapsed() < RETRY && !self.ends;
         if self.failure.as_ref().is_some_and(is_recent) {
@@ -186,8 +186,7 @@ impl Writer {
         self.retain();
     }
 
-    /// Sends the error to the waiting senders, and retains the lines without a waiting sender up to the
-    /// limit.
+    /// Sends the error to the waiting senders. Retains the other lines, up to the limit.
     fn retain(&mut self) {
         let Some(failure) = &mut self.failure else {
             return;

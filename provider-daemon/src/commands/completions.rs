@@ -18,8 +18,8 @@ pub fn script(shell: Shell) -> String {
     }
 }
 
-/// Fixes the bash script: the generator escapes the hyphen of the program name in two different ways, so that
-/// completions below the first level are not found.
+/// Fixes an error in the bash script: the hyphen of the program name is escaped in two different ways, so
+/// that completions of nested subcommands are not found.
 fn one_name(script: &str) -> String {
     script.replace(&PROGRAM.replace('-', "__subcmd__"), &PROGRAM.replace('-', "__"))
 }

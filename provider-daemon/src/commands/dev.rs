@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Number of the tenant account that deploys the SDL files, for `names::tenant`. Generated tenants have other
+/// Number, for `names::tenant`, of the account that deploys the SDL files. Generated tenants have other
 /// numbers.
 const GIVEN: u32 = 0;
 /// Maximum time to wait until closed leases are removed from the cluster.
@@ -120,8 +120,8 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     Ok(code)
 }
 
-/// Prints `notice`, which explains how workloads run. In JSON mode, the event also has the keyword `are`,
-/// such as `simulated`.
+/// Prints `notice`, which explains how workloads run. The JSON event also has the field `are`, such as
+/// `simulated`.
 fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     if printer.is_text() {
         printer.note(&format!("{notice}\n"));

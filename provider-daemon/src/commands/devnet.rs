@@ -144,7 +144,7 @@ fn print(output: Output, text: &str, object: &Value) {
     }
 }
 
-/// Tenant, and the node to which its transactions are sent.
+/// Tenant, with the node that receives its transactions.
 struct Tenant<'a> {
     args: &'a TenantArgs,
     reader: Reader,

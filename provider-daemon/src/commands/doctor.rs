@@ -50,7 +50,7 @@ use url::Url;
 
 /// Maximum duration of the checks of one area.
 const AREA_LIMIT: Duration = Duration::from_millis(4800);
-/// Maximum duration of one check. The difference from [`AREA_LIMIT`] is the time to judge the responses.
+/// Maximum duration of one check, shorter than [`AREA_LIMIT`] so that time remains to judge the responses.
 const CHECK_LIMIT: Duration = Duration::from_millis(4500);
 /// Maximum wait for a response of the running provider.
 const SOCKET_LIMIT: Duration = Duration::from_secs(2);
@@ -69,7 +69,7 @@ struct Context<'a> {
     record_file: Option<ProviderFile>,
     /// Provider that runs with the home directory.
     running: Result<Option<RunningProvider>, String>,
-    /// Start of the checks that run at the same time.
+    /// Time at which the concurrent checks started.
     began: Instant,
 }
 
@@ -101,8 +101,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the time limit of a check: `limit`, or the time that remains for all checks if that is
-    /// shorter.
+    /// Returns the time limit of a check: the shorter of `limit` and the time that remains for all checks.
     fn remaining(&self, limit: Duration) -> Duration {
         limit.min(CHECK_LIMIT.saturating_sub(self.began.elapsed()))
     }
@@ -162,7 +161,6 @@ pub fn run(args: &DoctorArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<E
     Ok(report.exit_code())
 }
 
-/// Runs all checks at the same time.
 async fn all(context: &Context<'_>) -> Vec<(Area, Vec<Check>)> {
     let nodes = addresses(&context.args.node).unwrap_or_default();
     // Without a chain ID, no response can be trusted.
@@ -210,7 +208,7 @@ async fn all(context: &Context<'_>) -> Vec<(Area, Vec<Check>)> {
     join_all(areas.map(|(area, checks)| async move { (area, limited(area, checks).await) })).await
 }
 
-/// Returns the checks of an area, or a failure if they exceed the time limit.
+/// Returns the checks of an area, or one failure after the time limit.
 async fn limited(area: Area, checks: BoxFuture<'_, Vec<Check>>) -> Vec<Check> {
     match tokio::time::timeout(AREA_LIMIT, checks).await {
         Ok(checks) => checks,
@@ -222,7 +220,7 @@ async fn limited(area: Area, checks: BoxFuture<'_, Vec<Check>>) -> Vec<Check> {
     }
 }
 
-/// Returns the client of the node that first proves to be usable.
+/// Returns the client of the first node that proves to be usable.
 async fn first_reader(probes: Vec<Shared<BoxFuture<'_, Probe>>>) -> Option<Reader> {
     let mut probes: FuturesUnordered<_> = probes.into_iter().collect();
     while let Some(probe) = probes.next().await {

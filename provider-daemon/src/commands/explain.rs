@@ -48,7 +48,7 @@ pub struct Verdict {
     pub reason: Option<DeclineCode>,
     /// Text of the reason for a decline.
     pub message: Option<String>,
-    /// Explanation for each unit and node why the group fits or not; also set for a bid.
+    /// Explains for each resource unit and node whether the group fits and why; also set for a bid.
     pub explanation: Explanation,
 }
 
@@ -107,7 +107,7 @@ pub fn run(args: &ExplainArgs, home: impl FnOnce() -> anyhow::Result<PathBuf>) -
     block_on(from_flags::explain(args, &sdl))
 }
 
-/// Explained provider: its capacity and its record on the chain.
+/// Provider for which bids are explained: its capacity and its record on the chain.
 struct ExplainedProvider {
     capacity: Capacity,
     /// Registered attributes; `None` if the provider is not registered.
@@ -156,7 +156,7 @@ fn print(verdict: &Verdict, output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the SDL, or an error if none is given. An SDL is required unless `--order` is set.
+/// Returns the SDL, or an error if the command line names no SDL. Only `--order` works without an SDL.
 fn needed(sdl: Option<&Sdl>) -> anyhow::Result<&Sdl> {
     sdl.with_context(|| {
         WithHelp::new(

@@ -53,7 +53,7 @@ pub fn run(args: &KeysArgs, home: &Path) -> anyhow::Result<ExitCode> {
 }
 
 /// Changes or exports `key`, and records this act in the audit log. `name` is the name of the act, and
-/// `destroys` is true if the key is lost afterwards.
+/// `destroys` is true if the act destroys the key.
 fn changed<T>(
     args: &KeysArgs,
     home: &Path,

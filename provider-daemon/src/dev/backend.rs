@@ -132,7 +132,7 @@ impl Backend {
 }
 
 impl InMemory {
-    /// Publishes the number of leased IP addresses in use, if the number changed.
+    /// Publishes the number of used IP addresses if it changed.
     async fn tell_capacity(&self) {
         let leased_ips = match self.cluster.leased_ips() {
             Some(facet) => facet.usage().await.ok(),

@@ -5,17 +5,17 @@ use akash_provider_core::types::DeclineCode;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Reasons of a decline for which a new order may succeed after another tenant has released resources.
+/// Reasons of declines after which a new order may succeed when another tenant has released resources.
 const FOR_CAPACITY: [DeclineCode; 3] = [
     DeclineCode::InsufficientCapacity,
     DeclineCode::LeasedIpsExhausted,
     DeclineCode::ExternalPortsExhausted,
 ];
-/// Number of waiting tenants that may retry when one tenant releases its resources. They may be enough for
+/// Number of waiting tenants that may retry when one tenant releases its resources. These may be enough for
 /// several tenants.
 const RELEASED: usize = 4;
-/// Number of unused permits at which no more permits are added. Each permit allows one retry, and each retry
-/// is an order that the provider must evaluate.
+/// Limit of unused permits: at this number, no more permits are added. Each permit allows one retry, which is
+/// an order that the provider must evaluate.
 const RELEASED_MAX: usize = 32;
 /// Interval at which a waiting tenant checks whether any resources are still in use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -49,7 +49,8 @@ impl CapacityQueue {
         }
     }
 
-    /// Waits for a permit in order of arrival; returns `false` if no resources were in use for `limit`.
+    /// Waits for a permit; callers get permits in the order of their calls. Returns `false` if no resources
+    /// were in use for the time `limit`.
     pub async fn wait(&self, is_taken: impl Fn() -> bool, limit: Duration) -> bool {
         // One place in the queue for the whole wait. A new place for each check would never reach the front.
         let (turn, mut since) = (self.free.acquire(), Instant::now());

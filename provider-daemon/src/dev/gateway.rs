@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 const PORT: u16 = 8443;
 /// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Number of the tenant account that deploys the SDL files of the command line, for `names::tenant`.
+/// Number, for `names::tenant`, of the account that deploys the SDL files of the command line.
 const GIVEN: u32 = 0;
 /// Balance of the tenant account that deploys the given SDLs, in millionths of each token: 1,000 AKT and
 /// 1,000 ACT.
@@ -46,7 +46,7 @@ pub struct DevGateway {
     serving: JoinHandle<()>,
     /// URL of the node for tenant commands.
     node_url: String,
-    /// Node for tenant commands; `None` if tenants use the node that the provider itself uses.
+    /// Node for tenant commands; `None` if tenants use the node of the provider.
     node: Option<Devnet>,
 }
 
@@ -208,7 +208,6 @@ fn register(world: &World, address: SocketAddr) -> anyhow::Result<()> {
     })
 }
 
-/// Funds the tenant of the given SDLs, for fees and deposits.
 fn fund_tenant(world: &World) -> anyhow::Result<()> {
     let tenant = names::tenant(GIVEN)?;
     world.chain.market(|market| {
@@ -222,13 +221,13 @@ fn fund_tenant(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Formats the gateway's address together with the error of the tenant's key and its remedy.
+/// Formats the address of the gateway, and the error that prevents the creation of the tenant's key.
 fn without_key(address: SocketAddr, error: &anyhow::Error) -> String {
     let error = message_text(error);
     format!("gateway at https://{address}; cannot create the key of the tenant: {error}")
 }
 
-/// Returns the keyring that contains the key of the SDLs' tenant. The key is not secret.
+/// Returns the keyring directory with the key of the tenant that deploys the SDLs. The key is not secret.
 fn tenants_keyring() -> anyhow::Result<PathBuf> {
     let folder = cache("dev")?;
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;

@@ -8,9 +8,9 @@ use anyhow::Context;
 pub const CHAIN_ID: &str = "dev";
 /// Auditor that signs the attributes of a provider with `--accept-any`.
 pub const AUDITOR: &str = "dev-auditor";
-/// SDL that is used if none is given.
+/// SDL that `dev` deploys if the command line names no SDL.
 pub const SAMPLE: &str = include_str!("../../samples/web.yaml");
-/// SDL that is used with `--processes` if none is given.
+/// SDL that `dev --processes` deploys if the command line names no SDL.
 pub const PROCESS_SAMPLE: &str = include_str!("../../samples/processes.yaml");
 
 /// Returns the account of the provider.

@@ -5,7 +5,7 @@ use akash_provider_core::chain::MemoryChain;
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// First port to try; a real node and a development network use 26657.
+/// First port to try, different from port 26657 of real nodes and development networks.
 const FIRST_PORT: u16 = 26_757;
 /// Number of consecutive ports to try. If all are in use, the operating system selects a port.
 const TRIED: u16 = 20;

@@ -73,7 +73,7 @@ impl Printer {
         }
     }
 
-    /// Sets the name of a deployment, and counts its elapsed time from now on.
+    /// Sets the name of a deployment, and starts its elapsed time.
     pub fn name(&self, id: &DeploymentId, name: &str) {
         if let Ok(mut names) = self.names.lock() {
             names.insert(id.clone(), (name.to_owned(), Instant::now()));
@@ -132,7 +132,8 @@ impl Printer {
         }
     }
 
-    /// Returns whether an event is printed. A workload that starts or is being closed is expected to be unhealthy.
+    /// Returns whether an event is printed. Omits events about the unhealthy state of a starting or closing
+    /// workload.
     fn is_printed(&self, event: &Event) -> bool {
         match event {
             Event::ManifestReceived { deployment, .. } => self.unsettle(deployment),

@@ -23,7 +23,7 @@ pub(super) const NOTICE: &str = "services run as processes of this machine with 
 /// `processes-PID-TIME`.
 const BESIDE: &str = "processes";
 
-/// Process cluster with its configured hardware.
+/// Cluster that runs workloads as local processes, with its hardware.
 #[derive(Debug)]
 pub struct Processes {
     pub(super) cluster: ProcessCluster,
@@ -33,8 +33,8 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Opens the cluster. With a state file, the directory of the cluster is beside that file and the previous
-    /// processes start again; otherwise the cluster is empty.
+    /// Opens the cluster. With a state file, the directory of the cluster is beside that file, and the
+    /// previous processes start again. Without a state file, the cluster is empty.
     ///
     /// # Errors
     /// Returns an error if its directory cannot be created or read.
@@ -96,7 +96,7 @@ fn beside(state: &Path) -> PathBuf {
     name.into()
 }
 
-/// Returns a directory for this run only, so that processes of other runs are not started.
+/// Returns a directory for this run only, so that processes of other runs do not start.
 fn own_folder() -> anyhow::Result<PathBuf> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let name = format!("{BESIDE}-{}-{}", std::process::id(), since.as_millis());

@@ -22,11 +22,11 @@ use std::time::{Duration, Instant};
 const WAIT_BLOCKS: u32 = 60;
 /// Minimum time that a tenant waits for the next event, for short block times.
 const WAIT_MIN: Duration = Duration::from_secs(20);
-/// Maximum number of declined attempts of a tenant while no other tenant uses capacity.
+/// Maximum number of declined attempts that a tenant makes while no other tenant uses capacity.
 const ATTEMPTS_MAX: u32 = 2;
-/// Number of blocks without any lease after which a waiting tenant stops waiting for capacity.
+/// Number of consecutive blocks without a lease after which a tenant stops waiting for capacity.
 const IDLE_BLOCKS: u32 = 3;
-/// Minimum time without any lease after which a waiting tenant stops waiting for capacity.
+/// Minimum time without a lease after which a tenant stops waiting for capacity, for short block times.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval between two checks of the chain, the cluster and the provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
@@ -115,14 +115,15 @@ impl Tenant {
         })
     }
 
-    /// Lets the tenant wait in `queue` for capacity while other tenants may release some.
+    /// Sets the queue in which the tenant waits while other tenants may release capacity.
     #[must_use]
     pub fn with_queue(mut self, queue: &Arc<CapacityQueue>) -> Self {
         self.queue = Some(Arc::clone(queue));
         self
     }
 
-    /// Runs the tenant until its services run; with `to_the_end` also through an update and the close.
+    /// Runs the tenant until its services run. With `to_the_end`, the tenant also updates and closes its
+    /// deployment.
     pub async fn play(mut self, to_the_end: bool) -> Outcome {
         let (mut waited, mut vain) = (Duration::ZERO, 0);
         let mut outcome = loop {
@@ -207,7 +208,7 @@ impl Tenant {
         self.printer.tenant(&self.id, "goes on", detail);
     }
 
-    /// Returns the leases of all groups. For a group without a lease, accepts the cheapest bid.
+    /// Returns the leases of all groups. Accepts the cheapest bid for each group without a lease.
     async fn lease(&self, outcome: &mut Outcome) -> anyhow::Result<Vec<LeaseId>> {
         let (mut leases, mut prices) = self.leases();
         let bids = self.bids(outcome).await?;
@@ -350,7 +351,7 @@ impl Tenant {
         true
     }
 
-    /// Returns whether the cluster reports all services as healthy. The provider may report this later.
+    /// Returns whether the cluster reports all services as healthy. The provider may report the health later.
     async fn all_serve(&self, leases: &[LeaseId]) -> bool {
         for lease in leases {
             match self.world.cluster.lease_status(lease).await {

@@ -17,13 +17,14 @@ pub struct Totals {
     /// Number of orders that were not served, by reason.
     not_served: BTreeMap<String, usize>,
     to_bid: Vec<Duration>,
-    /// Durations for which tenants waited for capacity.
+    /// Times for which tenants waited for capacity.
     for_capacity: Vec<Duration>,
     to_run: Vec<Duration>,
 }
 
 impl Totals {
-    /// Returns the totals of `orders` orders. `ended` yields the outcomes of the finished tenants.
+    /// Returns the totals. `orders` is the number of orders, and `ended` yields the outcomes of the finished
+    /// tenants.
     #[must_use]
     pub fn from_outcomes<'a>(orders: u32, ended: impl Iterator<Item = &'a Outcome>) -> Self {
         let mut totals = Self {

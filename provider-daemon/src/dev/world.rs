@@ -36,7 +36,7 @@ pub struct World {
     pub chain: MemoryChain,
     /// Account of the provider, registered and funded from the start.
     pub provider: Address,
-    /// Cluster of the leases; tenants check their services here.
+    /// Cluster of the leases, in which tenants check the health of their services.
     pub cluster: Arc<dyn Cluster>,
     /// Handle of the running provider, ready after [`World::start`].
     pub handle: ProviderHandle,
@@ -252,15 +252,15 @@ fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Returns a reclamation window that the chain accepts and that is sufficient for these SDLs; `None` if no SDL requests
-/// a window.
+/// Returns a reclamation window that suffices for all these SDLs and that the chain accepts. Returns `None`
+/// if no SDL requests a window.
 pub(crate) fn widest_reclamation<'a>(sdls: impl IntoIterator<Item = &'a Sdl>) -> Option<Duration> {
     let wanted = sdls.into_iter().filter_map(|sdl| sdl.reclamation_min_window);
     let least = network_params().min_reclamation_window;
     wanted.max().map(|window| window.max(least))
 }
 
-/// Returns the maximum number of volumes of a resource unit.
+/// Returns the largest number of volumes that one resource unit has.
 pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) -> u32 {
     let units = groups.into_iter().flat_map(|g| &g.resources);
     let most = units.map(|u| u.resources.storage.len()).max().unwrap_or(0);

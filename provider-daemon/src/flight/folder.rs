@@ -12,7 +12,8 @@ pub(super) fn open(dir: &Path, limit: u64) -> anyhow::Result<NumberedFiles> {
     NumberedFiles::open(dir, EXTENSION, limit).context("cannot use the directory of the recording")
 }
 
-/// Returns the size of a file at which the recorder starts the next file, for a size limit of the directory.
+/// Returns the file size at which the recorder starts the next file. `limit` is the size limit of the
+/// directory, in bytes.
 pub(super) fn rotation_size(limit: u64) -> u64 {
     (limit / 8).clamp(64 << 10, 32 << 20)
 }

@@ -104,7 +104,7 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Returns the number of uncompressed bytes.
+    /// Returns the number of bytes that wait for compression.
     pub(super) const fn waiting(&self) -> usize {
         self.raw.len()
     }

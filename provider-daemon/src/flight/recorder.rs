@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Capacity of the queue, in steps.
 const QUEUE: usize = 8192;
-/// Time after which the state is sent again, if it did not fit into the queue.
+/// Delay before the recorder sends the engine's state again after the queue was full.
 const RETRY: Duration = Duration::from_millis(250);
 /// Maximum time to write the last steps after the engine has stopped.
 const LAST: Duration = Duration::from_secs(5);
@@ -37,10 +37,10 @@ pub struct FlightRecorder {
     health: Health,
     /// Whether the writer has ended.
     stopped: bool,
-    /// Number of steps that did not fit into the queue since the last accepted message.
+    /// Number of steps that the full queue rejected since the last accepted message.
     missed: u64,
-    /// Time at which a state last did not fit into the queue. The recorder waits before it copies the state
-    /// again, because a copy is expensive.
+    /// Time at which the full queue last rejected a state. A copy of the state is expensive, so the recorder
+    /// waits before it tries again.
     refused: Option<Instant>,
     open: Option<(Now, Option<Input>)>,
 }
@@ -100,8 +100,8 @@ pub(super) fn with_queue(
 }
 
 impl FlightRecorder {
-    /// Sends the state of the engine to the writer. Each file starts with a state, and a replay needs one
-    /// after missing steps.
+    /// Sends the state of the engine to the writer. Each file starts with a state. A replay also needs a
+    /// state after missing steps.
     fn offer_state(&mut self, engine: &Engine, now: Now) {
         if self.refused.is_some_and(|at| at.elapsed() < RETRY) {
             return;
@@ -167,13 +167,13 @@ impl Recorder for FlightRecorder {
 }
 
 impl Finish {
-    /// Returns the status, also while the recorder runs.
+    /// Returns the status of the recording. The recorder may still run.
     #[must_use]
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    /// Waits until the last steps are written, after the recorder was dropped.
+    /// Waits until the last steps are written. The recorder must be dropped first.
     pub async fn wait(self) {
         let writer = tokio::task::spawn_blocking(move || self.writer.join());
         if !matches!(tokio::time::timeout(LAST, writer).await, Ok(Ok(Ok(())))) {

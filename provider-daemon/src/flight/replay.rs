@@ -40,7 +40,7 @@ pub struct ReplayArgs {
     pub output: Output,
 }
 
-/// Number of items in a batch. The queue of batches holds some thousand steps of a few hundred bytes each.
+/// Number of items in a batch. The queue of batches contains some thousand steps of a few hundred bytes each.
 const BATCH: usize = 256;
 const BATCHES: usize = 8;
 
@@ -74,8 +74,8 @@ pub(super) struct Outcome {
     pub(super) inputs: u64,
     /// Number of effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
-    /// Number of differences: steps with other effects than the recorded ones, and recorded states that
-    /// differ from the replayed engine.
+    /// Number of differences between recording and replay: steps with other effects, and states with another
+    /// status.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
     /// Number of steps that are missing in the recording, because the engine was faster than the writer.
@@ -98,7 +98,7 @@ pub(super) struct Turn<'a> {
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
     head: Option<Head>,
-    /// Engine, with the monotonic time and the wall clock of the recorded state from which it started.
+    /// Engine, and the monotonic time and the wall clock of the recorded state with which its replay started.
     engine: Option<(Box<Engine>, Mono, u64)>,
     /// Engine before the last gap, or at the end of the recording.
     ended: Option<Box<Engine>>,
@@ -210,7 +210,7 @@ impl Replay {
         Ok(false)
     }
 
-    /// Counts a difference if the replayed engine has another status than a recorded state.
+    /// Counts a difference if the status of the replayed engine differs from the status of a recorded state.
     fn goes_on(&mut self, recorded: &Engine, now: Now) -> anyhow::Result<()> {
         // Calculated in any case, so that an invalid state is reported here.
         let recorded = status(recorded, now)?;
@@ -285,17 +285,18 @@ impl Replay {
 /// Help text for an engine that panics on a recording.
 const DEFECT: &str = "report the defect with the output of `bundle`, if the recording is unchanged";
 
-/// Returns the status of a recorded engine. Fails if the state is inconsistent, because a checksum does not
-/// prove who wrote the recording.
+/// Returns the status of a recorded engine. Fails if the recorded state is inconsistent, which a valid
+/// checksum does not exclude.
 pub(super) fn status(engine: &Engine, now: Now) -> anyhow::Result<Status> {
     let status = catch_unwind(AssertUnwindSafe(|| engine.status(now)));
     status.map_err(|_| WithHelp::new("invalid state in the recording", DEFECT).into())
 }
 
-/// Replays a recording and reports differences; exit code 1 if there are any.
+/// Replays a recording and reports differences. The exit code is 1 after a difference.
 ///
 /// # Errors
-/// The folder is not a recording, has another format, belongs to several providers, or cannot be replayed.
+/// Returns an error if the folder is not a recording, has another format, belongs to several providers, or
+/// cannot be replayed.
 pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let mut recording = Recording::open(&args.dir)?;
     let mut replay = Replay::default();

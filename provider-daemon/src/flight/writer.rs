@@ -56,9 +56,9 @@ pub(super) struct Writer {
     file: Option<Encoder<File>>,
     /// Number of recorded steps that are not in a file yet.
     unsaved: u64,
-    /// Number of lost steps that are not in a gap record yet.
+    /// Number of lost steps for which no gap record exists yet.
     lost: u64,
-    /// Number of lost steps in a gap record that is not in a file yet.
+    /// Number of lost steps in gap records that no file contains yet.
     unsaved_gaps: u64,
     pause: Duration,
 }
@@ -217,7 +217,7 @@ impl Writer {
         }
     }
 
-    /// Returns true if the next file must be started.
+    /// Returns true if no file is open or the current file is full.
     fn is_full(&self) -> bool {
         let file = self.file.as_ref();
         file.is_none_or(|file| file.written() >= rotation_size(self.folder.limit()))

@@ -30,8 +30,8 @@ struct Node {
     id: u32,
 }
 
-/// Returns the display cards, and other PCI devices of the display and accelerator classes, because a compute-only
-/// driver does not create a display card.
+/// Returns the display cards. Also returns other PCI devices of the display and accelerator classes, because
+/// a compute-only driver creates no display card.
 ///
 /// # Errors
 /// Returns an error if existing cards cannot be read.

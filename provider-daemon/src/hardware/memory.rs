@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 /// Directory in which the kernel lists memory blocks.
 const BLOCKS: &str = "/sys/devices/system/memory";
-/// Directory in which the kernel lists huge page sizes.
 const PAGES: &str = "/sys/kernel/mm/hugepages";
 /// Maximum size of `/proc/meminfo`, in bytes.
 const TEXT_MAX: u64 = 1 << 20;

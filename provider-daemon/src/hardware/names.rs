@@ -25,8 +25,8 @@ const PLACES: [&str; 3] = [
 ];
 const UNKNOWN: &str = "unknown";
 
-/// Names by key. A key is `v` with the numbers of vendor, product and subsystem, or `c` with the numbers of class,
-/// subclass and interface.
+/// Names by key. A key is `v` and the numbers of vendor, product and subsystem, or `c` and the numbers of
+/// class, subclass and interface.
 #[derive(Debug, Default)]
 pub(crate) struct Names(BTreeMap<String, String>);
 

@@ -4,7 +4,6 @@ use super::names::Names;
 use super::tree::Tree;
 use serde::Serialize;
 
-/// Directory in which the kernel lists PCI devices.
 const DEVICES: &str = "/sys/bus/pci/devices";
 const DEVICES_MAX: usize = 4096;
 
@@ -93,7 +92,7 @@ fn device(tree: &Tree, names: &Names, address: &str) -> Option<Device> {
     })
 }
 
-/// Returns the NUMA node of a device; `None` if all memory is equally near.
+/// Returns the NUMA node of a device, or `None` if the device belongs to no node.
 pub(super) fn memory_node(tree: &Tree, address: &str) -> Option<u32> {
     tree.number(&format!("{DEVICES}/{address}/numa_node"))
 }

@@ -50,7 +50,7 @@ impl Tree {
         self.value(path)?.parse().ok()
     }
 
-    /// Returns the sorted names in a directory; empty if the directory does not exist.
+    /// Returns the sorted names in a directory; empty if the directory is missing.
     ///
     /// # Errors
     /// Returns an error if the directory exists but cannot be read.

@@ -35,10 +35,11 @@ pub struct Change {
 /// Lost and declined orders, by the cause of the loss or decline.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    /// For each order that a cheaper provider won: the reduction to the winner's price, in hundredths of a percent.
+    /// For each order that a cheaper provider won: the price reduction that reaches the winner's price, in
+    /// hundredths of a percent.
     lost: Vec<i64>,
-    /// For each order with a price above the tenant's maximum: the reduction to this maximum, in hundredths of a
-    /// percent.
+    /// For each order with a price above the tenant's maximum: the price reduction that reaches this maximum,
+    /// in hundredths of a percent.
     too_high: Vec<i64>,
     /// Number of declines by code and missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,
@@ -188,8 +189,8 @@ fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     i64::try_from(whole).ok()?.checked_add(i64::from(!is_exact))
 }
 
-/// Returns the price reduction with the highest product of admitted orders and reduced price. `reductions`
-/// contains, for each order, the smallest reduction that admits it.
+/// Returns the price reduction with the highest value of `admitted orders × remaining price`. Each item of
+/// `reductions` is the smallest reduction that admits one order.
 fn price_change(
     cause: &str,
     mut reductions: Vec<i64>,
@@ -216,8 +217,8 @@ fn price_change(
     })
 }
 
-/// Returns the free capacity that would have sufficed for each of three quarters of the orders, but not for
-/// all at the same time.
+/// Returns a free capacity that would have sufficed for each of three quarters of the orders, but only for
+/// one order at a time.
 fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     if orders.is_empty() {
         return None;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Maximum difference between a price and the sum of its components, which are rounded separately.
 const ROUNDING: Dec = Dec::from_scaled(1_000_000);
 
-/// Fact for the order history, with its time.
+/// Fact that the order history records, with its time.
 #[derive(Debug)]
 pub(super) struct Fact {
     pub(super) subject: Subject,
@@ -24,7 +24,7 @@ pub(super) struct Fact {
 #[derive(Debug)]
 pub(super) enum Subject {
     Order(OrderId),
-    /// All orders with a lease in this deployment.
+    /// Every order in this deployment that has a lease.
     Deployment(DeploymentId),
 }
 
@@ -74,8 +74,8 @@ impl Fact {
         Some(Self { subject, at, kind })
     }
 
-    /// Returns whether the fact may create the record of an order. Other facts are ignored without a record,
-    /// because the record may have been removed due to its age.
+    /// Returns whether the fact may create the record of an order. Other facts without a record are ignored:
+    /// the record may have been removed because of its age.
     pub(super) fn creates_record(&self) -> bool {
         let Kind::Event(event) = &self.kind else {
             return false;

@@ -78,7 +78,7 @@ pub struct Requested {
     /// Number of endpoints with a random external port.
     #[serde(default)]
     pub ports: u32,
-    /// Maximum price of the group per block.
+    /// Maximum price of the tenant per block, for the whole group.
     pub maximum: Option<DecCoin>,
 }
 
@@ -96,7 +96,7 @@ pub struct RecordedDecline {
 pub struct Winner {
     /// Account of the other provider.
     pub provider: Address,
-    /// Price per block of its bid.
+    /// Price per block in the bid of the winner.
     pub price: DecCoin,
 }
 

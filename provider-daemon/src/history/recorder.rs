@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Maximum number of stored requests for unfinished price calculations. The oldest one is removed first.
 const REQUESTS_MAX: usize = 1024;
 
-/// Recorder that sends the decisions of the engine to the writer of the order history.
+/// Recorder that sends the engine's decisions to the writer of the order history.
 #[derive(Debug)]
 pub struct HistoryRecorder {
     sender: FactSender,
@@ -38,7 +38,7 @@ impl HistoryRecorder {
         }
     }
 
-    /// Sets the account of this provider, so that its leases are not recorded as leases of another provider.
+    /// Sets the account of this provider. Its leases are then not recorded as leases of another provider.
     #[must_use]
     pub fn of_provider(mut self, provider: Address) -> Self {
         self.provider = Some(provider);

@@ -19,7 +19,7 @@ const LAYOUT: u64 = 1;
 /// Main table. Key: the time at which the provider received the order, and the order ID. Value: the JSON
 /// record.
 const RECORDS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("orders");
-/// Index of the main table. Key: the order ID. Value: the time in the main table's key.
+/// Index of the main table. Key: the order ID. Value: the time part of the order's key in the main table.
 const TIMES: TableDefinition<'_, &str, u64> = TableDefinition::new("order-times");
 
 /// Records in the file.

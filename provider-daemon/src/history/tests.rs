@@ -469,7 +469,7 @@ fn many_causes_of_declines_are_summarized() {
     assert_eq!(summary.count(Outcome::Declined), records.len());
 }
 
-/// Orders that were lost at the price 100 to these prices, and the expected changes:
+/// All orders were lost at the own price 100. Expected changes, by the prices of the winners:
 ///
 /// | reduction | winners matched | matched × remaining price |
 /// |---|---|---|

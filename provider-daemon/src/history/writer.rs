@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Capacity of the queue, in facts. The provider at full load creates this number within several seconds.
+/// Capacity of the queue, in facts. A provider under full load fills the queue within several seconds.
 const QUEUE: usize = 8192;
 /// Maximum number of facts in a transaction.
 const BATCH_MAX: u64 = 2048;
@@ -31,7 +31,7 @@ const LAST: Duration = Duration::from_secs(5);
 /// Maximum number of orders that are read from the file to apply an event of their deployment.
 const ORDERS_OF_DEPLOYMENT_MAX: usize = 256;
 
-/// Access to the history file and its file system.
+/// Access to the history file, and to the free space of its file system.
 pub(super) struct FileAccess {
     /// Opens the file.
     pub(super) open: Box<dyn FnMut() -> Result<HistoryStore, StateError> + Send>,
@@ -44,7 +44,7 @@ pub(super) struct FileAccess {
 enum Message {
     /// Boxed, because the channel allocates the memory of all its slots when it is created.
     Fact(Box<Fact>),
-    /// Request to write all earlier facts and respond.
+    /// Request to write all earlier facts and then respond.
     Flush(SyncSender<()>),
     /// Request to write all earlier facts and end.
     End,
@@ -98,8 +98,8 @@ pub struct History {
 }
 
 impl History {
-    /// Returns the store with all facts that were queued before the call; `None` while the file cannot be opened. Blocks
-    /// until these facts are written, for at most two seconds.
+    /// Returns a store that contains all facts queued before the call; `None` while the file cannot be
+    /// opened. Blocks until these facts are written, for at most two seconds.
     #[must_use]
     pub fn store(&self) -> Option<HistoryStore> {
         let (done, written) = sync_channel(1);
@@ -281,8 +281,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the record of an order from the batch or the file. If the record does not exist, creates the record or
-    /// returns `None`, depending on the fact.
+    /// Returns the record of an order from the batch or the file. Creates a missing record if the fact allows
+    /// this, otherwise returns `None`.
     fn record(
         &mut self,
         store: &HistoryStore,
@@ -328,7 +328,6 @@ impl Writer {
         self.pause.is_some()
     }
 
-    /// Opens the file. Returns true on success.
     fn reopen(&mut self) -> bool {
         match (self.file.open)() {
             Ok(store) => {
@@ -352,8 +351,8 @@ impl Writer {
         }
     }
 
-    /// Stops recording until the next attempt to write. The facts of the batch are counted as dropped. Only
-    /// the first failure is logged.
+    /// Stops recording until the next attempt to write, and counts the facts of the batch as dropped. Logs
+    /// only the first failure.
     fn fail(&mut self, why: &str, is_full: bool) {
         *locked(&self.shared.store) = None;
         self.changed.clear();

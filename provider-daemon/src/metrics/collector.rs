@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Prometheus collector for a fixed list of computed measures.
+/// Prometheus collector for metrics with already computed values.
 #[derive(Debug)]
 pub(crate) struct MeasureCollector {
     measures: Vec<Measure>,
@@ -38,7 +38,7 @@ impl Collector for Metrics {
 }
 
 /// Merges measures with the same name, because the Prometheus and `OpenMetrics` formats allow each name only
-/// once. Adds a measure with the number of values that exceeded the limits and are not reported.
+/// once. Adds a measure that counts the values dropped because of the limit.
 fn merged(measures: Vec<Measure>) -> Vec<Measure> {
     let mut positions: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut merged: Vec<Measure> = Vec::new();

@@ -2,8 +2,8 @@
 
 use akash_provider_k8s::statistics::{ApiCall, ApiResult, Verb};
 
-/// Returns the value of the label `result` in the Go provider's request metric. A read of a missing object counts as
-/// `success`.
+/// Returns the value of the label `result`, as in the request metric of the Go provider. A read of a missing
+/// object counts as `success`.
 pub(super) fn go_result(call: &ApiCall) -> &'static str {
     match call.result {
         ApiResult::Success | ApiResult::Created => "success",
@@ -91,9 +91,8 @@ mod tests {
         }
     }
 
-    /// Actions that the Go provider counts. The list contains `akash-manifests-get`, `namespaces-get` and
-    /// `statefulset-get`, but not the similar names under which the Go provider counts some of these
-    /// requests.
+    /// Actions that the Go provider counts. For some requests, the Go provider also uses similar names. Of
+    /// these names, the list contains only `akash-manifests-get`, `namespaces-get` and `statefulset-get`.
     const GO_ACTIONS: [&str; 50] = [
         "akash-manifests-create",
         "akash-manifests-get",

@@ -8,7 +8,6 @@ const LABEL_MAX: usize = 128;
 /// Maximum number of values of a metric.
 const SERIES_MAX: usize = 2048;
 
-/// Labels of a value: names and values.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +33,8 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Creates a histogram from the sum of all observations and the number of observations in each bucket. A bucket is
-    /// its upper bound and the number of observations above the previous bound. The last bound is infinite.
+    /// Creates a histogram from the sum of all observations and its buckets. Each bucket is a pair: its upper
+    /// bound, and the number of observations above the previous bound. The last bound is infinite.
     #[must_use]
     pub const fn new(buckets: Vec<(f64, u64)>, sum: f64) -> Self {
         Self { buckets, sum }
@@ -154,7 +153,7 @@ impl Measure {
         self.name
     }
 
-    /// Returns the only value of the metric, if it has exactly one value and this is a number.
+    /// Returns the number if the metric has exactly one value and this value is a number.
     #[cfg(test)]
     pub(super) fn number(&self) -> Option<f64> {
         let mut values = self.values.values();
@@ -176,7 +175,7 @@ impl Measure {
         &self.values
     }
 
-    /// Returns the number of unreported values over the limit.
+    /// Returns the number of values that were dropped because of the limit.
     pub(super) const fn dropped(&self) -> usize {
         self.dropped
     }

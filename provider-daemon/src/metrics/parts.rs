@@ -148,7 +148,7 @@ impl PartsSource {
     }
 }
 
-/// Returns the metrics of the async runtime. Outside of a runtime there are none.
+/// Returns the metrics of the async runtime; empty outside of a runtime.
 fn runtime() -> Vec<Measure> {
     let Ok(handle) = Handle::try_current() else {
         return Vec::new();

@@ -14,7 +14,7 @@ pub(crate) struct ProcessSource {
     started: f64,
     /// Clock ticks per second.
     ticks: f64,
-    /// Size of a page in bytes.
+    /// Size of a memory page, in bytes.
     page: f64,
 }
 
@@ -60,7 +60,6 @@ fn number(fields: &[String], at: usize) -> Option<f64> {
     fields.get(at)?.parse().ok()
 }
 
-/// Returns the limit of open files.
 fn files_max() -> Option<f64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find(|line| line.starts_with("Max open files"))?;

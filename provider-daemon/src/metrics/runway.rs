@@ -15,7 +15,7 @@ const WINDOW_MIN: Duration = Duration::from_secs(3_600);
 /// Minimum time between two stored samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(600);
 
-/// Total of the spent amounts by denomination. The total decreases when the chain returns a deposit.
+/// Amounts spent since the start of the process, by denomination. A returned deposit reduces the amount.
 type Totals = BTreeMap<Denom, i128>;
 
 #[derive(Debug)]

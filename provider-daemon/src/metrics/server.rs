@@ -15,8 +15,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Lifetime of a cached text divided by the duration of its computation, up to [`LIFETIME_MAX`]. Scrapes use
-/// at most 1/50 of a core if a computation takes at most 0.1 s.
+/// Ratio of the lifetime of a cached text to the duration of its computation. [`LIFETIME_MAX`] limits the
+/// lifetime. Scrapes use at most 1/50 of a core if a computation takes at most 0.1 s.
 const LIFETIME_RATIO: u32 = 50;
 /// Maximum lifetime of a cached text.
 const LIFETIME_MAX: Duration = Duration::from_secs(5);
@@ -48,7 +48,6 @@ impl MetricsAddress {
     }
 }
 
-/// Prometheus text and `OpenMetrics` text of one scrape.
 #[derive(Debug, Clone)]
 struct Texts {
     prometheus: Bytes,
@@ -137,10 +136,10 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use tower::ServiceExt;
 
-    /// Part of a label value that consists of the escaped characters of both formats.
+    /// Part of a label value: the characters that both formats escape.
     const LABEL: &str = "\"\\\n";
 
-    /// Source that counts its scrapes, with a label value of 4 KiB.
+    /// Metric source that counts its scrapes. Its metric has a label value of 4 KiB.
     #[derive(Debug, Clone, Default)]
     struct Source(Arc<AtomicU32>);
 

@@ -96,7 +96,7 @@ fn gpu(gpu: &GpuMetrics) -> String {
     text
 }
 
-/// Formats the free amount of a total: `1.5 of 4 free`.
+/// Formats the free part of an amount: `1.5 of 4 free`.
 fn free(pair: Pair, format: impl Fn(u128) -> String) -> String {
     if pair.allocatable == Pair::UNLIMITED {
         return "unlimited".to_owned();

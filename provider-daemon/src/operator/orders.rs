@@ -130,7 +130,7 @@ fn health_text(health: &HistoryHealth) -> String {
     }
 }
 
-/// Returns the time `age` ago, in milliseconds since the Unix epoch.
+/// Returns the current time minus `age`, in milliseconds since the Unix epoch.
 fn start_of(age: Duration) -> u64 {
     wall_ms().saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
 }

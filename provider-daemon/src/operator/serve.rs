@@ -34,7 +34,7 @@ const MODE: u32 = 0o600;
 const AT_ONCE: usize = 8;
 /// Maximum time to receive a request, and maximum time to send its response.
 const LINE_LIMIT: Duration = Duration::from_secs(5);
-/// Delay after a failed accept; the process may be out of file descriptors.
+/// Delay after a failed accept, for example because too many files are open.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Handler of the requests on the socket; cloned for each connection.
@@ -351,7 +351,8 @@ impl SocketHandler {
     }
 }
 
-/// Returns one line for each embedded operator that holds deletions of cluster objects until they are confirmed.
+/// Returns one line for each embedded operator that withholds deletions of cluster objects until a
+/// confirmation.
 fn held_deletions(operators: &BTreeMap<&'static str, Value>) -> Vec<String> {
     let lines = operators.iter().filter_map(|(name, status)| {
         let hold = status.get("hold")?;

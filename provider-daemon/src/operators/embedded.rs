@@ -40,7 +40,6 @@ trait EmbeddedOperator: Send + Sync {
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Running operator, with its leader election and its background task.
 struct RunningOperator<O> {
     process: Process<O>,
     #[expect(dead_code, reason = "dropping it ends the task")]

@@ -54,7 +54,7 @@ const GRPC_PORT: u16 = 8081;
 /// Interval between two reads of the file with the inventory rules.
 const RULES_EVERY: Duration = Duration::from_secs(2);
 
-/// Inventory operator, with the sources of its rules and of its GPU list, and its gRPC port.
+/// Inventory operator, with its rules, its GPU list and its gRPC listener.
 #[derive(Debug)]
 pub(super) struct InventoryProcess {
     operator: InventoryOperator,
@@ -85,7 +85,6 @@ struct Page {
     operator: Status,
 }
 
-/// Validated settings of the inventory operator.
 #[derive(Debug)]
 pub(crate) struct Plan {
     rules: Rules,
@@ -95,8 +94,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Reads the inventory rules. `flag` is the name of the flag with the rules. The list of GPUs is stored in
-    /// `folder`.
+    /// Reads the inventory rules. `flag` is the name of the flag with the rules. `folder` is the directory
+    /// that stores the GPU list.
     ///
     /// # Errors
     /// Returns an error for invalid or unreadable rules.
@@ -184,7 +183,7 @@ fn list_source(args: &GpuListArgs) -> list::Source {
 /// Remedy for unreadable or invalid rules.
 const RULES_HELP: &str = "correct the rules; docs/operators.md describes their fields";
 
-/// Reads the rules at the start. No earlier rules exist yet, so an error stops the process.
+/// Reads the rules at the start. No earlier rules exist, so an error stops the process.
 fn first_rules(flag: &str, source: Option<&config::Source>) -> anyhow::Result<(String, Rules)> {
     let Some(source) = source else {
         return Ok((String::new(), Rules::default()));

@@ -60,8 +60,8 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns the conditions for which the operator waits before it is ready, one per line.
     fn awaited(&self) -> String;
 
-    /// Returns the response to a path in [`Operator::TEXTS`] as JSON. `None` means that the cached response
-    /// stays valid.
+    /// Returns the new JSON response to a path in [`Operator::TEXTS`], or `None` if the cached response stays
+    /// valid.
     fn text(&self, path: &str) -> Option<Vec<u8>>;
 
     /// Returns the reason why the response of a path is unavailable, or `None` if it is available.
@@ -69,7 +69,8 @@ pub(super) trait Operator: Send + Sync + 'static {
         None
     }
 
-    /// Returns the text of a 503 response, for a path without a cached response. `None` means 204.
+    /// Returns the text of the 503 response to a path without a cached response. With `None`, the response
+    /// has the status 204.
     fn missing(&self, _path: &str) -> Option<&'static str> {
         None
     }

@@ -77,9 +77,9 @@ pub(crate) async fn listen(
     }
 }
 
-/// Accepts connections until the cancellation. Then waits until the open connections end, for at most
-/// `DRAIN_TIME`. At `CONNECTIONS_MAX` connections, closes the oldest connection of the client with the most
-/// connections, so that slow clients do not block a probe.
+/// Accepts connections until the cancellation. Then waits for the open connections, for at most `DRAIN_TIME`.
+/// At `CONNECTIONS_MAX` connections, closes the oldest connection of the client with the most connections, so
+/// that slow clients do not block a probe.
 pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     answer: impl Fn(TcpStream, SocketAddr) -> F,
@@ -156,13 +156,13 @@ async fn converse(stream: TcpStream, peer: Peer, router: Router, until: Cancella
 #[derive(Debug, Default)]
 pub(super) struct CachedBody {
     text: RwLock<Option<(bytes::Bytes, SystemTime)>>,
-    /// Time of the last generation of the body, and whether the operator was ready at that time.
+    /// Time at which the body was last generated, and whether the operator was ready then.
     looked: Mutex<Option<(Instant, bool)>>,
 }
 
 impl CachedBody {
-    /// Regenerates a body that is older than `every`, or that was generated before the operator became ready.
-    /// If `make` returns `None`, the cached body is retained.
+    /// Generates the body again if it is older than `every`, or if the readiness of the operator changed. If
+    /// `make` returns `None`, the cached body is retained.
     pub(super) fn renew(&self, every: Duration, is_ready: bool, make: impl FnOnce() -> Option<Vec<u8>>) {
         // Locked during the generation, so that concurrent requests get the new body.
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);

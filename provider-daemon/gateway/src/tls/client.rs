@@ -15,7 +15,8 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Verifier of client certificates in the format of the Akash network. The chain query follows after the handshake.
+/// Verifier that checks the format of a client certificate. The gateway queries the chain for the certificate
+/// after the handshake.
 #[derive(Debug)]
 pub(super) struct NetworkCertVerifier {
     algorithms: WebPkiSupportedAlgorithms,

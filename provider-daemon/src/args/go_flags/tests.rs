@@ -3,7 +3,7 @@ use crate::args::environment::read_in;
 use crate::args::{Cli, run};
 use clap::CommandFactory;
 
-/// Returns a value for the flag that differs from its default.
+/// Returns a value of the flag, different from the default value.
 fn sample(flag: &GoFlag) -> &'static str {
     match (flag.name(), flag.kind()) {
         ("bid-price-strategy", _) => "randomRange",

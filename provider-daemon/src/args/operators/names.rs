@@ -72,7 +72,8 @@ impl NamesArgs {
         self.probe || self.hostname_proof != ProofArg::Off
     }
 
-    /// Returns the rule for proofs; hostnames under `own_domain` (`--deployment-ingress-domain`) are exempt.
+    /// Returns the rule for ownership proofs, or `None` if proofs are disabled. Hostnames under `own_domain`
+    /// (`--deployment-ingress-domain`) need no proof.
     ///
     /// # Errors
     /// Returns an error if proofs are enabled without `own_domain`.

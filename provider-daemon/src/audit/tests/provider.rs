@@ -85,7 +85,6 @@ impl World {
         }
     }
 
-    /// Completes blocks until the condition holds.
     #[track_caller]
     fn until(&self, what: &'static str, done: impl Fn() -> bool) -> impl Future<Output = ()> {
         let at = std::panic::Location::caller();
@@ -110,7 +109,6 @@ impl World {
             .market(|market| market.bids().filter(of).cloned().collect())
     }
 
-    /// Creates an order and waits for the bid.
     async fn bid(&self, dseq: u64) -> (LeaseId, Sdl) {
         let sdl = sdl::parse(crate::dev::names::SAMPLE).unwrap();
         let id = DeploymentId {

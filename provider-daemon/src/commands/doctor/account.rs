@@ -15,8 +15,8 @@ use std::time::{Duration, UNIX_EPOCH};
 const LIMIT: Duration = Duration::from_secs(4);
 /// A balance that pays for fewer bids than this number causes a warning.
 const BIDS_FEW: u128 = 10;
-/// Minimum number of days for which the balance must pay the fees, at the rate of the last hour. A lower
-/// number causes a warning.
+/// Minimum number of days for which the balance pays the fees, if they continue at the rate of the last hour.
+/// A smaller number causes a warning.
 const DAYS_FEW: f64 = 7.0;
 
 #[derive(Debug)]
@@ -126,7 +126,6 @@ fn judge_funds(funds: &Funds) -> Vec<Check> {
 }
 
 impl Funds {
-    /// Returns the minimum deposit in the denomination of a deposit.
     fn minimum(&self, deposit: &Coin) -> Option<&Coin> {
         self.minimums.iter().find(|coin| coin.denom == deposit.denom)
     }
@@ -144,8 +143,8 @@ impl Funds {
     }
 }
 
-/// Judges the balance for bid deposits in one denomination. `is_one_paid` is true if the balance suffices for
-/// a bid in at least one accepted denomination.
+/// Judges whether the balance pays for bid deposits in one denomination. `is_one_paid` is true if the balance
+/// pays for a bid in at least one accepted denomination.
 fn judge_deposit(funds: &Funds, deposit: &Coin, is_one_paid: bool) -> Check {
     let subject = format!("balance for deposits in {}", deposit.denom);
     let Some(minimum) = funds.minimum(deposit) else {

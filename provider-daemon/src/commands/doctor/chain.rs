@@ -21,7 +21,7 @@ pub(super) struct Probe {
     address: String,
     state: Result<NodeState, Problem>,
     took: Duration,
-    /// Client of this node only, if the node is usable.
+    /// Client for this node alone; `None` if the node is unusable.
     pub(super) reader: Option<Reader>,
 }
 
@@ -40,13 +40,12 @@ enum Problem {
 }
 
 impl Probe {
-    /// Returns the time of the newest block.
     pub(super) fn block_time(&self) -> Option<BlockTime> {
         self.state.as_ref().ok().map(|state| state.sync.time)
     }
 
-    /// Returns the time by which the newest block is ahead of the local clock, if the node is rejected
-    /// because of it.
+    /// Returns the time by which the newest block is ahead of the local clock, if the node is rejected for
+    /// this reason.
     pub(super) const fn ahead(&self) -> Option<Duration> {
         match &self.state {
             Err(Problem::Node(Fault::Ahead { by })) => Some(*by),

@@ -21,7 +21,7 @@ const CLOCK: &str = "clock";
 const SPACE_FEW: u64 = 1 << 30;
 /// Free disk space, in bytes, below which the state cannot be written reliably. Causes a failure.
 const SPACE_MIN: u64 = 100 << 20;
-/// Number of open files that suffices for about 1000 connections of tenants.
+/// Limit of open files that suffices for about 1000 tenant connections.
 const FILES_ENOUGH: u64 = 4096;
 /// Clock error in seconds above which the times in logs and tokens are wrong.
 const SKEW_FEW: i64 = 5;

@@ -120,7 +120,7 @@ async fn query(client: &Client, service: &str) -> OperatorFacts {
     }
 }
 
-/// Queries the path `/health` of a Service from a pod.
+/// Queries the path `/health` of a Service from inside a pod.
 async fn health(host: &str) -> anyhow::Result<u16> {
     let stream = TcpStream::connect((host, PORT)).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;

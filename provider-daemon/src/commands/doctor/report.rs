@@ -93,7 +93,7 @@ impl Report {
     }
 }
 
-/// Returns a text on one line, because libraries report errors with line breaks.
+/// Replaces the line breaks in an error text of a library.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text
         .lines()

@@ -18,25 +18,25 @@ use tokio::time::timeout;
 
 const SUBJECT: &str = "rights";
 const LEASES: &str = "rights in leases";
-/// Maximum time to review one right.
+/// Maximum time of the API query for one RBAC right.
 const ONE_LIMIT: Duration = Duration::from_secs(3);
-/// Maximum time to review all rights.
+/// Maximum time of the API queries for all RBAC rights.
 const LIMIT: Duration = Duration::from_secs(4);
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 16;
 const APPLY: &str = "run `kubectl apply --filename deploy/rbac`";
-/// Maximum number of leases with reviewed rights.
+/// Maximum number of leases for which RBAC rights are reviewed.
 const LEASES_MAX: usize = 12;
 /// Maximum number of namespaces in a list.
 const NAMESPACES_MAX: u32 = 500;
 
-/// RBAC right of this account: one verb on one resource, and whether it is granted.
+/// RBAC right of this account: one verb on one resource, and the result of its review.
 #[derive(Debug)]
 struct RightFacts {
     rule: &'static Rule,
     resource: &'static str,
     verb: &'static str,
-    /// Namespace of the review; `None` for the whole cluster.
+    /// Namespace of the right; `None` for the whole cluster.
     namespace: Option<String>,
     granted: Result<bool, String>,
 }
@@ -98,7 +98,7 @@ fn unfinished(subject: &str) -> Check {
     )
 }
 
-/// Right as rule, resource and verb.
+/// RBAC right: its rule, resource and verb.
 type Right = (&'static Rule, &'static str, &'static str);
 
 fn rights_of(rules: &'static [Rule]) -> impl Iterator<Item = Right> {
@@ -134,7 +134,7 @@ async fn review(client: &Client, (rule, resource, verb): Right, namespace: Strin
 enum Place {
     /// Rights in the cluster and in the namespace of the custom resources.
     Provider,
-    /// Rights in the namespaces of some leases. The number is the count of all leases.
+    /// Rights in the namespaces of some leases. The field is the number of all leases.
     Leases(usize),
 }
 
@@ -178,7 +178,7 @@ impl Place {
     }
 }
 
-/// Returns one failure per resource, with the missing verbs. The rights of the provider have one failure per
+/// Returns one failure for each resource with missing verbs; for the rights of the provider, one for each
 /// resource and namespace.
 fn judge(place: Place, facts: &[RightFacts]) -> Vec<Check> {
     let subject = place.subject();

@@ -148,8 +148,8 @@ fn open_bids(snapshot: &Snapshot) -> impl Iterator<Item = &OrderId> {
     open.map(|bid| &bid.id.order)
 }
 
-/// Returns the capacity that leases and open bids leave free. A temporary engine adopts the leases and bids,
-/// as after a start. Its commands are not executed.
+/// Returns the capacity that leases and open bids do not use. A temporary engine adopts the leases and bids,
+/// as at the start of a provider. Its commands are not executed.
 fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> anyhow::Result<Capacity> {
     let mut empty = snapshot.clone();
     // Orders without a bid of this provider reserve nothing.
@@ -178,7 +178,7 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     })
 }
 
-/// Returns the attributes of the provider that were signed by the auditors that an order requires.
+/// Returns the attributes of this provider that auditors named in the order have signed.
 async fn audited(chain: &AkashClient, us: &Address, order: &Order) -> anyhow::Result<Vec<AuditedAttributes>> {
     let mut audited = Vec::new();
     // An order with more auditors is declined without a query.
@@ -230,8 +230,8 @@ async fn explain_order(
     provider.explain(order, &audited, Some(others)).await
 }
 
-/// Returns the number of other providers' bids on an order, without lost bids, and whether this provider has
-/// any bid on it.
+/// Returns the number of other providers' bids on an order, without lost bids. The second value is true if
+/// this provider has a bid in any state.
 pub(super) async fn bids(
     chain: &impl ChainQuery,
     us: &Address,

@@ -13,7 +13,6 @@ use anyhow::Context;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Explains each group of an SDL.
 pub(super) async fn explain(args: &ExplainArgs, sdl: &Sdl) -> anyhow::Result<ExitCode> {
     let hardware = &args.run.cluster;
     let mut config = Config::new(names::provider()?, names::CHAIN_ID);

@@ -145,7 +145,7 @@ async fn revoke(
     send(args, account, vec![to_any(&msg)], act).await
 }
 
-/// Checks the usage of a certificate: a server certificate is also valid for a client, but not the reverse.
+/// Checks that a certificate is valid for a role. A server certificate is also valid for a client.
 fn check_role(role: Role, own: &OwnCertificate) -> anyhow::Result<()> {
     if role == Role::Server && !own.info().server {
         bail!(WithHelp::new(

@@ -101,7 +101,8 @@ async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyho
     }
 }
 
-/// Returns the cheapest bid of every selected order, or the reason if an order has no matching bid.
+/// Returns the cheapest matching bid on every selected order. If an order has no matching bid, returns the
+/// reason.
 async fn chosen(
     node: &Reader,
     what: &LeaseCreateArgs,

@@ -27,7 +27,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Valid lengths of an attribute key on the chain, in bytes.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 2..=127;
 
-/// Content of `provider.yaml`; missing values are empty.
+/// Content of `provider.yaml`; missing fields are empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderFile {
     /// URL of the provider for tenants.

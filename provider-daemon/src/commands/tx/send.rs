@@ -34,7 +34,6 @@ use std::time::{Duration, Instant};
 const DEFAULT_GAS: u64 = 200_000;
 /// Gas limit of a simulated transaction: more than any message of this program needs.
 const SIMULATION_GAS: u64 = 10_000_000;
-/// Interval between two queries for the transaction.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum time to wait until the transaction is in a block. A transaction is valid for one minute of chain
 /// time.
@@ -224,13 +223,14 @@ struct TransactionSender<'a> {
     sequencing: Sequencing,
 }
 
-/// Protection of a transaction against replays.
+/// Replay protection of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sequencing {
     /// Unordered transaction, which has a timeout instead of a sequence number.
     Unordered,
-    /// Sequence number of the account, and the last block that may include the transaction. 0 means any
-    /// block. With `None`, the transaction is valid about as long as an unordered transaction.
+    /// `sequence` is the sequence number of the account. `last` is the height of the last block that may
+    /// include the transaction; 0 sets no limit. With `None`, the transaction is valid about as long as an
+    /// unordered one.
     Ordered { sequence: u64, last: Option<u64> },
 }
 
@@ -293,7 +293,8 @@ impl<'a> TransactionSender<'a> {
         Ok(Sequencing::Ordered { sequence, last })
     }
 
-    /// Replaces an unordered transaction by an ordered one. Returns whether another attempt may succeed.
+    /// Replaces an unordered transaction with an ordered one. Returns false if the transaction is already
+    /// ordered.
     async fn use_sequence(&mut self) -> anyhow::Result<bool> {
         if self.sequencing != Sequencing::Unordered {
             return Ok(false);
@@ -306,8 +307,8 @@ impl<'a> TransactionSender<'a> {
         last.unwrap_or_else(|| self.tip.height.saturating_add(LIFETIME_BLOCKS))
     }
 
-    /// Returns the replay protection of a transaction that is signed now. An unordered transaction gets a
-    /// timeout that differs for each block and process, because the chain accepts a timeout only once per
+    /// Returns the replay protection for a transaction that is signed now. The timeout of an unordered
+    /// transaction differs for each block and process, because the chain accepts a timeout only once per
     /// account.
     fn ordering(&self) -> Ordering {
         match self.sequencing {

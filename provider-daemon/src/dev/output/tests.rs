@@ -11,7 +11,7 @@ fn order(dseq: u64) -> OrderId {
     lease(dseq).order
 }
 
-/// Prints the events of a lease from its order until it is healthy.
+/// Prints two events of a lease: its order, and its change to a healthy state.
 fn begin(printer: &Printer, dseq: u64) {
     printer.event(&Event::OrderSeen { order: order(dseq) });
     printer.event(&Event::HealthChanged {

@@ -39,8 +39,8 @@ impl Subject {
         }
     }
 
-    /// Returns descriptions of the step's effects on the order or lease. Returns `None` if no input and no
-    /// effect of the step concerns it.
+    /// Returns one description for each effect of the step on the order or lease. Returns `None` if the step
+    /// does not concern the order or lease.
     pub(super) fn touched(&mut self, turn: &Turn<'_>) -> Option<Vec<String>> {
         let asked = match turn.input {
             // Both name everything. Only their effects show whether they concern it.

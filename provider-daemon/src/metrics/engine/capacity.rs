@@ -17,11 +17,11 @@ pub(super) fn sum(amounts: impl Iterator<Item = u64>) -> f64 {
         .fold(0.0, |sum, amount| sum + amount)
 }
 
-/// Allocatable, available, active and pending amounts.
 type Amounts = [f64; 4];
 const STATES: [&str; 4] = ["allocatable", "available", "active", "pending"];
 
-/// Returns the amounts of one resource, summed over all nodes, active reservations and pending reservations.
+/// Returns the amounts of one resource: the sums over all nodes, over active reservations and over pending
+/// reservations.
 fn amounts(
     values: &Values<'_>,
     of_node: impl Fn(&NodeMetrics) -> Pair,

@@ -286,8 +286,8 @@ fn available(values: &Values<'_>) -> Measure {
     with_quantities(measure, quantities, classes)
 }
 
-/// Adds one value with the label `quantity` for each entry of `quantities`, and for each storage class as
-/// `storage-<class>`.
+/// Adds one value for each entry of `quantities` and for each storage class. The label `quantity` contains
+/// the name of the entry, or `storage-<class>`.
 fn with_quantities<'a, const N: usize>(
     measure: Measure,
     quantities: [(&str, f64); N],

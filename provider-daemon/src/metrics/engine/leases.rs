@@ -114,7 +114,6 @@ fn life(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the metrics of withdrawals and revenue.
 fn revenue(values: &Values<'_>) -> Vec<Measure> {
     let (status, counts) = (values.status, values.counts);
     let failed = status.leases.iter().filter(|lease| lease.payout_error.is_some());

@@ -103,7 +103,6 @@ pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the deposits of bids by denomination.
 fn deposits(values: &Values<'_>) -> Measure {
     let measure = Measure::counter(
         "akash_provider_bid_deposits",
@@ -122,7 +121,6 @@ fn deposits(values: &Values<'_>) -> Measure {
     })
 }
 
-/// Converts numbers of blocks to a histogram.
 fn blocks(counts: &BTreeMap<u64, u64>) -> Histogram {
     let bounds = BLOCK_BOUNDS
         .iter()

@@ -115,7 +115,6 @@ fn scans(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the metrics of missed and repeated blocks.
 fn missed(values: &Values<'_>) -> [Measure; 3] {
     let engine = &values.counts.engine;
     [

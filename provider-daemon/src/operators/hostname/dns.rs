@@ -146,7 +146,7 @@ mod tests {
         answer.to_vec().unwrap()
     }
 
-    /// DNS server for UDP and TCP with fixed records.
+    /// Starts a DNS server for UDP and TCP with fixed records.
     async fn server() -> (SocketAddr, Vec<AbortOnDropHandle<()>>) {
         let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let at = udp.local_addr().unwrap();

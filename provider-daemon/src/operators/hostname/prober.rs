@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Time limit of the connection with the TLS handshake. The response has a separate limit of the same
 /// duration.
 const LIMIT: Duration = Duration::from_secs(4);
-/// Maximum size of the head of a response, in bytes; `HEADERS_MAX` limits the number of its headers.
+/// Maximum size of the status line and headers of a response, in bytes.
 const HEAD_MAX: usize = 16_384;
 const HEADERS_MAX: usize = 100;
 /// Maximum number of bytes of a body that are read.
@@ -131,8 +131,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Starts an HTTP server that records the requests and sends `says`. If `is_endless`, zeros without end
-    /// follow.
+    /// Starts an HTTP server that records the requests and sends `says`, followed by endless zeros if
+    /// `is_endless` is true.
     async fn server(
         says: &'static [u8],
         is_endless: bool,

@@ -12,13 +12,13 @@ use tower::ServiceExt;
 type Asked = Request<kube::client::Body>;
 type Answered = Result<Response<kube::client::Body>, std::io::Error>;
 
-/// Client of a cluster that never responds.
+/// Returns a client that never gets a response.
 pub(super) fn silent() -> Client {
     let silent = tower::service_fn(|_: Asked| std::future::pending::<Answered>());
     Client::new(silent, "default")
 }
 
-/// Client of a cluster that has only these nodes and sends no watch events.
+/// Returns a client for a cluster with these nodes, no other objects and no watch events.
 pub(super) fn of_nodes(nodes: Vec<Value>) -> Client {
     of_objects(nodes, Vec::new())
 }

@@ -25,7 +25,7 @@ fn silent() -> Client {
     Client::new(silent, "default")
 }
 
-/// Client of a cluster that returns these lists, and never responds to a watch or a write.
+/// Returns a client for a cluster with these Services and pools. Watches and writes get no response.
 fn fixed(services: Value, pools: Option<Value>) -> Client {
     let cluster = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (path, query) = (

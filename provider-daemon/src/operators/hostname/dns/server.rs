@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use tokio::net::UdpSocket;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Address records, by name with a final dot; `*` as the first label is a wildcard. `None` makes each query
-/// fail.
+/// Address records by name. Each name ends with a dot; `*` as the first label is a wildcard. With `None`,
+/// each query fails.
 #[derive(Debug, Clone)]
 pub(crate) struct Records(Arc<Mutex<Option<BTreeMap<String, Ipv4Addr>>>>);
 
