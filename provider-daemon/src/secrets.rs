@@ -46,7 +46,7 @@ pub fn prompt(what: &str) -> anyhow::Result<SecretString> {
 /// enough.
 ///
 /// # Errors
-/// Same as [`prompt`], and if the two inputs differ.
+/// Returns an error if [`prompt`] fails, or if the two inputs differ.
 pub fn prompt_new(what: &str) -> anyhow::Result<SecretString> {
     let first = prompt(what)?;
     let again = if std::io::stdin().is_terminal() {
@@ -148,7 +148,7 @@ fn from_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
 /// Checks the settings of the signing key, without its passphrase.
 ///
 /// # Errors
-/// Same as [`signer`].
+/// Returns an error if the backend is invalid, the key is not selected, or its file or mnemonic is invalid.
 pub fn check(args: &SignerArgs) -> anyhow::Result<()> {
     args.keyring.keyring_backend.parse::<Backend>()?;
     if let Some(path) = &args.key_file {

@@ -41,8 +41,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Creates a supervisor. After `draining` is cancelled, parts may end without an error, and the
-    /// supervisor restarts none.
+    /// Creates a supervisor. After `draining` is cancelled, parts may end without an error, and no part is
+    /// restarted.
     #[must_use]
     pub fn new(draining: CancellationToken) -> Self {
         Self {

@@ -41,7 +41,7 @@ use testbed::{Cluster, Tier};
 
 /// Field manager of the Go provider.
 const THEIR_MANAGER: &str = "--field-manager=provider-services";
-/// Names of the recordings of objects that the Go provider wrote for a lease, in the order of its writes.
+/// Files with the recorded objects of a lease, in the order in which the Go provider wrote the objects.
 const FILES: [&str; 11] = [
     "namespace",
     "manifest-cr",

@@ -125,7 +125,7 @@ fn crashes(cluster: &Cluster, options: &Options) -> Result<()> {
     Err(Error::new(format!("after a crash:\n{}", again.status())))
 }
 
-/// Layout of a removed cluster, for a search for resources that the cluster has not released.
+/// Layout of a removed cluster, used to find resources that were not released.
 struct Remains {
     layout: Layout,
 }
@@ -199,8 +199,7 @@ fn names(path: &Path, what: &str) -> bool {
     path.display().to_string().contains(what)
 }
 
-/// Returns the command lines that contain one of these names, without this process and without lines with
-/// `xtask`.
+/// Returns the command lines that contain one of these names. Skips this process and lines with `xtask`.
 fn processes_naming(what: &[&str]) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let me = std::process::id().to_string();

@@ -381,8 +381,8 @@ impl Cluster {
     }
 }
 
-/// Returns an error for a folder with other files than those of a cluster, because its contents will be
-/// deleted.
+/// Returns an error if the folder is not empty and is not the state folder of a cluster, because its contents
+/// will be deleted.
 fn check_folder(dir: &Path) -> Result<()> {
     let failed = |error| Error::at(dir, error);
     let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();

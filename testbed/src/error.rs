@@ -15,7 +15,6 @@ impl Error {
         Self(message.into())
     }
 
-    /// Creates an error with a path and a cause.
     pub(crate) fn at(path: &Path, error: impl fmt::Display) -> Self {
         Self(format!("{}: {error}", path.display()))
     }

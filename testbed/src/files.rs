@@ -29,7 +29,7 @@ const USERS: [(Option<Component>, &str, &str); 6] = [
     (Some(Component::Kwok), "testbed-kwok", "system:masters"),
 ];
 
-/// User of the kubelet, with the name of its node.
+/// User name of the kubelet. The name contains the name of the node.
 const NODE_USER: &str = "system:node:node-1";
 
 /// Writes all files that must exist before the first component starts.
@@ -96,7 +96,6 @@ pub(crate) fn remove(layout: &Layout) -> Result<()> {
     remove_if_present(&layout.record(), |path| std::fs::remove_file(path))
 }
 
-/// Removes a file or folder. Succeeds if the path does not exist.
 pub(crate) fn remove_if_present(path: &Path, remove: impl Fn(&Path) -> std::io::Result<()>) -> Result<()> {
     match remove(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::at(path, error)),
@@ -129,8 +128,8 @@ fn secret(path: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes()).map_err(failed)
 }
 
-/// Creates the signing key of service account tokens, and the API server's client certificate for the
-/// kubelet.
+/// Creates the signing key of service account tokens, and the certificate with which the API server
+/// authenticates to the kubelet.
 fn keys(layout: &Layout) -> Result<()> {
     let path = |file: &str| layout.secret(file).display().to_string();
     let openssl = |args: &[&str]| Run::new("openssl").args(args).done();

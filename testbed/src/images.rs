@@ -129,7 +129,6 @@ fn link(bin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies the busybox program to a folder.
 fn busybox(bin: &Path) -> Result<PathBuf> {
     let found = ["/bin/busybox", "/usr/bin/busybox"]
         .map(Path::new)

@@ -50,15 +50,13 @@ const FAKETIME: Package = package(
     ],
 );
 
-/// Installs the missing packages of the tier.
 pub(crate) fn install(tier: Tier) -> Result<()> {
     let node: &[Package] = if tier == Tier::Node { &NODE } else { &[] };
     add(ALWAYS.iter().chain(node))
 }
 
-/// Returns the Redis program. Under the name `redis-server` the program is a server, and under
-/// `redis-sentinel` a sentinel. Installs the package if it is missing. An error names the command for the
-/// installation.
+/// Returns the Redis program, which acts as a server under the name `redis-server` and as a sentinel under
+/// `redis-sentinel`. Installs the package if it is missing. An error names the command for the installation.
 pub(crate) fn redis() -> Result<PathBuf> {
     add([&REDIS].into_iter())?;
     Ok(REDIS.files.iter().map(PathBuf::from).collect())

@@ -90,7 +90,7 @@ impl ProcessId {
         Some(Self { pid, started })
     }
 
-    /// Reads a file of [`Self::write`]. Returns `None` if the file is missing or invalid.
+    /// Reads a file that [`Self::write`] created. Returns `None` if the file is missing or invalid.
     pub(crate) fn read(file: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(file).ok()?;
         let (pid, started) = text.trim().split_once(' ')?;

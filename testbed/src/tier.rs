@@ -14,9 +14,9 @@ use crate::error::Error;
 pub enum Tier {
     /// API server, its store and the controllers. Objects are real, but no pod runs.
     Api,
-    /// Additionally one node, which runs real pods.
+    /// Components of [`Self::Api`] and one node, which runs real pods.
     Node,
-    /// Additionally a scheduler and thousands of simulated nodes, which the caller creates.
+    /// Components of [`Self::Api`], a scheduler, and thousands of simulated nodes, which the caller creates.
     Scale,
 }
 

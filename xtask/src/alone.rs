@@ -6,8 +6,8 @@
 use crate::error::Result;
 use crate::workspace::{Package, Workspace};
 
-/// Libraries that compile only if another crate selects the Kubernetes API version. Their tests select it, so
-/// that these libraries are checked together with their tests.
+/// Libraries that compile only if another crate selects the Kubernetes API version. Their dev-dependencies
+/// select the version, so these libraries are checked together with their tests.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
 /// Folders of the development tools, which are not checked here: each of their commands builds them

@@ -129,7 +129,6 @@ impl Name {
     }
 }
 
-/// Runs the tests in `run::bursts` with large parameters.
 fn bursts(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon"])
@@ -139,7 +138,6 @@ fn bursts(workspace: &Workspace) -> Result<()> {
         .map(drop)
 }
 
-/// Runs the tests in `run::lies` with large parameters.
 fn lies(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon"])
@@ -168,7 +166,6 @@ fn soak(workspace: &Workspace, minutes: u64) -> Result<()> {
         .map(drop)
 }
 
-/// Runs the tests in `chain_faults` with large parameters.
 fn chain(workspace: &Workspace, seed: u64) -> Result<()> {
     const LONG: [(&str, &str); 3] = [
         ("CHAIN_SEEDS", "100"),

@@ -26,7 +26,6 @@ pub(crate) fn find<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Figure> 
     lines.into_iter().filter_map(parse).collect()
 }
 
-/// Returns a figure as one line of JSON.
 pub(crate) fn json(figure: &Figure) -> Result<String> {
     serde_json::to_string(figure).map_err(|error| Error::new(format!("{}: {error}", figure.name)))
 }

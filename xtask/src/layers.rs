@@ -43,7 +43,7 @@ const TESTBED: &str = "testbed";
 /// it may depend on the core and the backends.
 const OPERATOR_BENCH: &str = "operator-bench";
 
-/// Reason for banning the crates with the wire format of the chain from the core.
+/// Reason that a violation reports: the core must not depend on crates with the wire format of the chain.
 const CHAIN_WIRE: &str = "the wire format of the chain belongs to akash-provider-chain";
 
 /// Crates that the core never depends on, with any feature. Each name also bans the crates that start with

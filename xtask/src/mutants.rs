@@ -117,12 +117,12 @@ pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
     )
 }
 
-/// Returns the number of shards of `total` mutants, so that each shard has about `count` mutants.
+/// Returns the number of shards into which `total` mutants are divided. Each shard has about `count` mutants.
 fn shards(total: usize, count: u64) -> u64 {
     u64::try_from(total).unwrap_or(u64::MAX).div_ceil(count).max(1)
 }
 
-/// One shard of a crate's mutants: every `of`-th mutant, from number `index`.
+/// Part of the mutants of a crate: the mutant with the number `index`, and every `of`-th mutant after it.
 struct Shard {
     index: u64,
     of: u64,

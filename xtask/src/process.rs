@@ -21,7 +21,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Creates a call of `program` with the working directory `dir`.
     pub(crate) fn new(program: impl AsRef<OsStr>, dir: &Path) -> Self {
         let program = program.as_ref();
         let mut command = Command::new(program);
@@ -40,7 +39,6 @@ impl Process {
         }
     }
 
-    /// Creates a call of cargo with the working directory `dir`.
     pub(crate) fn cargo(dir: &Path, args: &[&str]) -> Self {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         Self::new(cargo, dir).args(args)
@@ -71,7 +69,7 @@ impl Process {
         self
     }
 
-    /// Disables the output of the command line.
+    /// Suppresses the output of the command line before the program runs.
     pub(crate) fn quiet(mut self) -> Self {
         self.quiet = true;
         self

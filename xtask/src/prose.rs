@@ -102,7 +102,6 @@ pub(crate) fn verify(workspace: &Workspace) -> Result<Notes> {
     })
 }
 
-/// Lowers the recorded limit to the current score.
 pub(crate) fn lower_limit(workspace: &Workspace) -> Result<()> {
     let score = Survey::read(workspace, &prose_files(workspace)?)?.score();
     if score < recorded(workspace)? {

@@ -60,7 +60,6 @@ impl Form {
     }
 }
 
-/// Runs the seeds and prints the figures.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     seeds(workspace, Form::Released, args).map(drop)
 }

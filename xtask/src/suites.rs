@@ -107,8 +107,8 @@ fn process(suite: &Suite, threads: &str, environment: &[(&str, &OsStr)]) -> Proc
     environment.iter().fold(program, with)
 }
 
-/// Runs the programs in parallel, in reverse order of the list. Prints the output of failed programs, and
-/// returns them.
+/// Runs the programs in parallel. The last program of the list starts first. Prints the output of failed
+/// programs, and returns these programs.
 fn side_by_side(
     suites: Vec<Suite>,
     together: Parallelism,

@@ -20,9 +20,8 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     ),
     (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
 ];
-/// Prefix of the name `second-TIER`, for the second cluster of a tier. This name must not contain
-/// `test-TIER`, the name of the first cluster: a check of the first cluster searches for processes with that
-/// name.
+/// Prefix of the second cluster of a tier, as in `second-TIER`. The name must not contain `test-TIER`, the
+/// name of the first cluster: a check of the first cluster searches for processes with that name.
 const SECOND: &str = "second";
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";

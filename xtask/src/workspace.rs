@@ -201,8 +201,8 @@ impl Workspace {
             .max_by_key(|(needed, _)| crate::verify::version(needed))
     }
 
-    /// Returns `from` and the packages that are reachable from it over links for which `is_taken` returns
-    /// true.
+    /// Returns `from` and the packages that are reachable from `from` through dependencies for which
+    /// `is_taken` returns true.
     fn reached<'a>(
         &'a self,
         from: Vec<&'a str>,
@@ -239,7 +239,6 @@ impl Workspace {
             .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
     }
 
-    /// Returns the path of a binary in the release profile.
     pub(crate) fn released(&self, name: &str) -> PathBuf {
         self.target
             .join("release")
@@ -274,7 +273,6 @@ impl Workspace {
         Ok(program)
     }
 
-    /// Returns a cargo command that runs at the root of the workspace.
     pub(crate) fn cargo(&self, args: &[&str]) -> Process {
         Process::cargo(&self.root, args)
     }
@@ -333,7 +331,6 @@ impl Package {
         self.dependencies.iter().map(|dep| dep.name.as_str())
     }
 
-    /// Returns `true` unless the manifest prevents publishing.
     pub(crate) fn is_published(&self) -> bool {
         self.publish.as_ref().is_none_or(|to| !to.is_empty())
     }
@@ -366,8 +363,8 @@ impl Package {
             .map(|t| t.name.as_str())
     }
 
-    /// Returns the paths of the library and binary targets with `test = false`: the folders if all these
-    /// targets have this setting, or else the root files.
+    /// Returns the paths of the library and binary targets with `test = false`. If all these targets have
+    /// this setting, the paths are their folders; otherwise, the paths are their root files.
     pub(crate) fn untested(&self) -> impl Iterator<Item = &Path> {
         let programs = || self.targets.iter().filter(|t| t.is("lib") || t.is("bin"));
         let is_whole = programs().all(|target| !target.test);

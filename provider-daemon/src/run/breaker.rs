@@ -40,7 +40,7 @@ pub(super) struct BreakerFile {
 }
 
 impl BreakerFile {
-    /// Returns the file of the provider with this account on this chain, in the home directory `home`.
+    /// Returns the handle of the circuit breaker file in `home` for one provider on one chain.
     pub(super) fn new(home: &Path, chain_id: &str, provider: &Address) -> Self {
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() || "-_.".contains(c) {
@@ -57,7 +57,7 @@ impl BreakerFile {
         }
     }
 
-    /// Writes the file of the tripped breaker again if the file was deleted.
+    /// Writes the circuit breaker file again if the file was deleted while the breaker is tripped.
     pub(super) async fn rewrite_if_deleted(&self, shut: &RestartState, handle: &ProviderHandle) {
         if self.path.try_exists().is_ok_and(|is_there| !is_there) {
             tracing::warn!(
@@ -191,7 +191,7 @@ fn text(shut: &RestartState) -> String {
     text
 }
 
-/// Parses the content of the file. Returns the state of the breaker, and an error text for invalid content.
+/// Parses the circuit breaker file. Also returns an error text if the content is invalid.
 fn parse_file(bytes: &[u8]) -> (RestartState, Option<String>) {
     let mut shut = RestartState::default();
     let mut problem = None;

@@ -99,7 +99,7 @@ impl ClusterProxy {
             .ok_or_else(|| away(operation))
     }
 
-    /// Returns an optional interface of the connected cluster, such as shells. Errors name `operation`.
+    /// Returns an interface that only some clusters support, such as shells. Errors name `operation`.
     fn facet<T: ?Sized>(
         &self,
         operation: &'static str,

@@ -83,8 +83,8 @@ impl GatewayDependencies {
         }
     }
 
-    /// Returns the source from which the gateway reads whether the audit log is writable. The problem text
-    /// omits the cause, which contains a local path.
+    /// Returns the source of the problem that the gateway reports while the audit log is not writable. The
+    /// text omits the cause, which contains a local path.
     fn problem(&self) -> Option<ProblemSource> {
         let audit = self.audit.clone()?;
         Some(ProblemSource::new(move || {
@@ -259,7 +259,7 @@ async fn serve(
     tokio::join!(maintaining, serving, probing);
 }
 
-/// Serves probes at a separate port from the start: `/readyz` returns 503 until the gateway runs.
+/// Serves health probes on a separate port. `/readyz` returns 503 until the gateway runs.
 async fn probes(
     address: Option<SocketAddr>,
     gateway: &Arc<OnceLock<Router>>,
@@ -327,8 +327,8 @@ async fn maintain_certificate(
     }
 }
 
-/// Waits for the certificate and starts the gateway. Returns the gateway, and the modification time and size
-/// of the certificate file from before the read. Returns `None` at a shutdown.
+/// Waits for the certificate and starts the gateway. Returns the gateway, with the modification time and size
+/// that the certificate file had before the read. Returns `None` at a shutdown.
 async fn begin(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,

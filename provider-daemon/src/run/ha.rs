@@ -37,8 +37,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Interval at which the leader updates the state of the circuit breaker in the election record for the next
-/// leader.
+/// Interval at which the leader copies the state of the circuit breaker to the election record.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum time to release the election lease. Without a release, standbys take over only after one lease duration.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);

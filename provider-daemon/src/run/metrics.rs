@@ -67,15 +67,15 @@ impl MeasuredParts {
     }
 }
 
-/// Returns the source of the metrics of the chain client, which include the provider's balances of the denoms of bid
-/// deposits and fees.
+/// Returns the metrics source of the chain client. These metrics include the balances of the provider in the
+/// denoms of bid deposits and fees.
 pub(super) fn chain_source(chain: &AkashClient, config: &Config, gas_prices: &str) -> ChainSource {
     let mut denoms = vec![config.bid_deposit.denom.clone()];
     denoms.extend(gas_price(gas_prices).map(|(denom, _)| denom));
     ChainSource::new(chain.clone(), config.provider.clone(), denoms)
 }
 
-/// Adds the metrics of the engine, and the estimate of how long the account balances from `chain` suffice.
+/// Adds the metrics of the engine. One metric estimates how long the account balances from `chain` suffice.
 pub(super) fn add_engine(metrics: &Metrics, args: &RunArgs, handle: &ProviderHandle, chain: ChainSource) {
     let ports = args.cluster.cluster_node_port_quantity;
     let is_per_lease = args.metrics.metrics_per_lease;

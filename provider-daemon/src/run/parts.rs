@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum time for the supervised parts to end after the provider.
+/// Maximum time for the supervised parts to stop after the provider has stopped.
 const PARTS_END: Duration = Duration::from_secs(10);
 
 /// Starts the chain client as the first part of the provider.

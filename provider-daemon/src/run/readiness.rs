@@ -43,7 +43,7 @@ pub(super) struct WaitCondition {
     awaited: Arc<Mutex<Option<String>>>,
 }
 
-/// Unmet conditions of the cluster and of the gateway, and the gates that permit the writes of this instance.
+/// Conditions that must be met before the provider bids, and the gates that permit writes.
 #[derive(Debug)]
 pub(super) struct Conditions {
     pub(super) cluster: WaitCondition,

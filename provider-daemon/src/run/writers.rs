@@ -68,8 +68,8 @@ impl Writers {
         }
     }
 
-    /// Returns a bus that publishes only while the instance leads. `lease` is the duration of the election lease; a
-    /// fail-over takes less than twice this time.
+    /// Returns a bus that publishes only while the instance leads. A standby stores facts for twice the
+    /// duration of the election lease, which is sufficient for a fail-over.
     pub(super) fn bus(&self, bus: impl Bus) -> Arc<dyn Bus> {
         match self.gate.clone() {
             Some(gate) => Arc::new(LeaderBus::new(bus, gate, self.lease * 2)),
@@ -164,7 +164,8 @@ fn is_write(request: &Request<Body>) -> bool {
     !reads && !REVIEWS.iter().any(|path| request.uri().path().starts_with(path))
 }
 
-/// Returns the response to a rejected write, in the form of an API server's response 503, so that callers retry later.
+/// Returns the response to a rejected write: a 503 error in the format of the API server. Callers retry
+/// later.
 fn refusal() -> Response<Body> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",

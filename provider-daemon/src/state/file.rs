@@ -57,8 +57,8 @@ impl WritePause {
         }
     }
 
-    /// Returns whether the pause has ended: after a full disk if space is free again, after other failures if
-    /// `retry` has elapsed.
+    /// Returns whether the pause has ended. The pause for a full disk ends when space is free again. Any
+    /// other pause ends after `retry`.
     pub(crate) fn is_over(&self, retry: Duration, has_space: impl FnOnce() -> bool) -> bool {
         let waited = self.since.elapsed();
         if self.is_full {
@@ -106,7 +106,7 @@ impl StateFile {
         }
     }
 
-    /// Calls `call` with the database, for reads.
+    /// Runs the read transaction `call` on the database.
     ///
     /// # Errors
     /// Returns the error of `call`, or an error if the file cannot be opened after a failure.
@@ -121,7 +121,7 @@ impl StateFile {
         result
     }
 
-    /// Calls `call` with the database, for a transaction that writes.
+    /// Runs the write transaction `call` on the database.
     ///
     /// # Errors
     /// Returns the error of `call`. During a pause of the writes, returns the failure that started the pause.

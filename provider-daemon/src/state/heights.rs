@@ -122,7 +122,7 @@ fn read(database: &Database, chain_id: &str) -> Result<Option<Checkpoint>, redb:
     }))
 }
 
-/// Returns the current time, as an upper bound of the time of a block that was stored without a time.
+/// Returns the current time, which replaces the missing time of a stored block. The block cannot be newer.
 fn now() -> BlockTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     BlockTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -24,8 +24,8 @@ const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("t
 /// older than all other keys.
 const KEY_AGES: TableDefinition<'_, &str, u64> = TableDefinition::new("tenant-key-ages");
 const CERTIFICATE_AGES: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("tenant-certificate-ages");
-/// Part of a full table that is evicted at once: 1/16. Finding the oldest entries needs a full scan, so
-/// evictions must be rare.
+/// Divisor for evictions: a full table loses 1/16 of its entries at once. Finding the oldest entries needs a
+/// full scan, so evictions must be rare.
 const EVICTED_FRACTION: u64 = 16;
 
 /// Store of tenant keys and certificates.
@@ -150,7 +150,8 @@ fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     Ok(by_age.into_iter().take(go).map(|(_, key)| key).collect())
 }
 
-/// Returns the value of `result`. Logs a failure and returns the default; the caller then queries the chain.
+/// Returns the value of a successful `result`. Logs an error and returns the default value; the caller then
+/// queries the chain.
 fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     result.unwrap_or_else(|error| {
         // Reported by the file once, and not for each request of a tenant.

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-/// Maximum length of a status: one line of `systemctl status`.
+/// Maximum length of a status, which `systemctl status` prints on one line.
 const STATUS_MAX: usize = 1024;
 /// Capacity of the queue. A notification that does not fit is dropped. A dropped keep-alive does no harm,
 /// because the next one follows.

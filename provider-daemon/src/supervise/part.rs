@@ -22,7 +22,7 @@ pub enum Part {
     OperatorSocket,
     /// Output of events to stdout.
     Printing,
-    /// Readiness check: the conditions on which bidding depends.
+    /// Readiness check, which determines whether the provider can bid.
     Watch,
     /// Server of the metrics.
     Metrics,

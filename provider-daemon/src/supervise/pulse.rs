@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// certificate, takes one second.
 pub(super) const STEP_MAX: Duration = Duration::from_secs(10);
 
-/// Liveness of one part, for the watchdog. Consists of the steps (polls of the part's future) and the
-/// heartbeats. Clones share the pulse.
+/// Liveness of one part, for the watchdog: the polls of the part's future (steps) and its heartbeats. Clones
+/// share the pulse.
 #[derive(Debug, Clone)]
 pub struct Pulse(Arc<Inner>);
 
@@ -24,9 +24,9 @@ pub struct Pulse(Arc<Inner>);
 struct Inner {
     part: Part,
     origin: Instant,
-    /// Start of the current step, in milliseconds since `origin` plus 1; 0 between steps.
+    /// Start of the current step, as 1 + milliseconds since `origin`; 0 between steps.
     step: AtomicU64,
-    /// Time of the last heartbeat, in milliseconds since `origin` plus 1; 0 while no heartbeat is expected.
+    /// Time of the last heartbeat, as 1 + milliseconds since `origin`; 0 while no heartbeat is expected.
     beat: AtomicU64,
     /// Maximum time until the next heartbeat, in milliseconds.
     within: AtomicU64,
@@ -58,7 +58,7 @@ pub struct Standstill {
     pub part: Part,
     /// Duration of the stall.
     pub since: Duration,
-    /// Whether a poll of the part is in progress, which occupies a thread of the runtime.
+    /// Whether the future of the part is being polled. A poll occupies a thread of the runtime.
     pub in_a_step: bool,
 }
 

@@ -17,7 +17,7 @@ const OVERSLEPT: Duration = Duration::from_secs(3);
 /// Handle of the watchdog thread. Dropping the handle ends the thread.
 #[derive(Debug)]
 pub struct Watchdog {
-    /// Sender. Dropping it ends the thread.
+    /// Sender of the stop channel. Dropping the sender ends the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -20,8 +20,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Time before its creation from which a token is valid, so that a provider with a slower clock accepts the
-/// token.
+/// Tolerance for providers with slower clocks: a token is valid from this duration before its creation.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.

@@ -239,9 +239,9 @@ impl Client {
         Ok(config)
     }
 
-    /// Returns the server name for the TLS handshake (SNI). For `mtls.HOST`, a provider presents its
-    /// self-signed certificate and requests a client certificate. This name is used for a domain name, if the
-    /// client has a certificate.
+    /// Returns the server name for the TLS handshake (SNI): `mtls.HOST` for a domain name `HOST` and a client
+    /// certificate. For this name, a provider presents its self-signed certificate and requests a client
+    /// certificate.
     fn server_name(&self) -> Result<ServerName<'static>, ProviderError> {
         let name = match (self.base.host(), self.auth_method()) {
             (Some(Host::Ipv4(ip)), _) => return Ok(IpAddr::V4(ip).into()),

@@ -140,7 +140,7 @@ struct LeaseStream<'a> {
     reader: Option<StreamReader>,
     history: Option<History>,
     opened: Instant,
-    /// True if new messages arrived after the last connect.
+    /// Whether a new message arrived since the last reconnect; initially true.
     has_new: bool,
     outage: Option<Outage>,
 }

@@ -22,8 +22,8 @@ pub(super) const HISTORY_MAX: usize = 5000;
 const PODS_MAX: usize = 64;
 /// Maximum size of the buffered lines of one pod, in bytes.
 const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Time without a new line after which the repeated lines are complete. Providers send repeated lines without
-/// pauses.
+/// Maximum pause within a replay. All repeated lines have arrived after this time without a new line, because
+/// providers send them without pauses.
 const REPLAY_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum time for which repeated log lines are buffered, for a service that logs without pauses.
 const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
@@ -71,8 +71,8 @@ struct Replay {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     seen: VecDeque<u64>,
-    /// State after a reconnect: how often each event is expected again, and the time of the last repeated
-    /// event.
+    /// State after a reconnect: the number of expected repetitions of each event, and the time of the last
+    /// repeated event.
     replay: Option<(HashMap<u64, usize>, Option<Instant>)>,
 }
 
@@ -229,9 +229,9 @@ impl Lines {
     }
 }
 
-/// Returns the index after the last line of `replay` that is already printed, or 0 if no line is printed. The
-/// lines before this index match the end of `printed`; the last match counts. If `is_whole` is true, `replay`
-/// contains no lines older than `printed`.
+/// Returns the index of the first new line of `replay`. The lines before this index are already printed: they
+/// match the end of `printed`. Of several matches, the last counts. If `is_whole` is true, `replay` contains
+/// no lines older than `printed`.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
         replay.len().min(printed.len())

@@ -84,7 +84,7 @@ impl Screener {
         Ok(Duration::from_nanos(status.reclamation_window))
     }
 
-    /// Screens a group.
+    /// Queries whether the provider would bid on a group, and at which price.
     ///
     /// # Errors
     /// Returns an error if the provider does not respond, cannot be verified or does not support screening.

@@ -5,9 +5,9 @@
 
 use akash_provider_core::manifest::Manifest;
 
-/// Path of services in an SDL.
+/// YAML keys above the services of an SDL.
 const SERVICES: &[&str] = &["services"];
-/// Path of groups in an SDL.
+/// YAML keys above the groups of an SDL.
 const GROUPS: &[&str] = &["profiles", "placement"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +41,8 @@ pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLo
     location("group", group, GROUPS)
 }
 
-/// Returns whether `reason` contains the kind with the name, such as `service "web"`. The name alone is not
-/// sufficient, because it may be an ordinary word.
+/// Returns whether `reason` contains the kind followed by the name, such as `service "web"`. The name alone
+/// is not sufficient, because it may be an ordinary word.
 fn names(reason: &str, kind: &str, name: &str) -> bool {
     let quoted = ['"', '`', '\''].map(|quote| format!("{kind} {quote}{name}{quote}"));
     quoted.iter().any(|text| reason.contains(text)) || contains_name(reason, &format!("{kind} {name}"))

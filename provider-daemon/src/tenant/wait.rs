@@ -106,8 +106,9 @@ async fn missing_of(
     Ok((!late.is_empty()).then_some(summary))
 }
 
-/// Returns a reason if the manifest with this version is not deployed yet. Returns `None` if it is deployed,
-/// or if the provider does not report manifest versions.
+/// Returns an error text if the provider has a manifest with another version or has not deployed the
+/// manifest. Returns `None` if this version is deployed, or if the provider does not report manifest
+/// versions.
 fn outdated(status: &Json, version: &str) -> Option<String> {
     let manifest = status.field("manifest")?;
     let short = |version: &str| shortened(version.get(..12).unwrap_or(version));

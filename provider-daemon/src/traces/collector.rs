@@ -24,7 +24,7 @@ pub(super) struct SendFailure {
     pub(super) is_transient: bool,
 }
 
-/// Spans that the collector rejected in an accepted request.
+/// Number of spans that the collector rejected in an accepted request, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Rejection {
     pub(super) spans: u64,
@@ -106,7 +106,7 @@ impl HttpClient for CollectorClient {
     }
 }
 
-/// Returns whether the collector may accept the request later, as the protocol defines it.
+/// Returns whether the protocol permits a retry of a request with this response status.
 fn is_transient(status: StatusCode) -> bool {
     matches!(
         status,

@@ -20,7 +20,7 @@ pub(super) struct OrderTrace {
     pub(super) bid: Option<SystemTime>,
     /// Start of the lease.
     pub(super) lease: Option<SystemTime>,
-    /// Time since which the lease waits for its first manifest.
+    /// Start of the wait for the first manifest of the lease.
     pub(super) manifest: Option<SystemTime>,
     /// Time at which the close of the lease started.
     pub(super) close: Option<SystemTime>,

@@ -85,7 +85,7 @@ impl TraceRecorder {
         }
     }
 
-    /// Ends the root span, if the order has an unfinished one.
+    /// Ends the root span of an order if the span is unfinished.
     fn end_order(&mut self, order: &OrderId, change: impl FnOnce(OpenSpan<'_>) -> OpenSpan<'_>) {
         let seen = self.orders.get(order).and_then(|trace| trace.seen.take());
         if let Some(seen) = seen {

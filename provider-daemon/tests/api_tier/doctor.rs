@@ -139,7 +139,7 @@ const CLASS: &str = "doctor-class";
 const GPU_NODE: &str = "doctor-gpu";
 const GPU_LABEL: &str = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
 
-/// Runs the command of a remedy.
+/// Runs the command that a remedy contains.
 fn follow(cluster: &Cluster, remedy: &str) {
     let command = remedy.split('`').nth(1).unwrap().replace("=COUNT", "=2");
     let words: Vec<&str> = command.split(' ').skip(1).collect();

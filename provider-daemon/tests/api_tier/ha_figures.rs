@@ -22,7 +22,7 @@ const WHOLE: u64 = 60;
 const TICKS: f64 = 100.0;
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Settings of the measurement: large for the benchmark, which sets `FIGURES_SECONDS`, and small for a normal
+/// Size of the measurement: large for the benchmark, which sets `FIGURES_SECONDS`, and small for a normal
 /// test run.
 #[derive(Debug, Clone, Copy)]
 struct Numbers {

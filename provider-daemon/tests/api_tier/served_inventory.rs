@@ -71,8 +71,8 @@ impl OperatorProcess {
     }
 }
 
-/// Converts a quantity in the served inventory. A number with the suffix `m` loses the suffix; any other
-/// number is multiplied by `whole`.
+/// Parses a quantity of the served inventory. Numbers with the suffix `m` are not scaled. Other numbers are
+/// multiplied by `whole`.
 fn served(quantity: &Value, whole: u64) -> Pair {
     let number = |key: &str| {
         let text = quantity[key].as_str().unwrap();

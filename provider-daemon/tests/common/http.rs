@@ -37,8 +37,8 @@ pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String
     Some((status.parse().unwrap(), body.to_owned()))
 }
 
-/// Returns a token with full access to the leases of this tenant. Clocks that are up to 15 minutes behind
-/// accept the token.
+/// Returns a token with full access to the leases of this tenant. The token is valid from 15 minutes ago, for
+/// slow clocks.
 pub(crate) fn token(key: &PrivateKey) -> String {
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
     let begins = now - 900;

@@ -128,7 +128,7 @@ impl Stage {
         self.start_node_with(block_time, |_| {});
     }
 
-    /// Starts the node with other options than [`Self::start_node`].
+    /// Starts the node with a configuration that `change` has modified.
     pub(crate) fn start_node_with(
         &mut self,
         block_time: Option<Duration>,
@@ -216,7 +216,7 @@ impl Stage {
         self.command_after(&before, words)
     }
 
-    /// Returns the command that [`Self::command`] returns, but with another prefix.
+    /// Returns a command as [`Self::command`] does, with the prefix `before`.
     pub(crate) fn command_after(&self, before: &[&str], words: &[&str]) -> Command {
         // Benchmarks measure a release build.
         let named = std::env::var("MEASURED_PROGRAM");
@@ -256,7 +256,7 @@ impl Stage {
         self.running_with(name, words, |_| {})
     }
 
-    /// Starts a command as [`Self::running`] does, after a change of the command.
+    /// Starts a command that `change` has modified, as [`Self::running`] does.
     pub(crate) fn running_with(
         &self,
         name: &str,
@@ -380,7 +380,7 @@ impl Running {
         );
     }
 
-    /// Returns the path of a file of the process in `/proc`.
+    /// Returns the path of a file in the `/proc` directory of the process.
     pub(crate) fn about(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }

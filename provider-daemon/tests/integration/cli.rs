@@ -286,8 +286,8 @@ fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 
-/// Script that starts two background processes in separate sessions and without environment. The parent of
-/// one process is the script, and the parent of the other one has ended.
+/// Script that starts two background processes in separate sessions and without environment. One process is a
+/// child of the script. The parent of the other process has ended.
 const LEAVING: &str = "
 left() { env -i setsid /bin/bash -c \"echo \\$\\$ > '$1'; exec sleep 300\" >/dev/null 2>&1 </dev/null & }
 left DIR/child

@@ -17,8 +17,8 @@ use testbed::Component;
 const TICKS: f64 = 100.0;
 /// Maximum additional CPU usage during an outage, in cores.
 const OUTAGE_CORES: f64 = 0.05;
-/// Maximum number of log lines per outage, whatever its duration: one or two for each watched kind of
-/// objects.
+/// Maximum number of log lines per outage of any duration. Each watched kind of objects causes one or two
+/// lines.
 const OUTAGE_LINES: usize = 40;
 
 /// Temporary folder of a test, deleted when dropped.

@@ -166,7 +166,7 @@ pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a MarketFixture) ->
     run_with(&[], sdls, test);
 }
 
-/// Same as [`run`], with additional flags of `dev`.
+/// Runs a test as [`run`] does, with additional flags of `dev`.
 pub(crate) fn run_with(
     flags: &[&str],
     sdls: &[&str],
@@ -300,7 +300,6 @@ where
     }
 }
 
-/// Response body of a web server.
 pub(crate) fn get(address: &str, port: u16) -> std::io::Result<String> {
     let to: SocketAddr = format!("{address}:{port}").parse().unwrap();
     let limit = Duration::from_secs(3);

@@ -187,7 +187,8 @@ async fn root_tenant(fixture: &MarketFixture) {
     tenant.gone().await;
 }
 
-/// Asserts that a root user can do the usual actions, and cannot do the actions of an attacker.
+/// Asserts that root in a container can do common administration, but cannot create devices, use `chroot` or
+/// read an API token.
 async fn roots_rights(tenant: &TenantLease<'_>) {
     let allowed = [
         ("is root", "test $(id -u) = 0"),

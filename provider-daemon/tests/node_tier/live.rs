@@ -58,7 +58,7 @@ const STOPPED: Duration = Duration::from_secs(10);
 /// Time without a write after which the cluster is considered idle.
 const QUIET: Duration = Duration::from_secs(1);
 const AWAITS_CHAIN: &str = "\"awaited\":[\"the chain";
-/// Output format with the resource version of each object, which changes with every write.
+/// Output format with the resource version of each object. Every write changes this version.
 const VERSIONS: &str =
     "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
 const PODS: &str =
@@ -69,7 +69,7 @@ struct Fixture<'a> {
     stage: &'a Stage,
     network: &'a Network,
     tenant: Account<'a>,
-    /// Account with a key and a certificate on the chain, which the provider has not queried yet.
+    /// Account with a key and a certificate on the chain. The provider has not queried the account yet.
     unknown_account: Account<'a>,
     namespace: String,
 }
@@ -208,7 +208,7 @@ impl<'a> Fixture<'a> {
         )
     }
 
-    /// Waits until `persistent_state` no longer changes, and returns it.
+    /// Waits until `persistent_state` no longer changes, and returns this state.
     fn settled(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let mut persistent_state = self.persistent_state();
         until("the state of the cluster no longer changes", || {

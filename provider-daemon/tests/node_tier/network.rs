@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::time::UNIX_EPOCH;
 use tokio::runtime::Runtime;
 
-/// Id of the test chain. `Stage::take` deletes the leases of earlier tests by this id.
+/// Id of the test chain. `Stage::take` deletes the leases of earlier tests that have this id.
 pub(crate) const CHAIN: &str = "node-tier";
 
 /// Node of the chain, and a proxy that can cut the provider's connection to the node.
@@ -89,7 +89,7 @@ impl Network {
         self.provider_with(stage, name, &[])
     }
 
-    /// Same as [`Self::provider`], with additional flags.
+    /// Starts a provider as [`Self::provider`] does, with additional flags.
     pub(crate) fn provider_with(&self, stage: &Stage, name: &str, more: &[&str]) -> Daemon {
         let mut command = self.who("provider").command(&[
             "run",

@@ -38,8 +38,8 @@ deployment:
 const LEASES: [u64; 3] = [7, 8, 9];
 /// Time for which the leases are observed. A wrong close would happen within a second after the start.
 const WATCHED: Duration = Duration::from_secs(8);
-/// Manifest timeouts of the two starts. The second one is short: if it applied to leases without a record,
-/// the provider would close them.
+/// Manifest timeouts of the first and the second start. The second timeout is short: a provider that applied
+/// it to leases without a record would close them.
 const TIMEOUTS: [&str; 2] = ["--manifest-timeout=5m", "--manifest-timeout=1s"];
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
@@ -164,7 +164,6 @@ impl<'a> Fixture<'a> {
         self.namespaces.iter().map(pods).collect()
     }
 
-    /// Returns the Manifest record of a lease.
     fn record(&self, lease: usize) -> Value {
         let name = &self.namespaces[lease];
         let args = [

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-/// Asserts that the provider keeps lease, record and capacity while the namespace of the lease stays in the
-/// terminating state.
+/// Asserts that the provider retains the lease, its record and its capacity while the namespace of the lease
+/// is terminating.
 pub(crate) async fn stuck(fixture: &MarketFixture) {
     let tenant = Tenant::new(fixture, 3, &web("stuck")).run().await;
     let ns = tenant.lease.namespace();
@@ -45,8 +45,7 @@ fn is_reserved(tenant: &TenantLease<'_>) -> bool {
     reservations.into_iter().any(|r| r.order == tenant.lease.order)
 }
 
-/// Asserts that the provider retries the deploy of an accepted manifest that admission refuses, until
-/// admission accepts it.
+/// Asserts that the provider retries to deploy an accepted manifest while Kubernetes admission refuses it.
 pub(crate) async fn refused(fixture: &MarketFixture) {
     let tenant = Tenant::new(fixture, 4, &web("refused")).lease().await;
     let ns = tenant.lease.namespace();

@@ -15,7 +15,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-/// SDL of a web server that responds with `GREETING`, on port 80 and a node port, and of a second service.
+/// SDL with two services. The first service is a web server on port 80 and a node port that responds with
+/// `GREETING`.
 pub(crate) const WEB: &str = r#"
 version: "2.0"
 services:
@@ -47,7 +48,6 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 
-/// SDL of the web server with a greeting.
 pub(crate) fn web(greeting: &str) -> String {
     WEB.replace("GREETING", greeting)
 }
@@ -157,7 +157,7 @@ impl TenantLease<'_> {
         self.fixture.world.chain.tenant(update).unwrap();
     }
 
-    /// Changes the manifest on the chain and at the provider, and waits until it runs.
+    /// Changes the manifest on the chain and at the provider, and waits until the new manifest runs.
     pub(crate) async fn update(&mut self, change: impl FnOnce(&mut Manifest)) {
         change(&mut self.manifest);
         self.update_chain();
@@ -206,7 +206,6 @@ impl TenantLease<'_> {
         })
     }
 
-    /// Returns the health that the provider reports for the lease.
     pub(crate) fn health(&self) -> Option<Health> {
         let status = self.fixture.world.status();
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
@@ -220,7 +219,6 @@ impl TenantLease<'_> {
         Duration::from_millis(lease.unwrap().known_unhealthy_ms)
     }
 
-    /// Closes the deployment on the chain.
     pub(crate) fn close(&self) {
         let close = TenantMsg::CloseDeployment { id: self.id.clone() };
         self.fixture.world.chain.tenant(close).unwrap();

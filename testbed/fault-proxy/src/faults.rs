@@ -25,8 +25,8 @@ pub struct Faults {
     pub catching_up: bool,
     /// The node offers only an unsupported API version.
     pub other_versions: bool,
-    /// Maximum additional lag of the node, in blocks. Each request gets a random lag between `lag` and `lag`
-    /// plus this number.
+    /// Maximum additional lag of the node, in blocks. Each request gets a random lag from `lag` to
+    /// `lag + scatter`.
     pub scatter: u64,
     /// Maximum delay of responses and pushed blocks, in milliseconds.
     pub delay_ms: u64,

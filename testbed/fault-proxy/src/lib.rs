@@ -63,7 +63,7 @@ impl Proxy {
         Self::start_at(FREE, upstream, seed).await
     }
 
-    /// Same as [`Self::start`], with a listening address.
+    /// Starts a proxy as [`Self::start`] does, at the address `listen`.
     ///
     /// # Errors
     /// Fails if the address cannot be bound.
@@ -86,7 +86,7 @@ impl Proxy {
         Self::start_grpc_at(FREE, upstream, seed).await
     }
 
-    /// Same as [`Self::start_grpc`], with a listening address.
+    /// Starts a proxy as [`Self::start_grpc`] does, at the address `listen`.
     ///
     /// # Errors
     /// Fails if the address cannot be bound.

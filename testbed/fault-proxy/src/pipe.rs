@@ -29,7 +29,7 @@ impl Pipe {
         Self::start_at(FREE, upstream, seed).await
     }
 
-    /// Same as [`Self::start`], with a listening address.
+    /// Starts a proxy as [`Self::start`] does, at the address `listen`.
     ///
     /// # Errors
     /// Fails if the address cannot be bound.

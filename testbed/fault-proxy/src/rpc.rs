@@ -184,7 +184,7 @@ async fn older_status(shared: &Shared, http: &Http, id: &Value, height: u64) -> 
     Ok(Response::new(answer.to_string().into()))
 }
 
-/// Sends a request of the proxy itself to the upstream node.
+/// Sends an additional request from the proxy to the upstream node.
 async fn ask(shared: &Shared, http: &Http, method: &str, params: Value) -> io::Result<Value> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let request = Request::builder()

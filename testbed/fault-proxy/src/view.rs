@@ -5,7 +5,7 @@ use crate::faults::Shared;
 /// Path prefixes of services that cannot be queried at a height.
 const WITHOUT_HEIGHT: [&str; 3] = ["/cosmos.tx.", "/cosmos.base.node.", "/akash.discovery."];
 
-/// Returns `true` for a query of the state at a height.
+/// Returns `true` if a query with this path can request the state at a height.
 pub(crate) fn has_height(path: &str) -> bool {
     !WITHOUT_HEIGHT.iter().any(|service| path.starts_with(service))
 }

@@ -79,7 +79,6 @@ impl Program {
         })
     }
 
-    /// Returns the response body of a path.
     pub(crate) async fn get(&self, path: &str) -> Result<String, Failed> {
         let mut stream = TcpStream::connect(self.rest).await?;
         let request = format!("GET {path} HTTP/1.0\r\nhost: {}\r\n\r\n", self.rest);

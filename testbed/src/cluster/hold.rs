@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::Cluster;
 use crate::error::{Error, Result};
 
-/// Lock for shared or exclusive access to a cluster. Tests that need the other kind of access wait. The lock
-/// is released when the value is dropped or the process ends.
+/// Lock for shared or exclusive access to a cluster. An exclusive lock excludes all other locks. The lock is
+/// released when the value is dropped or the process ends.
 #[derive(Debug)]
 #[must_use = "the lock is held until the file is dropped"]
 pub struct Hold {

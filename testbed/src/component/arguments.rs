@@ -41,8 +41,8 @@ fn etcd(layout: &Layout) -> Vec<String> {
     ]
 }
 
-/// Returns the arguments of the API server, which creates a certificate for its addresses and writes it with
-/// the certificate authority to one file.
+/// Returns the arguments of the API server. The server creates a certificate for its addresses, and writes
+/// the certificate and its authority to one file.
 fn api_server(layout: &Layout) -> Vec<String> {
     let addresses = layout.addresses();
     let node = addresses.node.to_string();

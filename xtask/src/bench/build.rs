@@ -26,7 +26,7 @@ const TICKS: f64 = 100.0;
 const CPU: &str = "s of a core";
 const MIB: f64 = 1_048_576.0;
 
-/// Measures the time of a build from scratch of the core and its dependencies, as an embedder builds them.
+/// Measures the duration of an embedder's first build of the core, with all dependencies.
 pub(super) fn core(workspace: &Workspace) -> Result<Figure> {
     let (seconds, ()) = cold(workspace, &CORE, |_| Ok(()))?;
     Ok(Figure::new("core_cold_build_s", seconds, "s"))
@@ -51,8 +51,8 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
     Ok(())
 }
 
-/// Builds into an empty folder, calls `look` with the folder, and deletes the folder. Returns the build time
-/// in seconds and the result of `look`.
+/// Runs a build into an empty folder, calls `look` with the folder, and deletes the folder. Returns the build
+/// time in seconds and the result of `look`.
 fn cold<T>(
     workspace: &Workspace,
     command: &[&str],

@@ -43,7 +43,7 @@ fn fault(file: &Path, text: &str, link: &str) -> Option<String> {
     (!found).then(|| format!("`{link}` points to a missing heading"))
 }
 
-/// Returns the targets of `[text](target)` and `[name]: target`, without URLs.
+/// Returns the targets of the links `[text](target)` and `[name]: target` in a Markdown text. Skips URLs.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(text) {

@@ -22,7 +22,7 @@ impl Accepted {
     /// Parses the list. Empty lines and lines that start with `#` are ignored.
     ///
     /// # Errors
-    /// Lists each line without a reason, out of order, or repeated.
+    /// Lists each line that has no reason, is out of order, or is repeated.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let mut names = BTreeSet::new();
         let mut findings = Vec::new();
@@ -55,7 +55,7 @@ impl Accepted {
         self.0.contains(name)
     }
 
-    /// Returns an error for entries without an existing mutant.
+    /// Returns an error if an entry of the list names a mutant that does not exist.
     pub(super) fn expect_known(&self, mutants: &[&Mutant]) -> Result<()> {
         let mutants: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.name.as_str()).collect();
         let gone: Vec<String> = self

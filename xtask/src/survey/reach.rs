@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Identifiers in the public declarations of each type. Some of these identifiers are types.
+/// Identifiers in the public declarations, by type. An identifier may be the name of another type.
 #[derive(Default)]
 pub(super) struct Declarations<'a> {
     of_type: BTreeMap<&'a str, HashSet<&'a str>>,

@@ -71,8 +71,7 @@ struct Ignored {
     reason: String,
 }
 
-/// Advisories about the used packages: vulnerabilities, which fail the check, and notes about other
-/// advisories.
+/// Result of the check: `holes` fail the check, and `notes` are only printed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Findings {
     holes: Vec<String>,
@@ -181,7 +180,7 @@ fn fetched(home: &str, own: &Path) -> Result<()> {
     std::fs::rename(&half, own).map_err(failed)
 }
 
-/// Returns the time since the last fetch of a database copy, or since it was unpacked.
+/// Returns the time since a database copy was fetched or unpacked.
 fn written(copy: &Path) -> Option<Duration> {
     let of = |path: PathBuf| std::fs::metadata(path).ok()?.modified().ok();
     let at = of(copy.join(".git/FETCH_HEAD")).max(of(copy.join("crates")))?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace, read};
 
-/// Maximum number of keywords, and of categories, in the registry.
+/// Maximum number of keywords of a crate in the registry; the same limit applies to its categories.
 const WORDS_MAX: usize = 5;
 
 /// Checks the publishable members.

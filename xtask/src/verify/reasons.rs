@@ -58,7 +58,7 @@ fn stale(page: &str, weights: &BTreeMap<String, usize>) -> Vec<String> {
     rows(page).into_iter().filter_map(stale).collect()
 }
 
-/// Returns each external dependency with a member that uses it.
+/// Returns the external dependencies by name. The value is the first member that uses the dependency.
 fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut wanted = BTreeMap::new();
@@ -71,7 +71,7 @@ fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
     wanted
 }
 
-/// Returns the rows of all tables: the crate in the first column, and all columns.
+/// Returns the rows of all tables. Each row has the name of its crate and the text of all its columns.
 fn rows(page: &str) -> Vec<(&str, Vec<&str>)> {
     page.lines()
         .filter_map(|line| {

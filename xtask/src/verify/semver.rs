@@ -12,11 +12,11 @@ use crate::process::Process;
 use crate::report::Notes;
 use crate::workspace::Workspace;
 
-/// Version of cargo-semver-checks. An update of the compiler needs an update of this version, which must
-/// support the compiler's rustdoc format.
+/// Version of cargo-semver-checks. The version must support the rustdoc format of the compiler, so an update
+/// of the compiler needs an update of this version.
 const VERSION: &str = "0.51.0";
-/// Library that compiles only if another crate selects a Kubernetes API version, and the feature with which
-/// this check selects it.
+/// Library that compiles only if another crate selects a Kubernetes API version, and the feature that selects
+/// this version.
 const CHOICE: (&str, &str) = ("akash-provider-k8s", "k8s-openapi/v1_34");
 
 /// Compares each library with its last release. Without a release the check passes.

@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 const LEASE: Duration = Duration::from_secs(12);
 
-/// Client of an API server without objects. The server records the method of each request.
+/// Returns a client of a simulated API server without objects. The server records the method of each request.
 fn server(
     seen: &Arc<Mutex<Vec<Method>>>,
 ) -> ClientBuilder<

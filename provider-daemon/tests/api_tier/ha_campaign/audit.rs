@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use testbed::Cluster;
 
-/// Key of the token id in the extra fields of a user.
+/// Key of the extra user field that contains the token id.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// Audit log of the API server, from a point in time.

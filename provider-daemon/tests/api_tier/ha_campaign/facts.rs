@@ -39,7 +39,7 @@ fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> 
         .collect()
 }
 
-/// Asserts that the bus has the events `OF_EACH_ORDER` of every order, no event twice, and no gap.
+/// Asserts that the bus has the events `OF_EACH_ORDER` of every order, without duplicates and gaps.
 pub(super) fn judge(facts: &Running, all: &[Deployment]) {
     let dump = || format!("{:?}", missing(&by_id(facts), all));
     until("the events of every order are on the bus", dump, || {

@@ -143,7 +143,7 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Returns the latest time at which a write from before the fault can arrive.
+    /// Returns the latest arrival time of a write that was sent before the fault.
     fn latest_arrival(&self, to: To) -> Instant {
         let last = match (self.way, to) {
             // The fence is the last step before a transaction is sent, so a process that continues sends none.

@@ -132,8 +132,8 @@ impl Room {
         ip(&["-n", &self.site, "route", "delete", "blackhole", &daemon]);
     }
 
-    /// Forwards connections of the daemon `who` to `target` in the network namespace of the test. The daemon
-    /// connects to the port `port`. Records the writes in these connections as writes to `to`.
+    /// Forwards connections that the daemon `who` opens to `port`. The target is in the network namespace of
+    /// the test. Records the writes in these connections as writes to `to`.
     pub(crate) fn lead(&self, who: usize, port: u16, to: To, target: SocketAddr) {
         let (site, at) = (self.site.clone(), Self::here(who, port));
         let (accepted, streams) = channel();

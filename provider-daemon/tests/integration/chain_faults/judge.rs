@@ -70,7 +70,8 @@ pub(crate) fn blocks(name: &str, bidder: &Bidder, oracle: &Oracle) -> usize {
     judged
 }
 
-/// Asserts that the blocks confirm the outcomes of all transactions, and that no bid is in two blocks.
+/// Asserts that each recorded outcome of a transaction agrees with the blocks, and that no bid is in two
+/// blocks.
 pub(crate) fn transactions(name: &str, bidder: &Bidder, landed: &[LandedTx]) {
     let record = bidder.record();
     let mut calls: BTreeMap<String, Vec<&Result<TxOutcome, String>>> = BTreeMap::new();

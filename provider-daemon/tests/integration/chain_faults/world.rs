@@ -72,7 +72,6 @@ pub(crate) fn authority(url: &str) -> String {
     url.split_once("://").unwrap().1.to_owned()
 }
 
-/// Creates a small order of a tenant.
 pub(crate) fn order(chain: &MemoryChain, dseq: u64) -> OrderId {
     let id = DeploymentId {
         owner: tenant(),

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 pub(super) const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
-/// Returns the lines that `audit` prints.
 pub(super) fn audit(stage: &Stage, more: &[&str]) -> Vec<Value> {
     let (code, said, problem) = stage.ran(&[&["audit", "-o", "json"], more].concat());
     assert_eq!(code, 0, "{said}{problem}");
@@ -21,7 +20,7 @@ pub(super) fn audit(stage: &Stage, more: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the last line with an outcome of the act `act`.
+/// Returns the last audit line that contains the outcome of the operation `act`.
 fn outcome(lines: &[Value], act: &str) -> Option<Value> {
     let is_it = |line: &&Value| line["act"] == act && line["stage"] == "outcome";
     lines.iter().rfind(is_it).cloned()

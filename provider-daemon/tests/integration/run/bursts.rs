@@ -14,7 +14,7 @@ use std::time::Duration;
 const ORDERS: u8 = 50;
 /// Time between two blocks.
 const BLOCK: Duration = Duration::from_millis(200);
-/// Delays in milliseconds after a block with orders, used in turn. The policy changes after the delay.
+/// Delays between a block with orders and the change of the policy, in milliseconds, used in turn.
 const CHANGES_AFTER_MS: [u64; 5] = [0, 60, 20, 120, 250];
 
 fn bursts() -> u64 {

@@ -12,8 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Validity period of a certificate on the chain.
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Time from the start of the test to the renewal of the first certificate, which is backdated for this
-/// purpose.
+/// Time from the start of the test to the first renewal. The first certificate is backdated accordingly.
 const RUNS: Duration = Duration::from_secs(30);
 
 fn has(tool: &str) -> bool {

@@ -24,8 +24,8 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Limit of open files of the provider process.
 const FILES: u32 = 1024;
-/// Maximum number of open files of the provider under load: `FILES` without the 256 files that the gateway
-/// reserves for the chain, the cluster and the state.
+/// Maximum number of open files of the provider under load: `FILES` - 256. The gateway reserves 256 files for
+/// the chain, the cluster and the state.
 const FILES_MAX: usize = 768;
 /// Number of idle connections in each of three groups: from one address, from many addresses, and to the gRPC
 /// port.

@@ -104,7 +104,7 @@ impl Results {
         Self::after(stage, &[], more)
     }
 
-    /// Runs `doctor` as [`Self::new`] does, after a command prefix.
+    /// Runs `doctor` as [`Self::new`] does, with the command prefix `before`.
     pub(super) fn after(stage: &Stage, before: &[&str], more: &[&str]) -> Self {
         let words = [&["doctor", "--output=json"], &SETTINGS[..], &PRICES, more].concat();
         let mut command = match before {
@@ -131,7 +131,7 @@ impl Results {
         self.report["checks"].as_array().unwrap().iter()
     }
 
-    /// Returns the most severe check of a subject.
+    /// Returns the check with the highest severity for a subject.
     #[track_caller]
     pub(super) fn check(&self, subject: &str) -> &Value {
         let order = ["ok", "skipped", "warning", "failure"];

@@ -145,8 +145,8 @@ fn silent_servers_delay_only_their_own_checks() {
     assert!(results.seconds() < 5.0, "{}", results.report());
 }
 
-/// Responds to `/version` after a second, with a clock that is two minutes ahead. Sends no response to other
-/// requests.
+/// Responds to `/version` after one second. The `Date` header is two minutes ahead. Sends no response to
+/// other requests.
 fn serve_version(mut stream: TcpStream) -> std::io::Result<()> {
     let mut request = [0; 4096];
     let length = stream.read(&mut request)?;
@@ -164,7 +164,6 @@ fn serve_version(mut stream: TcpStream) -> std::io::Result<()> {
     )
 }
 
-/// Formats a time as in the header `Date`.
 fn httpdate(time: SystemTime) -> String {
     let output = std::process::Command::new("date")
         .args(["--utc", "+%a, %d %b %Y %H:%M:%S GMT", "--date"])

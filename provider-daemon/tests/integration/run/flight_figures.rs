@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Block time of most tests; `NETWORK` is the block time of the Akash network.
+/// Block time of most tests, shorter than the block time of the Akash network (`NETWORK`).
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const NETWORK: Option<Duration> = Some(Duration::from_secs(6));
 /// Interval between orders. The provider wins, serves and closes each of them.
@@ -44,7 +44,7 @@ fn seconds() -> u64 {
     std::env::var("FIGURES_SECONDS").map_or(1, |text| text.parse().unwrap())
 }
 
-/// Scales `count`, which applies to `WHOLE` seconds, to the actual duration of the measurement.
+/// Converts a count for `WHOLE` seconds to the configured duration of a measurement.
 fn share(count: u64) -> u64 {
     count * seconds().min(WHOLE) / WHOLE
 }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Maximum time to the next bid after the end of the false responses.
+/// Maximum time from the last false response to the next bid.
 const LIMIT: Duration = Duration::from_secs(30);
 /// Number of daemons that run concurrently.
 const TOGETHER: usize = 12;
@@ -69,8 +69,8 @@ impl Case {
         stage.provider(name, &words)
     }
 
-    /// Causes the query with the false response, for queries that a running provider does not send
-    /// periodically.
+    /// Makes the provider send the query that gets the false response. Queries that the provider sends
+    /// periodically need no action.
     fn provoke(self, stage: &Stage, provider: &Running) {
         match self.lie {
             Lie::Account => stage.chain.market(|market| {

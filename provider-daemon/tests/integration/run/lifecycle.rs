@@ -143,8 +143,8 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
 users: [{name: me, user: {}}]
 ";
 
-/// The test does not read the output, so that the task that prints events blocks. The log reports the stall,
-/// and systemd gets no more watchdog notifications.
+/// The test does not read the output of the provider. The task that prints events therefore blocks. The log
+/// reports the stall, and systemd gets no more watchdog notifications.
 #[test]
 fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     let mut stage = Stage::new("hangs", true);

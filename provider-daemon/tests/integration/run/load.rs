@@ -136,9 +136,9 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Creates orders at the interval `pause` until the time `long` has elapsed. Meanwhile accepts bids,
-    /// submits manifests and closes leases, and calls `look`. Skips orders while too many manifests are in
-    /// transit.
+    /// Creates an order after each interval `pause` until the time `long` has elapsed. Meanwhile accepts
+    /// bids, submits manifests and closes leases, and calls `look`. Creates no orders while too many
+    /// manifests are in transit.
     pub(crate) fn lives(
         &mut self,
         began: Instant,

@@ -154,8 +154,8 @@ fn found(values: &Values) -> Series {
     series
 }
 
-/// Compares all names and labels of a scrape with those of the Go provider, except for requests to
-/// Kubernetes: the cluster is in memory.
+/// Asserts that a scrape has the metric names and labels of the Go provider. Metrics of Kubernetes requests
+/// are excluded, because the cluster is in memory.
 pub(crate) fn check(values: &Values) {
     let (found, expected) = (found(values), expected());
     let names: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();

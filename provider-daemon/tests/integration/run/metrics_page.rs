@@ -7,8 +7,8 @@ use testbed::free_port;
 
 pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0";
 
-/// Returns the rows of the documentation's table of metrics for the scrape `text`. The rows include the
-/// labels in the current documentation `page`, because a metric without a value has no labels in a scrape.
+/// Returns the rows of the documented metrics table for the scrape `text`. Metrics without a value have no
+/// labels in a scrape; their labels are read from the current documentation `page`.
 fn rows(text: &str, page: &str) -> Vec<String> {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for row in page.lines() {

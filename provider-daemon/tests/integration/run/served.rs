@@ -123,7 +123,7 @@ impl Served {
         encode(Algorithm::Es256k, owner, &claims, |text| key.sign(text))
     }
 
-    /// Starts the ended program again with its stored state.
+    /// Starts a new provider process with the stored state of the previous process.
     pub(crate) fn replace(&mut self, more: &[&str]) {
         self.provider = provider(&self.stage, "second", more);
         (self.url, self.grpc) = addresses(&self.provider);

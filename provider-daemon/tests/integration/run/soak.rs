@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Minimum duration of a run for the check of slopes. In a shorter run, one buffer allocation looks like a
 /// slope.
 const JUDGED_FROM: Duration = Duration::from_secs(1_800);
-/// Time after the start of the load from which the growth of each resource is limited.
+/// Duration of the load after which the growth of each resource is limited.
 const SETTLED: Duration = Duration::from_secs(600);
 /// Maximum increase of open file descriptors after the load: 32 idle connections to the node, and some files.
 const IDLE_DESCRIPTORS: f64 = 40.0;

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Number of blocks after which a provider without a problem has sent its bid.
+/// Maximum number of blocks after which a healthy provider has sent its bid.
 const BLOCKS: u64 = 8;
 /// Maximum time until the status reports an unresponsive node. A connection counts as failed after 12 s, and
 /// an outage starts 2 s later. The remaining time is for a busy machine.

@@ -117,7 +117,7 @@ pub(crate) fn tenant(stage: &Stage) -> (PrivateKey, String) {
     (key, words.display().to_string())
 }
 
-/// Starts a provider with a provider record that contains the address of its gateway.
+/// Starts a provider. Its record on the chain contains the address of its gateway.
 fn reachable(stage: &Stage) -> Running {
     let gateway = [
         "--gateway-listen-address=127.0.0.1:0",

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
-/// Server that replays the recording of the last `play` call on each connection.
+/// Server that replays the recording set by [`Self::play`] on each connection.
 pub(crate) struct Replay {
     address: SocketAddr,
     recording: Arc<Mutex<Value>>,
@@ -165,8 +165,8 @@ fn websocket(
     Ok(())
 }
 
-/// Reads client frames until their contents have the recorded length, because a client may split its input
-/// into more frames.
+/// Reads client frames until their contents have the recorded length. A client may split its input into more
+/// frames than the recording.
 fn client_frame(tls: &mut Tls, recorded: usize) -> std::io::Result<Vec<u8>> {
     let mut all = binary_frame(tls)?;
     while all.len() < recorded {

@@ -60,7 +60,7 @@ impl RunOutput {
         self.out
     }
 
-    /// Asserts exit code 1 and an error message with all these parts. Returns stdout.
+    /// Asserts exit code 1 and an error message that contains all `words`. Returns stdout.
     #[track_caller]
     pub(crate) fn failed(self, words: &[&str]) -> String {
         assert_eq!(self.code, Some(1), "{}\n{}", self.out, self.err);
@@ -254,8 +254,8 @@ impl Stage {
         self.lease_of(dseq, read(sdl), providers)
     }
 
-    /// Creates leases as [`Self::lease`] does, from a parsed SDL. Its manifest and its groups may contradict
-    /// each other.
+    /// Creates leases as [`Self::lease`] does, from a parsed SDL. The manifest of the SDL may contradict its
+    /// groups.
     pub(crate) fn lease_of(&self, dseq: u64, sdl: Sdl, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         let id = DeploymentId {
             owner: TENANT.parse().unwrap(),
@@ -349,7 +349,6 @@ pub(crate) fn ran(command: &mut Command) -> RunOutput {
     }
 }
 
-/// Path of a sample SDL of this package.
 pub(crate) fn sample(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("samples")

@@ -20,7 +20,7 @@ const DISCOVERY: &str = "/akash.discovery.v1.Discovery/GetInfo";
 const SYNCING: &str = "/cosmos.base.tendermint.v1beta1.Service/GetSyncing";
 /// Maximum size of a request for a block, in bytes.
 const BYTES_MAX: usize = 1024;
-/// Length of the prefix of each message: a flag and the message length.
+/// Length of the prefix of each gRPC message, in bytes: a flag and the message length.
 const PREFIX: usize = 5;
 const OK: HeaderValue = HeaderValue::from_static("0");
 const INVALID: HeaderValue = HeaderValue::from_static("3");
