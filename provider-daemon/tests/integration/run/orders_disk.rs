@@ -11,7 +11,7 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Script that mounts a small file system. Only the started process sees the mount.
 const SMALL: &str = r#"mount -t tmpfs -o size=8m tmpfs "$1" && chmod 700 "$1" && shift && exec "$@""#;
 const INTERRUPTED: &str = "order history not recorded, no lease is affected";
-/// Maximum number of orders in the history until the small file system is full.
+/// Number of orders after which the small file system is full at the latest.
 const ORDERS_MAX: u64 = 60;
 
 /// Returns the output of a command about the home directory, as JSON.
