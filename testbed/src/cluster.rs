@@ -288,13 +288,14 @@ impl Cluster {
             cgroups::create(&self.layout.netns)?;
         }
         for component in self.layout.tier.components() {
-            // Other components would wait for the API server with back-off.
-            self.launch(*component)?;
+            // Other components would wait for these with back-off.
             if matches!(
                 component,
                 Component::Etcd | Component::ApiServer | Component::Containerd
             ) {
                 self.start(*component)?;
+            } else {
+                self.launch(*component)?;
             }
             if *component == Component::ApiServer {
                 files::write_authority(&self.layout)?;

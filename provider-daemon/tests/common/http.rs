@@ -40,10 +40,16 @@ pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String
 /// Returns a token with full access to the leases of this tenant. The token is valid from 15 minutes ago, for
 /// slow clocks.
 pub(crate) fn token(key: &PrivateKey) -> String {
+    token_within(key, 900, 7200)
+}
+
+/// Returns a token with full access to the leases of this tenant. The token is valid from `age` seconds ago and
+/// for `left` more seconds.
+pub(crate) fn token_within(key: &PrivateKey, age: u64, left: u64) -> String {
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let begins = now - 900;
+    let begins = now - age;
     let claims = json!({
-        "iss": key.address().as_str(), "iat": begins, "nbf": begins, "exp": now + 7200, "version": "v1",
+        "iss": key.address().as_str(), "iat": begins, "nbf": begins, "exp": now + left, "version": "v1",
         "leases": { "access": "full" },
     });
     encode(Algorithm::Es256k, key.address(), &claims, |text| key.sign(text))

@@ -1,7 +1,7 @@
 //! Requests during start and stop of the provider: each request gets a response with a clear text, no request
 //! hangs, and streams end with a close reason.
 
-use crate::http::curl;
+use crate::http::{curl, token_within};
 use crate::run::served::Served;
 use crate::run::websocket::Websocket;
 use crate::stage::until;
@@ -187,10 +187,7 @@ fn requests_before_first_snapshot_report_the_awaited_part() {
         "{result}"
     );
     // The key of another account is on the chain, so it is unknown whether its token is valid.
-    let stranger = Served::token_of(
-        &PrivateKey::from_bytes(&[45; 32]).unwrap(),
-        Duration::from_hours(1),
-    );
+    let stranger = token_within(&PrivateKey::from_bytes(&[45; 32]).unwrap(), 5, 3600);
     assert_eq!(Websocket::open(&served.url, LOGS, &stranger).err(), Some(503));
     served.stage.start_node(FAST);
     let is_ready = || curl(&[&format!("{}/readyz", served.url)]).is_some_and(|(status, _)| status == 200);

@@ -1,13 +1,13 @@
 //! The program with one running lease of a tenant.
 
+use crate::http::token_within;
 use crate::run::tenant::tenant;
 use crate::stage::{ADDRESS, Running, Stage, until};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, BidId};
-use akash_provider_gateway::auth::token::{Algorithm, encode};
-use serde_json::{Value, json};
-use std::time::{Duration, UNIX_EPOCH};
+use serde_json::Value;
+use std::time::Duration;
 
 const DSEQ: u64 = 9;
 
@@ -109,18 +109,7 @@ impl Served {
     }
 
     pub(crate) fn token_for(&self, lifetime: Duration) -> String {
-        Self::token_of(&self.tenant, lifetime)
-    }
-
-    /// Returns a token with full access of the account with this key.
-    pub(crate) fn token_of(key: &PrivateKey, lifetime: Duration) -> String {
-        let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
-        let owner = key.address();
-        let claims = json!({
-            "iss": owner.as_str(), "iat": now - 5, "nbf": now - 5, "exp": now + lifetime.as_secs(), "version": "v1",
-            "leases": { "access": "full" },
-        });
-        encode(Algorithm::Es256k, owner, &claims, |text| key.sign(text))
+        token_within(&self.tenant, 5, lifetime.as_secs())
     }
 
     /// Starts a new provider process with the stored state of the previous process.
