@@ -33,8 +33,7 @@ type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 enum SessionEnd {
     /// The receiver was dropped.
     ReceiverDropped,
-    /// A `Resync` is necessary, because blocks or events may be missing, or because a node returned false
-    /// data. Contains the reason.
+    /// A `Resync` is necessary, for this reason: blocks or events may be missing, or data may be false.
     Gap(String),
     /// No node has responded for longer than the outage limit.
     Outage(String),

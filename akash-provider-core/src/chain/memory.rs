@@ -105,7 +105,7 @@ struct State {
     touched: bool,
     /// True if a snapshot request during an incomplete block waits for the end of the block.
     waits_for_block_end: bool,
-    /// Pending snapshot requests, answered at the end of the block.
+    /// Pending snapshot requests, which get their snapshot at the end of the block.
     snapshots: Vec<(Address, oneshot::Sender<Snapshot>)>,
 }
 

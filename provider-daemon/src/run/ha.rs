@@ -291,8 +291,7 @@ async fn cluster(args: &RunArgs) -> Option<(String, String)> {
         Err(_) => {
             tracing::warn!(
                 "API server did not return the identity of the cluster in time, so the election does not \
-                 check that all \
-                 instances use the same cluster; check the API server"
+                 check that all instances use the same cluster; check the API server"
             );
             None
         }

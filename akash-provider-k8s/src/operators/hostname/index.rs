@@ -447,8 +447,8 @@ impl Index {
         self.objects_of(name).filter(|(sort, ..)| sort.is_route())
     }
 
-    /// Returns the objects of a hostname that the operator may delete: those of leases whose provider has, or
-    /// had, records in this cluster.
+    /// Returns the objects of a hostname that the operator may delete: those of leases of a provider
+    /// with records in this cluster, now or earlier.
     fn ours(&self, name: &str) -> impl Iterator<Item = (ObjectKind, &Name, &LiveObject)> {
         self.objects_of(name)
             .filter(|(_, place, live)| self.is_ours(place, live) && !live.is_going)

@@ -21,7 +21,7 @@ const MEASURED: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(8)
 };
 /// Number of requests between two memory measurements. `MANY_BEFORE` requests are sent before the first
-/// measurement, because the memory grows at first.
+/// measurement, because the memory grows during the first requests.
 const MANY: u32 = if cfg!(debug_assertions) { 1_000 } else { 1_000_000 };
 const MANY_BEFORE: u32 = if cfg!(debug_assertions) { 100 } else { 100_000 };
 

@@ -218,8 +218,7 @@ async fn screening_explain_and_bids_have_the_same_reasons() {
     );
 }
 
-/// Compares the reasons for a group with so many GPU attributes that the limit of comparisons for one order
-/// is exceeded.
+/// Compares the reasons for a group that needs more comparisons of GPU attributes than one order may cause.
 async fn comparisons_compared() -> DeclineCode {
     let attributes = (0..1001)
         .map(|n| Attribute::new(format!("key{n}"), "x"))

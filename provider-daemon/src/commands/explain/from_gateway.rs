@@ -74,7 +74,7 @@ async fn check_window(screener: &Screener, wanted: Option<Duration>) -> anyhow::
     Ok(bidding::check_reclamation(wanted, Some(offered)).err())
 }
 
-/// Adds the reason `decline` to a verdict of the gateway. The gateway knows only the group, so its verdict
+/// Adds the reason `decline` to a verdict of the gateway. The gateway gets only the group, so its verdict
 /// does not cover reasons that depend on the order.
 fn with_order(verdict: Verdict, decline: Option<Decline>) -> Verdict {
     let Some(decline) = decline else {

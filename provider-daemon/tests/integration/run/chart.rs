@@ -199,7 +199,7 @@ const SET: [(&str, &str); 59] = [
     ("AKASH_OVERCOMMIT_PCT_MEM", "0"),
     ("AKASH_OVERCOMMIT_PCT_STORAGE", "0"),
     ("AKASH_CLUSTER_K8S", "true"),
-    ("KUBE_CONFIG", "/root/.akash/.kube/config"),
+    ("KUBE_CONFIG", "/kubeconfig"),
     ("AKASH_DEPLOYMENT_RUNTIME_CLASS", "none"),
     ("AKASH_WITHDRAWAL_PERIOD", "1h"),
     ("AKASH_MINIMUM_BALANCE", "10000000"),

@@ -209,7 +209,7 @@ fn all_missing_settings_are_reported_together() {
     }
 }
 
-/// The price script is missing at first, then invalid, and finally correct. The status reports the remedy.
+/// The price script is missing, then invalid, and finally correct. The status reports the remedy.
 #[test]
 fn broken_price_script_is_reported_and_awaited() {
     let mut stage = Stage::new("script", true);
