@@ -108,8 +108,8 @@ impl Inner {
             .collect()
     }
 
-    /// Returns the names of the objects with which other leases hold the address. The caller deletes them
-    /// after the address has moved to `lease`.
+    /// Returns the names of the objects with which other leases hold the address. The caller deletes these
+    /// objects after the address has moved to `lease`.
     fn other_holders(
         &self,
         lease: &LeaseId,

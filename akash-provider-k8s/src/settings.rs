@@ -27,7 +27,8 @@ pub struct Settings {
     pub network_policies: bool,
     /// Runtime class of pods; empty or `none` for the default of the cluster (`--deployment-runtime-class`).
     pub runtime_class: String,
-    /// Image pull secret of all pods, in addition to their own (`--docker-image-pull-secrets-name`).
+    /// Image pull secret of all pods, in addition to the registry login of each service
+    /// (`--docker-image-pull-secrets-name`).
     pub pull_secret: String,
     /// Ratios of resource limits to resource requests.
     pub commit: CommitLevels,
@@ -55,9 +56,9 @@ pub struct Settings {
     pub leased_ip_count: LeasedIpCount,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// User or ServiceAccount that gets a binding to the ClusterRole of leases in the namespace of each
-    /// lease. The backend sets its own Kubernetes account here, unless this account has the rights in the
-    /// whole cluster.
+    /// User or ServiceAccount for which the backend creates, in the namespace of each lease, a binding to the
+    /// ClusterRole of leases. The backend sets its own Kubernetes account here, unless this account has the
+    /// rights in the whole cluster.
     pub lease_account: Option<Subject>,
     /// Timeout of one call to the API server.
     pub call_timeout: Duration,
@@ -110,8 +111,8 @@ impl Settings {
     }
 }
 
-/// Shared count of the addresses in the MetalLB pools for leases. The two numbers are all addresses, and the
-/// addresses that Services outside of this provider's leases use.
+/// Shared count of addresses in the MetalLB pools for leases. The first number counts all addresses, the
+/// second number those that Services outside of this provider's leases use.
 #[derive(Debug, Clone, Default)]
 pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
 
@@ -156,7 +157,7 @@ impl Settings {
 /// Pods of a proxy, selected by labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyPods {
-    /// Labels of their namespaces; empty for all namespaces.
+    /// Labels of the namespaces of the pods; empty for all namespaces.
     pub namespace: Vec<(String, String)>,
     /// Labels of the pods; empty for all pods of these namespaces.
     pub pods: Vec<(String, String)>,
@@ -285,9 +286,9 @@ pub enum Drift {
 /// Networks outside of the lease namespace: those to which pods may connect, and closed networks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
-    /// Networks to which pods may not connect, in addition to nodes and API servers.
+    /// Networks to which pods must not connect, in addition to nodes and API servers.
     pub closed: Vec<String>,
-    /// Addresses of nodes and API servers, to which pods may not connect.
+    /// Addresses of nodes and API servers, to which pods must not connect.
     pub infrastructure: Vec<String>,
     /// Networks of DNS resolvers such as node-local DNS, to which pods may connect on port 53 (UDP and TCP).
     pub resolvers: Vec<String>,

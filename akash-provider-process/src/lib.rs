@@ -45,7 +45,7 @@ pub struct ProcessCluster {
 impl ProcessCluster {
     /// Opens the cluster in a folder, which is created if missing, and starts its deployed leases. A lease is
     /// recorded but not deployed if `images` lacks the command for one of its images. The next deploy of this
-    /// lease reports this reason. Requires a Tokio runtime.
+    /// lease reports the missing command. Requires a Tokio runtime.
     ///
     /// # Errors
     /// The error of reading or writing the folder.
@@ -96,8 +96,7 @@ impl ProcessCluster {
     }
 }
 
-/// Locks a mutex, even if a thread panicked while it held the lock. Each such panic leaves the data
-/// consistent.
+/// Locks a mutex, even after a thread panicked with the lock held. Such a panic leaves the data consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

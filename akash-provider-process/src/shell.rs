@@ -23,7 +23,7 @@ impl Shell for ProcessCluster {
 
 impl ProcessCluster {
     /// Returns three values: the program for the requested command, the token that stops the lease, and the
-    /// tracker of its processes.
+    /// tracker of the processes of the lease.
     fn beside(
         &self,
         lease: &LeaseId,

@@ -18,7 +18,7 @@ type Failed = Box<dyn std::error::Error>;
 const EVENTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
 /// Maximum number of published but unread events. The send queue has a higher capacity, so no event is lost.
 const ON_THEIR_WAY: u64 = 768;
-/// Number of events per second in the delay measurement. This is ten times the rate of a busy network.
+/// Number of events per second in the delay measurement: ten times the rate of a busy network.
 const STEADY_PER_S: u64 = 2_000;
 const STEADY_S: u64 = if cfg!(debug_assertions) { 1 } else { 10 };
 const OWNER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";

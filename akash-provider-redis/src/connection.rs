@@ -224,7 +224,7 @@ impl SharedConnection {
         *self.connection.lock().await = Some(connection);
     }
 
-    /// Returns the response or its error. After a failure of the connection, the connection is dropped.
+    /// Converts the result of a command. Drops the connection if the error is not a response of the server.
     pub(crate) async fn check<T>(
         &self,
         operation: &'static str,
@@ -248,7 +248,7 @@ impl SharedConnection {
 }
 
 impl ServerId {
-    /// Returns the identity of the server, or `None` if the Redis user may not read the identity.
+    /// Returns the identity of the server, or `None` if the Redis user has no right to read the identity.
     pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<Option<Self>> {
         let mut query = redis::pipe();
         query.cmd("INFO").arg("server").cmd("INFO").arg("replication");

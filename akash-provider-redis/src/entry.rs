@@ -44,8 +44,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Decodes an entry. An invalid stream id is an error, because a reader cannot determine the position
-    /// after it.
+    /// Decodes an entry. An invalid stream id is an error, because a reader needs the id to continue after
+    /// the entry.
     pub(crate) fn read(raw: &StreamId) -> RedisResult<Self> {
         let wrong = || RedisError::from((redis::ErrorKind::UnexpectedReturnType, "entry without a valid id"));
         let id = EntryId::parse(&raw.id).ok_or_else(wrong)?;

@@ -59,8 +59,8 @@ impl Keys {
     }
 }
 
-/// Returns the command that reads the last event of a topic. The response is empty if no event exists. Its
-/// maximum size is one byte more than that of an event.
+/// Returns the command that reads the last event of a topic. The response is empty if no event exists, and at
+/// most one byte longer than the largest event.
 pub(crate) fn last(key: &str) -> Cmd {
     redis::cmd("GETRANGE").arg(key).arg(0).arg(BYTES_MAX).to_owned()
 }
@@ -79,7 +79,6 @@ impl Heads {
         self
     }
 
-    /// Reads the heads in one transaction.
     pub(crate) async fn read(
         connection: &mut MultiplexedConnection,
         keys: &Keys,

@@ -24,9 +24,9 @@ const BATCH: usize = 256;
 /// Maximum size of one response, in bytes. The response has the first entry of each stream in any case.
 const BATCH_BYTES: usize = BYTES_MAX;
 
-/// Reads entries up to a number and a size. `XREAD` limits only the number, and an entry may have 512 MiB. For an entry
-/// that is too large, the script returns the id and the epoch with an invalid version. Each stream returns at least one
-/// entry, so that the order over all streams is known.
+/// Reads entries up to a maximum number and a maximum total size. `XREAD` limits only the number, and an
+/// entry may have 512 MiB. For an entry that is too large, the script returns the id and the epoch with an
+/// invalid version. Each stream returns at least one entry, so that the order over all streams is known.
 ///
 /// Keys: the streams. Arguments: maximum bytes, maximum bytes of one entry, maximum entries per stream, and the last read
 /// id of each stream.
@@ -217,9 +217,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Reports lost events, and delivers the last event of each retained topic. Then reading continues at the
-    /// last position if the server may still have it, or otherwise at the start of the epoch. Duplicates are
-    /// better than lost events.
+    /// Reports lost events, and delivers the last event of each retained topic. If the server can still have
+    /// all entries after the last position, reading continues there. Otherwise, reading continues at the
+    /// start of the epoch, because duplicates are better than lost events.
     fn lost(&mut self, heads: Heads) {
         self.ready.push_back(Delivery::Lagged(None));
         for (topic, (_, last)) in self.topics.iter().zip(&heads.topics) {

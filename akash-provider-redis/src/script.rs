@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// Maximum time for a response. It is short, because the server stores events in memory.
+/// Maximum time for a response. Short, because the server stores events in memory.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 /// Lifetime of the last event number of a publisher, in seconds.
 const PUBLISHER_LIFETIME_S: u64 = 3600;

@@ -28,8 +28,8 @@ const HARDEN: &str = "harden";
 /// Maximum number of attempts to harden a lease that its tenant updates concurrently.
 const HARDEN_TRIES: u32 = 3;
 
-/// Maximum wait until the watches show a new namespace. Without this wait, the API server may delay the first
-/// write for the same time.
+/// Maximum wait until the watches show a new namespace. Without this wait, the API server can delay the first
+/// write by up to 50 ms.
 const ENTERED_LIMIT: Duration = Duration::from_millis(50);
 /// Interval between two checks of the caches.
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
@@ -210,8 +210,8 @@ impl Inner {
         Ok(Some((items, written)))
     }
 
-    /// Blocks the addresses of cloud metadata services in the network policy of a lease that another provider program
-    /// deployed. Writes no other object and replaces no pod.
+    /// Blocks the addresses of cloud metadata services in the network policy of one lease. Writes no other
+    /// object and replaces no pod. Used for leases of another provider program.
     async fn close_metadata(
         &self,
         home: &str,
@@ -353,8 +353,8 @@ impl Inner {
         })
     }
 
-    /// Returns the properties of the existing lease that its new objects depend on. If `isolation` is set, it
-    /// becomes the isolation level, and all pods are replaced.
+    /// Returns the properties of an existing lease on which its new objects depend. If `isolation` is set,
+    /// the lease gets this isolation level and all its pods are replaced.
     fn prior_of_apply(
         &self,
         deployment: &WorkloadSpec,
@@ -423,8 +423,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns the services that another provider program deployed, if their manifest entries are unchanged
-    /// since then.
+    /// Returns the services that another provider program deployed and that still have the same manifest
+    /// entries.
     fn adopted(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
             return BTreeSet::new();
@@ -473,8 +473,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the unwatched kinds to list before an apply. For an adopted lease, these are the kinds of all
-/// unwatched `items`. Otherwise, these are the kinds of the unwatched items with an unchanged hash.
+/// Returns the unwatched kinds to list before an apply: the kinds of the unwatched `items` that have an
+/// unchanged hash, or of all unwatched `items` of an adopted lease.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items
@@ -506,8 +506,8 @@ pub(super) fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Iso
     })
 }
 
-/// Returns true if the namespace has no list of applied objects. Another provider program may then have
-/// created objects in the namespace.
+/// Returns true if the namespace has no list of applied objects. Without this list, another provider program
+/// can have created objects in the namespace.
 fn is_searched(namespace: Option<&Namespace>) -> bool {
     namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
 }

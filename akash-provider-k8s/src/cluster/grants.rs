@@ -109,7 +109,7 @@ impl Inner {
     }
 
     /// Lists the objects of `kinds` in the namespace of a lease. For an existing namespace, binds the account
-    /// first. Omits the Secrets of a new namespace, because it has none.
+    /// first. A new namespace has no Secrets, so they are not listed.
     pub(super) async fn opened(
         &self,
         home: &str,

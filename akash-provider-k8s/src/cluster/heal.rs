@@ -181,7 +181,7 @@ impl Inner {
         next
     }
 
-    /// Repairs an object, unless its back-off has not elapsed. Returns the time of the next attempt.
+    /// Repairs an object if its back-off has elapsed. Returns the time of the next attempt.
     async fn try_repair(
         &self,
         home: &str,
@@ -283,8 +283,9 @@ impl Inner {
         })
     }
 
-    /// Returns the lease and the objects of a namespace that lost its lease labels and has no Manifest
-    /// record. The error is the time of the next attempt, or `None` if no further attempt is needed.
+    /// Returns the lease of the namespace `home`, and the lease objects. Used if the namespace lost its lease
+    /// labels and has no Manifest record. The error is the time of the next attempt, or `None` if no further
+    /// attempt is needed.
     async fn disowned(
         &self,
         home: &str,
@@ -443,7 +444,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads an object from the API server and repairs it. Returns `None` if the object no longer differs.
+    /// Reads an object from the API server and repairs it. Returns `None` if the object is already in the
+    /// desired state.
     async fn repair(
         &self,
         home: &str,

@@ -78,7 +78,7 @@ impl KubeCluster {
 
 impl Inner {
     /// Deletes the password Secret of a rejected Manifest record if the API server confirms that the record
-    /// does not exist. Otherwise, the teardown or the hourly search deletes it later.
+    /// does not exist. Otherwise, the teardown or the hourly search deletes the Secret later.
     pub(super) async fn take_back_passwords(&self, lease: &LeaseId, operation: &'static str) {
         let there = self.records::<Manifest>(operation).read(&lease.namespace()).await;
         let taken = match there {

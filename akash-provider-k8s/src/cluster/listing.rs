@@ -124,8 +124,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Adds `findings` as remarks to the listing. Findings that the listing already reports as unusable
-    /// records are skipped.
+    /// Adds `findings` as remarks to the listing. Skips each finding for which the listing already has an
+    /// unusable record.
     fn remark(&self, findings: Result<Vec<Finding>, Error>, listing: &mut Listing) {
         let findings = match findings {
             Ok(findings) => findings,

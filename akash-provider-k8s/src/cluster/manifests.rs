@@ -25,7 +25,7 @@ const ADOPTED: &str = "provider.akash.network/adopted";
 /// manifest entry.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// Where to read the existing Manifest object with which a new record is compared.
+/// Source of the existing Manifest object. A new record is compared with this object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.

@@ -141,8 +141,9 @@ where
     }
 }
 
-/// Returns the error for a 404 of a request that does not need an existing object. The API server does not
-/// serve the kind, or the namespace is missing. The tenant cannot fix this, but a later request may succeed.
+/// Returns the error for a 404 of a request that does not need an existing object: the API server does not
+/// serve the kind, or the namespace is missing. The tenant cannot fix this error, but a later request can
+/// succeed.
 fn not_served(operation: &'static str, message: &str) -> Error {
     let message = format!(
         "cannot access the record: {message}; check the CustomResourceDefinitions of deploy/crds and the namespace of \

@@ -51,8 +51,8 @@ pub struct Options {
     pub storage: StorageOptions,
     /// Duration for which changes are collected before an inventory update is published.
     pub gather: Duration,
-    /// Maximum wait for storage objects before the first inventory update. The first update then omits the
-    /// storage that could not be read.
+    /// Maximum wait for storage objects before the first inventory update. After this time, the first update
+    /// omits storage that was not read yet.
     pub patience: Duration,
     /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
@@ -238,7 +238,7 @@ impl Shared {
 
     /// Returns the usage of leased addresses from the last count. Before the first count, the setting
     /// `leased_ip_pool` is the total. Returns `None` if the total is unknown or addresses are not counted.
-    /// Without a value, no address is offered.
+    /// The provider then offers no address.
     fn leased_ips(&self) -> Option<LeasedIpUsage> {
         let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
         Some(LeasedIpUsage {

@@ -386,7 +386,7 @@ impl Tally {
         });
     }
 
-    /// Changes a node and records which parts must be counted again.
+    /// Changes a node and marks the parts of the capacity count that must be computed again.
     fn touch(&mut self, name: &NodeName, change: impl FnOnce(&mut NodeEntry)) {
         let entry = self.nodes.entry(name.clone()).or_default();
         let (listed, full) = (entry.listed().is_some(), entry.is_full());

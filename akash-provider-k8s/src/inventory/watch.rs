@@ -120,7 +120,8 @@ impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
         self.listed.clear();
     }
 
-    /// Applies all objects of a page at once. Objects missing in the list count until the list is complete.
+    /// Applies all objects of a page at once. Objects that are not in the list still count until the list is
+    /// complete.
     fn page(&mut self, objects: Vec<T>) {
         let mut changes = Vec::with_capacity(objects.len());
         for object in objects {

@@ -5,7 +5,7 @@ use super::context::Context;
 use crate::settings::network;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Networks that are closed to all leases with any settings, each with the reason.
+/// Networks that are closed to all leases regardless of the settings, each with the reason.
 const EXCLUDED: [(&str, &str); 10] = [
     ("100.100.100.200/32", "instance metadata of Alibaba Cloud"),
     (

@@ -37,7 +37,7 @@ pub fn leased_ip_policy_name(service: &str) -> String {
     format!("akash-{service}-ip")
 }
 
-/// Returns the name of the policy that gives a service with permissions access to the API server.
+/// Returns the name of the policy that lets a service with read permissions connect to the API server.
 #[must_use]
 pub fn api_server_policy_name(service: &str) -> String {
     format!("akash-apiserver-{service}")
@@ -172,7 +172,7 @@ fn leased_ips(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     ))
 }
 
-/// Permits connections from a service with permissions to the API servers, but to no other closed address.
+/// Permits a service with read permissions to connect to the API servers, but to no other closed address.
 fn api_server(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     let servers = &cx.settings.egress.api_servers;
     if permissions(service).is_empty() || servers.is_empty() {

@@ -63,8 +63,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
     }))
 }
 
-/// Registry login with the same fields, order and omissions as in the Go provider, so that no provider
-/// rewrites the Secrets of the other.
+/// Registry login with the same fields, order and omissions as in the Go provider, so that this provider and
+/// the Go provider do not rewrite each other's Secrets.
 #[derive(Serialize)]
 struct Entry<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]

@@ -11,7 +11,8 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
 
-/// Number of times that the writer reconciles all pending names. No name may be pending afterwards.
+/// Number of times that the writer reconciles all pending names. The test fails if a name is still pending
+/// afterwards.
 const LOOKS: u32 = 8;
 /// Number of attempts to deliver all events and finish all writes, before the test fails.
 const ROUNDS: u32 = 6;
@@ -36,7 +37,7 @@ pub(crate) trait World: Clone {
     fn pending(&mut self) -> &mut PendingEvents<Self::Event>;
     /// Applies an event to the index and returns the names to reconcile.
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
-    /// Does the work that the index returns for a name.
+    /// Executes the writes and deletions that the index returns for a name.
     fn works_on(&mut self, name: &str);
     /// Adds the state that affects later steps to the hasher.
     fn identify(&self, state: &mut DefaultHasher);
@@ -72,8 +73,8 @@ pub(crate) trait World: Clone {
     }
 
     /// Reconciles all pending names, several times, because a name can become pending again. Fails if a name
-    /// stays pending. The test would otherwise reconcile a name that the index no longer returns, and miss
-    /// this error of the index.
+    /// stays pending. A later step would reconcile such a name even if the index wrongly omits the name, and
+    /// so hide the error.
     fn works(&mut self) {
         for _ in 0..LOOKS {
             for name in std::mem::take(&mut self.pending().touched) {

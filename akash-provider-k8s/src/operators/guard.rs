@@ -22,14 +22,14 @@ use tokio::time::Instant;
 const SETTLE: Duration = Duration::from_secs(2);
 /// Records that go missing within this interval are counted together.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Duration for which the time of a permitted deletion is stored. Must be longer than [`RETRY`]: the next
-/// check of a waiting deletion counts the stored deletions.
+/// Duration for which the time of a permitted deletion is stored. Must be longer than [`RETRY`]: each check
+/// of a waiting deletion also counts the deletions that were permitted shortly before.
 const REMEMBER: Duration = Duration::from_secs(300);
-/// Number of records that may disappear together before deletions wait for a confirmation. Applies to small
-/// clusters, and only if other records remain. A single lease may have several records.
+/// Number of records that can disappear together without a confirmation of the deletions. Above 1, because a
+/// lease can have several records. Applies to small clusters, and only if other records remain.
 const FREE: usize = 5;
-/// Divisor for large clusters: one tenth of all records may disappear together before deletions wait for a
-/// confirmation.
+/// Divisor for large clusters: one tenth of all records can disappear together without a confirmation of the
+/// deletions.
 const SHARE: usize = 10;
 /// Interval at which a waiting deletion is checked for new evidence or a known reason.
 const RETRY: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ enum State {
     /// Too many records are missing, or the definition of the records was replaced. The deletion waits for the
     /// confirmation of an administrator.
     Held,
-    /// An administrator confirmed the deletion, which waits for the evidence.
+    /// An administrator confirmed the deletion. The deletion waits for evidence that the record is missing.
     Confirmed,
     /// The objects of the name may be deleted.
     Released,
@@ -295,9 +295,9 @@ impl Guard {
         }
     }
 
-    /// Lets deletions wait for a confirmation. If too many records disappeared within [`WINDOW`] of `since`,
-    /// the deletions for these records wait. If the definition was replaced, all deletions wait for records
-    /// that disappeared before the replacement or within [`WINDOW`] after it.
+    /// Selects the deletions that wait for a confirmation. If too many records disappeared within [`WINDOW`]
+    /// of `since`, the deletions for these records wait. If the definition was replaced, the deletion for a
+    /// record waits unless the record disappeared more than [`WINDOW`] after the replacement.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
         while self.released.front().is_some_and(|at| *at + REMEMBER < now) {
             self.released.pop_front();

@@ -111,7 +111,8 @@ pub struct HostnameOperator {
 }
 
 impl HostnameOperator {
-    /// Starts the watches. Writes start after every required kind was listed. Requires a tokio runtime.
+    /// Starts the watches. The operator writes objects only after every required kind was listed. Requires a
+    /// tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -213,7 +214,7 @@ impl HostnameOperator {
         self.shared.ignored()
     }
 
-    /// Retries all hostnames of a lease at once, despite their back-off. `lease` has the form
+    /// Immediately retries all hostnames of a lease, without their back-off. `lease` has the form
     /// `owner/dseq/gseq/oseq/provider`. Returns the number of hostnames with failed writes.
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {

@@ -112,7 +112,8 @@ pub struct IpOperator {
 }
 
 impl IpOperator {
-    /// Starts the watches. Writes start after records, Manifests and Services were listed. Requires a tokio runtime.
+    /// Starts the watches. The operator writes objects only after records, Manifests and Services were
+    /// listed. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(

@@ -56,7 +56,7 @@ pub(super) trait Index: Debug + Send + 'static {
         None
     }
 
-    /// Whether a problem that several names have is logged once, with the number of these names.
+    /// True if a problem that several names share is logged once, with the number of names.
     const SHARES_PROBLEMS: bool = false;
 
     /// Removes state of names that are not in the index.
@@ -89,7 +89,7 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Removes the deletions from the work, and stores the reason as the problem of the name.
+    /// Removes all deletions from `self`. After this call, [`Work::problem`] returns the reason `_why`.
     fn withhold(&mut self, _why: String) {}
 }
 
@@ -156,8 +156,7 @@ pub(super) enum Next<W> {
     WorkItem(WorkItem<W>),
     /// More names wait. The writer must release the lock, and then call [`OperatorState::next`] again.
     More,
-    /// There is no work before this time, unless an event arrives. `None` means that only an event can cause
-    /// work.
+    /// No work before this time, unless an event arrives. With `None`, only an event can cause work.
     Nothing(Option<Instant>),
 }
 
@@ -326,7 +325,6 @@ impl<I: Index> OperatorState<I> {
         }
     }
 
-    /// Passes evidence about missing records to the guard.
     pub(super) fn learn(&self, evidence: Evidence) {
         self.judge_again(|guard| guard.learn(evidence));
     }
@@ -384,12 +382,11 @@ impl<I: Index> OperatorState<I> {
 }
 
 impl<I: Index> Inner<I> {
-    /// Returns the deletions that the guard holds, if any.
     pub(super) fn hold(&self) -> Option<Hold> {
         self.guard.hold(Instant::now())
     }
 
-    /// Removes from `work` the deletions that follow from a missing record and that the guard delays.
+    /// Removes the deletions from `work` if a missing record is their only reason and the guard delays them.
     fn withhold(&mut self, name: &str, work: &mut I::Work, now: Instant) -> Option<Wait> {
         let Some(record) = work.missing() else {
             self.guard.clear(name);

@@ -115,7 +115,7 @@ impl Queue {
         }
     }
 
-    /// Queues changed names for work as soon as possible, even if a name still waits for its back-off.
+    /// Queues changed names immediately, including names that still wait for their back-off.
     pub fn changed(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
             if let Some(failed) = self.failed.get_mut(&name) {
@@ -195,8 +195,8 @@ impl Queue {
         self.unfail(name);
     }
 
-    /// Returns true if an object may be written now. Delays the write if another client reverted the last
-    /// write soon after it. Otherwise two clients would overwrite each other without a pause.
+    /// Returns true if an object may be written now. Delays the write if another client soon reverted the
+    /// last write. Otherwise two clients would overwrite each other without a pause.
     pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;

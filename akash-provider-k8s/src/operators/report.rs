@@ -94,7 +94,7 @@ impl<I: Index> Inner<I> {
     }
 
     /// Returns the failures and problems, grouped by lease. `of` maps a name to its lease and its reported
-    /// name. With `None`, the name is omitted.
+    /// name. Omits names for which `of` returns `None`.
     pub(super) fn ignored(
         &self,
         of: impl Fn(&I, &str) -> Option<(LeaseId, String)>,

@@ -101,7 +101,7 @@ pub(crate) trait Report: Send + Sync {
         false
     }
 
-    /// Reports that the server does not serve the kind. Returns true unless this was already reported.
+    /// Reports that the server does not serve the kind. Returns true for the first of consecutive reports.
     fn absent(&self, error: String) -> bool {
         self.failed(error, Instant::now())
     }
@@ -448,8 +448,8 @@ impl Watch {
     }
 }
 
-/// Returns the reason for ending a watch or list with an object that cannot be decoded. The object is not skipped,
-/// because the result would be incomplete.
+/// Returns the reason to end a watch or list because an object cannot be decoded. Without the object, the
+/// result would be incomplete.
 fn unreadable(why: String) -> End {
     End::Failed(format!("cannot decode an object: {why}"), None)
 }

@@ -72,7 +72,7 @@ impl Replicas {
 
     /// Returns true if enough replicas are available. During a rolling update, one replica may be
     /// unavailable. Returns false for a new workload that its controller has not observed yet. A changed
-    /// workload may be unobserved, because its previous pods still serve.
+    /// workload does not need to be observed, because its previous pods still serve.
     fn serve(&self, wanted: u32) -> bool {
         let one_away = u32::from(self.updating);
         let is_observed = self.observed >= self.generation || self.generation > 1;

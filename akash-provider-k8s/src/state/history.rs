@@ -79,7 +79,7 @@ impl History {
             .collect()
     }
 
-    /// Returns a receiver of the number of the newest event. Readers wait for a change and then call
+    /// Returns a receiver for the event number of the newest event. Readers wait for a change and then call
     /// [`History::after`].
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
@@ -115,8 +115,8 @@ impl History {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores an event. If `newer` is true, the event replaces a stored event with the same UID and another
-    /// version and content.
+    /// Stores an event. If `newer` is true, the event replaces a stored event that has the same UID but
+    /// another version and content.
     fn record(&self, namespace: &str, uid: String, version: String, event: LeaseEvent, newer: bool) {
         let number = {
             let mut rings = self.rings();

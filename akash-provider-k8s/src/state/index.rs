@@ -144,7 +144,7 @@ pub(super) struct Index {
     pub(super) unread_nodes: Arc<Notify>,
     /// Objects with the label `akash.network=true` that belong to no lease, with the reason for each.
     pub(super) strays: BTreeMap<Key, String>,
-    /// Number of observed deletions by other clients, each of one or more records.
+    /// Counter of losses: increases each time the watches observe that another client deleted records.
     pub(super) losses: u64,
 }
 

@@ -22,7 +22,7 @@ pub enum Reason {
 pub struct Orphan {
     /// Kind of the object.
     pub kind: Kind,
-    /// Namespace of the lease, or of the object if it names no lease.
+    /// Namespace of the lease, or of the object if the object names no lease.
     pub namespace: String,
     /// Name of the object.
     pub name: String,

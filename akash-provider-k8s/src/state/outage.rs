@@ -10,7 +10,7 @@ use super::{LeaseView, pod_service};
 use akash_provider_core::cluster::{Health, Outage};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateWaiting, ContainerStatus, Pod, PodStatus};
 
-/// Reasons of a waiting container that come from the tenant's image, command or settings.
+/// Waiting reasons of a container that result from the tenant's image, command or settings.
 const FAILING: [&str; 6] = [
     "CrashLoopBackOff",
     "InvalidImageName",
@@ -20,7 +20,7 @@ const FAILING: [&str; 6] = [
     "ContainerCannotRun",
 ];
 
-/// Reasons of a waiting container if its image could not be pulled.
+/// Waiting reasons of a container with an image that could not be pulled.
 const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// Texts with which a registry refuses an image reference that is wrong or not permitted. A registry that

@@ -18,7 +18,6 @@ pub(crate) fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// Returns the labels of an object of a lease.
 pub(crate) fn labelled(lease: &LeaseId) -> Value {
     let mut all = labels::selector(&lease.namespace());
     all.extend(labels::lease(lease));

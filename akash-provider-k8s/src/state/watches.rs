@@ -13,7 +13,7 @@ use tokio::time::Instant;
 pub struct WatchState {
     /// All objects have been listed at least once.
     pub synced: bool,
-    /// Time since when the watch does not work; `None` while it works or before its start.
+    /// Time at which the watch stopped working; `None` while the watch works, and before its start.
     pub down_since: Option<Instant>,
     /// Missing kind: the watch waits until the cluster serves this kind.
     pub awaited: Option<String>,

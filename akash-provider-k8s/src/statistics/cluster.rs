@@ -56,8 +56,8 @@ pub struct ClusterStatistics {
     /// Number of objects that other clients changed, by kind and outcome. A changed label of a namespace has
     /// the kind `Namespace`.
     pub drift: BTreeMap<(&'static str, DriftOutcome), u64>,
-    /// Number of leases that the provider checks for drift again later: after a failed repair, a locked
-    /// lease, failed watches, or repeated changes by another client.
+    /// Number of leases that wait for another drift check. Reasons: the repair failed, the lease was locked,
+    /// the watches failed, or another client repeats its changes.
     pub waiting_leases: usize,
     /// Number of changed leases in the repair queue. The leases are compared one at a time.
     pub queued_leases: usize,
@@ -142,7 +142,6 @@ impl ClusterCounters {
         self.waiting.store(leases, Ordering::Relaxed);
     }
 
-    /// Sets the number of leases in the repair queue.
     pub(crate) fn set_queued(&self, leases: usize) {
         self.queued.store(leases, Ordering::Relaxed);
     }

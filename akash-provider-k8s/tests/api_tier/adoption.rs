@@ -90,7 +90,7 @@ pub(crate) fn recording(world: &World, folder: &Path) -> Option<Recording> {
     })
 }
 
-/// Returns whether the Go provider wrote the object, and not Kubernetes.
+/// Returns true if the Go provider, not Kubernetes, wrote the object.
 fn is_theirs(object: &Value) -> bool {
     object["metadata"]["labels"]["akash.network"] == json!("true")
 }
@@ -403,7 +403,6 @@ fn incomplete_lease_of_another_provider_is_completed_by_first_deploy() {
     });
 }
 
-/// Returns the pod templates of the existing workloads.
 async fn templates(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = rollouts(world, lease).await;
     found.retain(|name, _| !name.starts_with("ReplicaSet"));
@@ -465,7 +464,7 @@ async fn assert_no_foreign_manager(world: &World, lease: &LeaseId) {
     }
 }
 
-/// Asserts that the record contains the complete manifest even without its annotations.
+/// Asserts that the record without its annotations still contains the complete manifest.
 async fn assert_readable_by_go_provider(world: &World, update: &WorkloadSpec) {
     let api: Api<Manifest> = Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace);
     let record = api.get(&update.lease.namespace()).await.unwrap();

@@ -322,7 +322,6 @@ fn pods_are_replaced_only_for_relevant_changes() {
     });
 }
 
-/// A service with mounted persistent volumes.
 fn persistent(volumes: &[&str]) -> Service {
     let mut web = service("web");
     let attributes = ["class=default", "persistent=true"].map(|pair| {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const REFUSAL: &str = "the provider's account may write only in namespaces of leases";
 
 const RBAC: (&str, &str) = ("rbac.authorization.k8s.io", "RoleBinding");
-/// Writes that RBAC refuses, not the admission policy.
+/// Writes that RBAC, not the admission policy, refuses.
 const BY_RIGHTS: [&str; 4] = [
     "a Secret",
     "a change of a Secret",
@@ -37,7 +37,6 @@ async fn apply(api: &Api<DynamicObject>, object: &Value) -> Result<(), String> {
     applied.map(drop).map_err(|error| error.to_string())
 }
 
-/// Returns a binding of a ServiceAccount to a role.
 fn binding(name: &str, role: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},

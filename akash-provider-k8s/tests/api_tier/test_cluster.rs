@@ -7,7 +7,6 @@ use testbed::{Cluster, Hold, Tier};
 /// Environment variable with the kubeconfig of a cluster.
 pub(crate) const NAMED: &str = "AKASH_TEST_KUBECONFIG";
 
-/// Runs a test on a new runtime.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

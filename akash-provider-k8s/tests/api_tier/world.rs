@@ -45,7 +45,6 @@ const WAIT_LIMIT: Duration = Duration::from_secs(110);
 /// heartbeats of nodes.
 const SHARED: [&str; 2] = ["default", "kube-node-lease"];
 
-/// A request to the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) method: String,
@@ -138,7 +137,7 @@ pub(crate) async fn define(admin: &Client) {
     }
 }
 
-/// Deletes the definitions of all record kinds. This deletes all records too.
+/// Deletes the definitions of all record kinds. The API server then deletes all records.
 pub(crate) async fn undefine(admin: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let names = RECORDS.map(|kind| format!("{kind}.akash.network"));
@@ -675,7 +674,6 @@ pub(crate) fn service(name: &str) -> Service {
     }
 }
 
-/// Adds a registry login to a service.
 pub(crate) fn with_login(mut service: Service, password: &str) -> Service {
     service.credentials = Some(Credentials {
         host: "registry.example".to_owned(),

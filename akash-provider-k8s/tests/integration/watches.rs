@@ -239,7 +239,7 @@ async fn retry_after_of_overloaded_server_is_respected() {
     assert!(waited >= Duration::from_secs(2), "{waited:?}");
 }
 
-/// API Priority and Fairness rejects a request without a status object, and the client retries it.
+/// The rejection by API Priority and Fairness has no status object. The client retries the request.
 #[tokio::test]
 async fn rejection_by_priority_and_fairness_is_retried() {
     for retry in [true, false] {

@@ -435,7 +435,6 @@ struct FlowEndpoints {
 }
 
 impl FlowEndpoints {
-    /// Returns the flows to the pods of a lease.
     fn to_leases(&self) -> Vec<Flow> {
         let (web, side) = (&self.web_pod, &self.side_pod);
         let service = &self.side_service;
@@ -481,7 +480,6 @@ impl FlowEndpoints {
         ]
     }
 
-    /// Returns the flows from the pods of a lease.
     fn of_leases(&self) -> Vec<Flow> {
         let (node, api) = (&self.node, &self.api_service);
         let mut flows = vec![

@@ -23,7 +23,6 @@ const KEEPS: &str = "trap 'exit 0' TERM; test -e /data/word || echo first > /dat
 /// Name of the storage class of this test.
 const CLASS: &str = "rollouts";
 
-/// A service with a persistent volume.
 fn persistent(tenant: &Tenant, script: &str) -> WorkloadSpec {
     let mut deployment = deployment(&tenant.lease, script, 1);
     let web = &mut Arc::make_mut(&mut deployment.group).services[0];

@@ -46,7 +46,7 @@ pub(crate) fn on_node(test: impl AsyncFnOnce(&TestCluster)) {
     block_on(test(&place));
 }
 
-/// Runs a test with a lease and its service `web`, which runs `script`, and deletes the lease afterwards.
+/// Runs a test with a lease. Its service `web` runs `script`. Deletes the lease after the test.
 pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFuture<'a, ()>) {
     on_node(async |place| {
         let tenant = Tenant::with(&place.kubeconfig, |_| {}).await;

@@ -27,8 +27,8 @@ fn ip(args: &[&str]) {
 }
 
 impl Network {
-    /// Creates the namespaces. If this user may not create network namespaces, prints the reason and returns
-    /// `None`.
+    /// Creates the namespaces. If this user is not allowed to create network namespaces, prints the reason
+    /// and returns `None`.
     fn new() -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             println!("skipped: only root may create network namespaces");

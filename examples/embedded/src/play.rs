@@ -55,7 +55,7 @@ impl Network for MemoryChain {
     }
 }
 
-/// Implementations of the provider's interfaces, which an example may replace.
+/// Backends of the provider. An example may replace each of them.
 #[derive(Debug, Clone)]
 pub struct Ports {
     /// Chain that has the orders, bids and leases.
@@ -103,7 +103,7 @@ pub struct Play {
 }
 
 impl Play {
-    /// Starts a provider with these ports, and a tenant with this SDL.
+    /// Starts a provider with the backends `ports`, and a tenant with the SDL `sdl`.
     ///
     /// # Errors
     /// The provider cannot start, or the SDL is invalid.

@@ -33,8 +33,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Opens the log and continues after its last complete line in a new file. The previous file may end with
-    /// an incomplete line.
+    /// Opens the log. New lines are written to a new file, because the previous file may end with an
+    /// incomplete line. The numbers continue after the last complete line.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let next = match files(folder)?.last_key_value() {

@@ -80,8 +80,8 @@ impl fmt::Display for Damage {
 
 /// Receiver of the lines that are read from a ledger.
 pub(crate) trait Reader {
-    /// Processes the next block of the file. Returns the number of missing blocks before this block, without
-    /// the blocks that `lost` reported. An error contains the reason why this block cannot follow the
+    /// Processes the next block of the file. Returns the number of missing blocks before this block. Blocks
+    /// that `lost` reported are not counted. An error contains the reason why this block cannot follow the
     /// previous one.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
     /// Reports that a line is unusable and may have been a block.

@@ -142,8 +142,7 @@ impl Reader for State {
     }
 }
 
-/// Locks a mutex even if a thread panicked while it held the lock. Each such panic leaves the data
-/// consistent.
+/// Locks a mutex, even after a thread panicked with the lock held. Such a panic leaves the data consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

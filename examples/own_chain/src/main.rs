@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Real time between two blocks. The block time advances faster.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// [`OwnChain`] as the chain of the example scenario. It completes blocks automatically.
+/// [`OwnChain`] as the chain of the example scenario. The chain completes blocks automatically.
 #[derive(Debug)]
 struct LedgerNetwork(OwnChain);
 

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 /// Error that ends the daemon.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Cluster, and source of its capacity, as this daemon implements them.
+/// Cluster of this daemon, and source of the cluster's capacity.
 #[derive(Debug, Clone)]
 pub struct Backend {
     /// Cluster that runs the workloads.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// Environment variable with the URL of the node. If it is set, this process runs the client.
+/// Environment variable with the URL of the node. If the variable is set, this process runs the client.
 pub(crate) const NODE: &str = "CHAIN_BENCH_NODE";
 
 const BLOCK: Duration = Duration::from_millis(200);

@@ -185,8 +185,7 @@ impl Devnet {
     }
 
     /// Completes a block and returns its height. The block time advances by 6 s, or less if it would be ahead
-    /// of the local clock, because clients refuse blocks from the future. It always advances by at least 1
-    /// ms.
+    /// of the local clock, because clients refuse blocks from the future. The advance is at least 1 ms.
     pub fn make_block(&self) -> Height {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let before = self.chain.market(|market| market.time());

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// Balances in market records before a message is executed. [`MoneyBefore::events`] compares them with the
-/// balances afterwards to find the transfers.
+/// Balances in market records before a message is executed. To find the transfers, [`MoneyBefore::events`]
+/// compares these balances with those after the message.
 #[derive(Debug, Default)]
 pub(super) struct MoneyBefore {
     deployment: Option<DeploymentId>,

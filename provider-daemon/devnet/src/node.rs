@@ -24,8 +24,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
-/// Number of newest heights for which clients can query the state. This is the lowest number for which an
-/// Akash node that prunes can be configured.
+/// Number of newest heights for which clients can query the state. An Akash node with pruning stores at least
+/// this number of heights.
 const HEIGHTS_MAX: u64 = 100;
 /// Maximum number of stored states, which use most of the memory. Consecutive blocks without changes share
 /// one state. Clients read all pages of a snapshot within a few blocks, so few states suffice.
@@ -145,7 +145,7 @@ impl Node {
         self.blocks.subscribe()
     }
 
-    /// Returns the callback that completes the blocks of this node for the chain.
+    /// Returns the callback with which the chain completes the blocks of this node.
     pub(super) fn maker(&self) -> impl BlockMaker {
         Maker(self.clone())
     }
@@ -353,7 +353,8 @@ impl Inner {
     }
 }
 
-/// Returns direct changes of the chain as a transaction without a signature, or `None` without such changes.
+/// Returns the changes that a caller made directly on the chain, as an unsigned transaction; `None` if there
+/// are none.
 fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
     if facts.is_empty() {
         return None;

@@ -28,7 +28,7 @@ pub(super) struct QueryError {
     log: String,
     /// Error code for `abci_query`, and the text of this code. `None` means that both follow from `status`.
     number: Option<(u32, &'static str)>,
-    /// True if the query failed before a state was selected. The gRPC response then contains no height.
+    /// True if the query failed before a state was selected, so that the gRPC response contains no height.
     pub(super) is_without_state: bool,
 }
 

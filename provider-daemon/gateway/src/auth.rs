@@ -230,7 +230,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns true if a certificate is on the chain, so that its connection may stay open.
+    /// Returns true if a certificate is valid on the chain. Otherwise, the caller closes the connection.
     ///
     /// # Errors
     /// [`LookupFault`]: the chain query failed, or was not sent because the client's network named too many

@@ -78,8 +78,8 @@ struct Table {
 struct Places {
     authenticated: usize,
     authenticated_max: usize,
-    /// Number of connections from this machine that are protected. While at most this number of them are
-    /// open, anonymous connections from this machine are not closed in favor of other clients.
+    /// Number of protected connections from this machine. If no more connections from this machine are open,
+    /// its anonymous connections are not closed in favor of other clients.
     local_reserved: usize,
 }
 
@@ -259,8 +259,9 @@ impl Table {
         }
     }
 
-    /// Closes an authenticated connection on a port, so that a new one of `class` can be accepted. The
-    /// account of the new one has `mine` connections. Returns false if no connection may be closed.
+    /// Closes an authenticated connection on a port, so that a new connection of `class` can be accepted. The
+    /// account of the new connection already has `mine` connections. Returns false if no connection may be
+    /// closed.
     fn displace_for(&mut self, port: Port, class: Class, mine: usize) -> bool {
         if self.close_least(|e| e.port == port && e.class == Class::Account, |e| e.used) {
             return true;

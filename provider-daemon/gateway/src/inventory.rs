@@ -116,7 +116,7 @@ fn pair_with_capacity(
 }
 
 /// Formats a number of bytes. The result is at most the maximum of a signed 64-bit integer, because clients
-/// parse it as signed.
+/// parse the number as signed.
 pub(crate) fn bytes(number: u64) -> String {
     number.min(i64::MAX.unsigned_abs()).to_string()
 }

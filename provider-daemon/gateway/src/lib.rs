@@ -88,7 +88,7 @@ use tokio_util::task::TaskTracker;
 pub struct Ports {
     /// Running provider: accepts manifests and transfers, and reports the status.
     pub handle: ProviderHandle,
-    /// Cluster of the workloads. Logs, shells and lease statuses come directly from it.
+    /// Cluster of the workloads. The gateway reads logs, shells and lease statuses directly from the cluster.
     pub cluster: Arc<dyn Cluster>,
     /// Chain, which is queried for certificates and keys of tenants, and for the records that bid screening needs.
     pub chain: Arc<dyn ChainQuery>,

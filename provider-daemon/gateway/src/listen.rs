@@ -74,8 +74,8 @@ pub(crate) struct Listener {
     pub(crate) counters: GatewayCounters,
     /// Open connections of both ports.
     pub(crate) table: Arc<Connections>,
-    /// Maximum number of concurrent connections on this port, lower than the setting if the process may open too few
-    /// files.
+    /// Maximum number of concurrent connections on this port, lower than the setting if the process cannot
+    /// open enough files.
     pub(crate) places: usize,
 }
 
@@ -267,8 +267,8 @@ impl Listener {
     }
 
     /// Serves a connection until it closes. After the gateway starts to shut down, only open requests are
-    /// served. On an idle connection, or after its certificate becomes invalid, open requests have at most
-    /// [`Limits::grace`] to end.
+    /// served. After `idle` completes or the credential becomes invalid, no new request is accepted, and open
+    /// requests have at most [`Limits::grace`] to end.
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,

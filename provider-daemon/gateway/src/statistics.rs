@@ -15,8 +15,7 @@ use tokio::time::Instant;
 
 /// Maximum number of counted combinations of route, method and status.
 const REQUESTS_MAX: usize = 512;
-/// Maximum number of keys in each of the other counter maps. The maps have fewer possible keys than this
-/// maximum.
+/// Maximum number of keys in each counter map except that of requests. These maps have fewer possible keys.
 const KEYS_MAX: usize = 64;
 /// Value of [`RequestKind::route`] for an unknown path.
 const NO_ROUTE: &str = "other";

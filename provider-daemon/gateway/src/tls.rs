@@ -36,7 +36,7 @@ pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
         .is_ok()
 }
 
-/// Rejects a TLS 1.2 signature in a certificate verifier, because TLS 1.2 is disabled.
+/// Rejects every TLS 1.2 signature, because TLS 1.2 is disabled. For use in certificate verifiers.
 ///
 /// # Errors
 /// Always returns an error.
@@ -130,7 +130,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Sets the public certificate, and the hostname for which connections get it.
+    /// Sets the public certificate. Connections to the hostname `name` get this certificate.
     ///
     /// # Errors
     /// The files cannot be used. The previous certificate remains in use.

@@ -76,7 +76,7 @@ pub(super) struct Repair {
     pub(super) write: Write,
     /// Object to restore; `None` if the object does not exist.
     pub(super) live: Option<LiveObject>,
-    /// Field manager besides the provider that last wrote the object, if the managed fields name one.
+    /// Last field manager of the object other than the provider; `None` if the managed fields name no other.
     pub(super) by: Option<String>,
 }
 

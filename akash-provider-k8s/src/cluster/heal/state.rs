@@ -25,8 +25,8 @@ pub(super) struct RepairState {
     pub(super) logged: BTreeMap<String, BTreeSet<Id>>,
     /// Lease of each namespace, including namespaces that have lost their labels and their Manifest record.
     pub(super) leases: BTreeMap<String, LeaseId>,
-    /// Last Manifest record of each lease that matched the applied objects. The cache and this map share the
-    /// record until it changes.
+    /// For each lease, the last Manifest record that matched the applied objects. The cache and this map
+    /// share an unchanged record.
     pub(super) records: BTreeMap<String, Arc<Manifest>>,
 }
 
@@ -38,7 +38,7 @@ impl RepairState {
         self.repaired.remove(home);
     }
 
-    /// Returns true if the caches show a version of the object from before its last repair.
+    /// Returns true if the caches show an older version of the object than the last repair wrote.
     pub(super) fn is_outdated(&mut self, home: &str, id: &Id, view: &LeaseView) -> bool {
         let Some(versions) = self.repaired.get_mut(home) else {
             return false;

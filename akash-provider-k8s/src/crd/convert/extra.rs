@@ -117,8 +117,8 @@ pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (W
     }
 }
 
-/// Returns the deployment for an annotation that does not match the spec. The deployment is the decoded spec
-/// with those hostnames of the annotation that match an exposed port.
+/// Returns the deployment for an annotation that does not match the spec. The deployment is the decoded spec,
+/// plus the hostnames of the annotation. Hostnames without a matching exposed port are omitted.
 fn changed(decoded: WorkloadSpec, extra: Extra) -> WorkloadSpec {
     let leads = |name: &HostnameDeclaration| {
         let mut services = decoded.group.services.iter();

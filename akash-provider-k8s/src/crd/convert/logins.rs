@@ -3,8 +3,7 @@
 use akash_provider_core::manifest::{Credentials, Group, Service};
 use std::collections::BTreeMap;
 
-/// Returns the key of a registry password in the password Secret, for a login that the params of a service
-/// contain.
+/// Returns the key in the password Secret for the registry password in the params of a service.
 fn params_key(service: &str) -> String {
     // The names of services have no dot, so the key is unique.
     format!("{service}.params")

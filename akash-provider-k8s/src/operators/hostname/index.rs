@@ -89,7 +89,7 @@ pub struct Index {
     hosts: Option<BTreeMap<Name, DecodedRecord<Host>>>,
     manifests: Option<BTreeMap<Name, DecodedRecord<Exposes>>>,
     objects: BTreeMap<ObjectKind, Table>,
-    /// Providers with ProviderHost records in this cluster, now or earlier.
+    /// Providers that have, or had, ProviderHost records in this cluster.
     providers: BTreeSet<Address>,
     /// Hostnames with a ProviderHost record that was removed after the start.
     removed: BTreeSet<Name>,
@@ -106,11 +106,12 @@ pub struct Work {
     pub certificate: Option<Write>,
     /// Objects to delete after the write of the route, even if this write failed.
     pub deletes: Vec<Delete>,
-    /// HTTPRoutes to delete after the handover time, because the new Ingress has no status yet.
+    /// HTTPRoutes that must stay until the handover time has elapsed, because the new Ingress has no status
+    /// yet.
     pub held: Vec<Delete>,
     /// Reason why the hostname has no route.
     pub problem: Option<String>,
-    /// Missing record, set if its absence is the only reason for `deletes`.
+    /// The missing record, if it is the only reason for `deletes`.
     pub missing: Option<MissingRecord>,
 }
 
@@ -277,8 +278,8 @@ impl Index {
         self.table(sort).get(name, namespace)
     }
 
-    /// Returns the namespaces with a route of the other mode (Ingress or HTTPRoute) that the operator may
-    /// delete.
+    /// Returns the namespaces in which the operator may delete a route of the other mode (Ingress or
+    /// HTTPRoute).
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).objects_of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));
@@ -447,8 +448,8 @@ impl Index {
         self.objects_of(name).filter(|(sort, ..)| sort.is_route())
     }
 
-    /// Returns the objects of a hostname that the operator may delete: those of leases of a provider
-    /// with records in this cluster, now or earlier.
+    /// Returns the objects of a hostname that the operator may delete. The lease of such an object belongs to
+    /// a provider that has, or had, records in this cluster.
     fn ours(&self, name: &str) -> impl Iterator<Item = (ObjectKind, &Name, &LiveObject)> {
         self.objects_of(name)
             .filter(|(_, place, live)| self.is_ours(place, live) && !live.is_going)

@@ -54,8 +54,8 @@ pub enum Acceptance {
 pub struct Difference {
     /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// True if the object has a surplus field, timeout or annotation. The operator must own this field to remove it
-    /// with an apply.
+    /// True if the object has a surplus field, timeout or annotation. An apply removes only surplus that the
+    /// operator owns.
     pub is_surplus: bool,
     /// Merge patch that removes fields of other clients; an apply does not remove them.
     pub patch: Option<Value>,

@@ -224,8 +224,8 @@ fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option
     })
 }
 
-/// Returns the delay until the next query. For a proven hostname, this is the whole interval, so that a short
-/// DNS failure does not withdraw the proof. For other hostnames, the first delays are shorter.
+/// Returns the delay until the next query. The delay of a proven hostname is always `every`, so that a short
+/// DNS failure does not withdraw the proof. The first delays of other hostnames are shorter.
 fn pause(host: &Host, tries: &Tries, every: Duration) -> Duration {
     if host.notes.proof_of(owner(host)) == Some(ProofState::Proven) {
         return every;

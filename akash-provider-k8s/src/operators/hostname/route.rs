@@ -10,7 +10,7 @@ use k8s_openapi::api::networking::v1::IngressTLS;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Prefixes of the proxy annotation names that this operator or the Go operator writes on routes.
+/// Prefixes of the proxy annotations on routes. This operator or the Go operator writes these annotations.
 const PREFIXES: [&str; 3] = ["nginx.ingress.kubernetes.io/", "nginx.org/", "haproxy.org/"];
 /// Names of the proxy annotations, without their prefix ([`PREFIXES`]).
 const ANNOTATIONS: [&str; 9] = [
@@ -60,7 +60,8 @@ impl Default for Mode {
 /// Ingress controller, which determines the annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Controller {
-    /// ingress-nginx, or a controller that reads its annotations: applies all HTTP options of the tenant.
+    /// ingress-nginx, or a controller that reads ingress-nginx annotations: applies all HTTP options of the
+    /// tenant.
     Nginx,
     /// Traefik: applies no HTTP options of the tenant, because Traefik has no Ingress annotations for them. The
     /// defaults of Traefik apply.

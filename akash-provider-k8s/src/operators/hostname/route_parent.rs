@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// State of the IngressClass or the Gateway.
+/// State of the parent of all routes: the IngressClass in Ingress mode, the Gateway in Gateway API mode.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RouteParent {
     /// Kind and name, for display.

@@ -42,7 +42,6 @@ impl Schedule {
         Ok(name.clone())
     }
 
-    /// Removes hostnames that are not in `wanted`.
     fn keep(&mut self, wanted: &BTreeSet<String>) {
         self.due.retain(|name, _| wanted.contains(name));
     }

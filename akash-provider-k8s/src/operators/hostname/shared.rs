@@ -30,8 +30,8 @@ pub(super) struct Hostnames {
     /// UID of each new Ingress without a reported status, and the time at which the operator first observed
     /// the Ingress in its desired state. The keys are hostnames.
     settling: BTreeMap<String, (String, Instant)>,
-    /// Time after which a new Ingress counts as working without a reported status. The operator then deletes
-    /// the HTTPRoute of the same hostname.
+    /// Time after which a new Ingress without a reported status counts as working, so that the operator
+    /// deletes the HTTPRoute of the same hostname.
     handover: Duration,
     /// Results of the last probes, by hostname.
     reached: BTreeMap<String, Reachability>,

@@ -20,7 +20,7 @@ pub struct Status {
     pub is_ready: bool,
     /// States of the watches, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,
-    /// State of the IngressClass or the Gateway.
+    /// State of the IngressClass (Ingress mode) or the Gateway (Gateway API mode).
     pub front: RouteParent,
     /// Numbers of writes, deletions and failures since the start.
     pub counts: Counts,

@@ -101,8 +101,8 @@ impl Database {
         self.devices.get(&(number(maker)?, number(device)?))
     }
 
-    /// Returns the ID of the device with this model from the given vendor. Returns `None` if no device or
-    /// several devices have this model.
+    /// Returns the ID of the vendor's device with the model `wanted`. Returns `None` if no device or several
+    /// devices have this model.
     #[must_use]
     pub fn device(&self, vendor: &str, wanted: &Model) -> Option<&str> {
         let same = |model: &Model| {

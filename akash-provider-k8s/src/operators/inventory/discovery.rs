@@ -25,7 +25,7 @@ const THREADS_MAX: u32 = 4096;
 const WORDS_MAX: usize = 128;
 /// Prefix of the names of the discovery pods; the name of the node follows.
 pub const START: &str = "operator-inventory-hardware-discovery-";
-/// Service account of the discovery pods, without permissions.
+/// Service account of the discovery pods. The account has no permissions.
 pub const ACCOUNT: &str = "operator-inventory-hardware-discovery";
 /// Port at which a discovery pod responds.
 pub const PORT: u16 = 8081;

@@ -46,7 +46,7 @@ pub struct Index {
     offered: BTreeSet<Name>,
     rules: Arc<Rules>,
     list: Arc<Database>,
-    /// Discovered cards by node name, with the identity of the node at that time.
+    /// Discovered cards by node name, with the identity of the node at the time of its discovery.
     found: BTreeMap<Name, (Machine, Cards)>,
     /// Discovered processors by node name. Nodes with unknown processors are missing.
     processors: Arc<Processors>,

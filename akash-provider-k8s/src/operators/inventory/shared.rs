@@ -64,7 +64,7 @@ impl operator_state::Work for Work {
     }
 }
 
-/// Inventory that is counted on the first use, from the cluster state at that time.
+/// Inventory that is counted on its first use, from the cluster state at the time of this use.
 #[derive(Clone)]
 pub(super) struct LazyInventory(Arc<LazyLock<Arc<dyn Inventory>, Count>>);
 

@@ -140,8 +140,8 @@ impl DesiredLabels {
         }
     }
 
-    /// Sets the label that lets the device plugin run on a node. The plugin provides the devices, so the
-    /// label is set before devices exist and while they are missing.
+    /// Sets the label that lets the device plugin run on a node. The label is also set while the node reports
+    /// no devices, because the plugin provides the devices.
     fn gpu_present(&mut self, node: &NodeView) {
         let named = node.devices[Vendor::Nvidia as usize].is_some();
         let mut on_bus = node.on_bus();

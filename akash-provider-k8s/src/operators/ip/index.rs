@@ -189,7 +189,7 @@ impl Index {
             .filter(|_| is_alone)
     }
 
-    /// Returns a Service that is a load balancer or has the labels of a leased address.
+    /// Returns the Service `place` if it is a load balancer or has the labels of a leased address.
     #[must_use]
     pub fn live(&self, place: &str) -> Option<&LiveService> {
         self.services.as_ref()?.get(place)
@@ -331,8 +331,8 @@ impl Index {
         }))
     }
 
-    /// Returns a leftover Service of this operator for the same port of the same address. No record declares
-    /// a leftover Service.
+    /// Returns another Service of this operator for the port and the address of `leased`, if no record
+    /// declares that Service.
     fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&Name> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Minimum interval between two requests for the metrics; doubles while the counts differ.
+/// Minimum interval between two requests for the metrics of MetalLB. Doubles while the counts of MetalLB and
+/// of this operator differ.
 const EVERY: Duration = Duration::from_secs(60);
 /// Delay between a change of the operator's own count and the request, so that a burst of changes leads to
 /// one request.
@@ -90,7 +91,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Creates a source at `endpoint`, as `HOST:PORT`, or at the controller Service through the API server.
+    /// Creates a source for the metrics at `endpoint` (`HOST:PORT`). If `endpoint` is `None`, uses the
+    /// Service of the MetalLB controller, through the API server.
     pub(super) fn new(client: &Client, namespace: &str, endpoint: Option<&str>) -> Result<Self, String> {
         let Some(endpoint) = endpoint else {
             let service = format!("/api/v1/namespaces/{namespace}/services/controller:monitoring/proxy");
@@ -185,8 +187,9 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
     }
 }
 
-/// Returns the new status, and the difference between the counts that this request found. The status contains
-/// the difference only if the previous request (`last`) found one too.
+/// Compares the counts in the response of MetalLB with the operator's own counts. Returns the new status, and
+/// the difference if the counts differ. The status contains the difference only if `last`, the difference of
+/// the previous request, is set.
 fn judged(
     of: &str,
     answer: Result<String, String>,

@@ -40,8 +40,8 @@ pub struct Status {
     /// Deletions that wait for the confirmation of an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Status of the Services of this provider and of declared Services, by `NAMESPACE/NAME`. The key of an
-    /// invalid record is its own name.
+    /// Status of the Services of this provider and of declared Services, by `NAMESPACE/NAME`. For an invalid
+    /// record, the key is the record name.
     pub addresses: BTreeMap<String, AddressStatus>,
 }
 
@@ -74,8 +74,8 @@ pub struct AddressStatus {
     pub error: Option<String>,
     /// Number of consecutive failed writes of the Service.
     pub failures: u32,
-    /// True if the Service is on the ignore list. The operator does not write it until the Service or its
-    /// record changes, its entry in the list is removed, or a retry is requested.
+    /// True if the Service is on the ignore list. The operator writes an ignored Service only after the
+    /// Service or its record changes, the entry in the list is removed, or a retry is requested.
     pub is_ignored: bool,
 }
 

@@ -194,7 +194,7 @@ pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))
 }
 
-/// Returns the notices by Service, about assigned addresses and about late addresses.
+/// Returns the notices about assigned addresses and late addresses, by Service.
 pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Notice>> {
     let mut holders: BTreeMap<IpAddr, Vec<(&String, &LiveService)>> = BTreeMap::new();
     for (place, live) in index.services().filter(|(_, live)| live.is_balancer) {
@@ -220,7 +220,8 @@ pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Not
     all.filter(|(_, texts)| !texts.is_empty()).collect()
 }
 
-/// Returns the time since when a Service waits for an address.
+/// Returns the time at which a Service started to wait for an address. Returns `None` if the Service has an
+/// address or is being deleted.
 pub(super) fn waiting(live: &LiveService) -> Option<Timestamp> {
     (live.given.addresses.is_empty() && !live.is_going).then_some(live.since)
 }

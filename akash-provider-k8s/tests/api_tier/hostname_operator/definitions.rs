@@ -130,7 +130,7 @@ fn deleted_definitions_delete_no_route_and_the_provider_declares_its_records_aga
     });
 }
 
-/// Deletes and restores the definition of the records while no operator runs. All records are then lost.
+/// Deletes and restores the definition of the records while no operator runs. All records are lost.
 #[test]
 fn restarted_operator_deletes_no_objects_of_lost_records() {
     run("op-down", |world| {

@@ -276,7 +276,6 @@ impl Fixture {
         })
     }
 
-    /// Deletes the Manifest record of a lease.
     pub(crate) async fn delete_record(&self, space: &str) {
         let manifests = resource("akash.network/v2beta2", "Manifest");
         let api = self.api(&manifests, Some(&self.settings.manifest_namespace));
@@ -359,7 +358,7 @@ impl Capacity {
         places.map(|p| (p.unit, p.node.to_string(), p.replicas)).collect()
     }
 
-    /// Waits for the first report of the capacity. Returns its error if the capacity is unknown.
+    /// Waits for the first report of the capacity. Returns an error if the report has no capacity.
     pub(crate) async fn first(&mut self) -> Result<(), String> {
         let update = tokio::time::timeout(WAIT_LIMIT, self.updates.next()).await;
         update.unwrap().unwrap().map(drop).map_err(|e| e.to_string())

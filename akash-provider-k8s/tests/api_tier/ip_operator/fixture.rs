@@ -57,7 +57,6 @@ pub(crate) fn pools(world: &World) -> Api<DynamicObject> {
     Api::namespaced_with(world.admin.clone(), namespace, &ApiResource::from_gvk(&kind))
 }
 
-/// Defines the kind of address pools.
 pub(crate) async fn define_pools(world: &World) {
     let spec = json!({"type": "object", "properties": {
         "addresses": {"type": "array", "items": {"type": "string"}},

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 /// Source or target of a flow.
 #[derive(Debug, Clone)]
 pub(crate) enum Endpoint {
-    /// A pod, with the labels of its namespace and its own labels.
+    /// Pod: labels of its namespace, and labels of the pod.
     Pod {
         namespace: String,
         namespace_labels: BTreeMap<String, String>,

@@ -206,7 +206,6 @@ pub(super) fn plain(mut object: Value) -> Value {
     object
 }
 
-/// Removes the field at a pointer, if present.
 pub(super) fn remove(value: &mut Value, pointer: &str) {
     let Some((parent, field)) = pointer.rsplit_once('/') else {
         return;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Size of a text, in bytes. It is above the limit of every text in a manifest.
+/// Size of a text, in bytes: above the limit of every text in a manifest.
 const HUGE: usize = 1 << 20;
 
 fn record(change: impl Fn(&mut Value)) -> Value {
@@ -18,7 +18,7 @@ fn record(change: impl Fn(&mut Value)) -> Value {
     record
 }
 
-/// Returns an object as it appears in a list of metadata only.
+/// Returns an object as in a metadata-only list.
 fn metadata(name: &str) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name}})
 }

@@ -100,9 +100,9 @@ pub(crate) fn bookmark(version: &str) -> Value {
     )
 }
 
-/// Function that returns the reply to a request. The number is that of earlier requests with the same path,
-/// counted separately for watches. For `None`, the server sends an empty list, a watch without events or a
-/// granted access review.
+/// Function that returns the reply to a request. Its second argument is the number of earlier requests with
+/// the same path. Watches have a separate count. If the reply is `None`, the server sends an empty list, a
+/// watch without events or a granted access review.
 pub(crate) type Script = dyn Fn(&Request, usize) -> Option<Reply> + Send + Sync;
 
 pub(crate) struct Server {

@@ -87,7 +87,6 @@ impl Controller {
         assert!(is_met, "{hostname} to {kind} {namespace}/{service}: {targets:?}");
     }
 
-    /// Waits until the proxy has no route for a hostname.
     pub(crate) async fn until_not_routed(&self, hostname: &str) {
         let mut loaded = self.loaded.clone();
         let gone = loaded.wait_for(|all| !all.contains_key(hostname));
@@ -142,7 +141,7 @@ fn read(object: &DynamicObject) -> (ObjectKey, Value) {
 }
 
 /// After every change of the objects, writes the status of the routes and then updates the proxy. In the
-/// Gateway API, an accepted route is valid but may not be in use yet.
+/// Gateway API, acceptance means that a route is valid, not that the proxy already uses the route.
 async fn serve(
     client: Client,
     mut proxy: Proxy,

@@ -56,8 +56,8 @@ impl Traffic {
         self.target.store(port, Ordering::Relaxed);
     }
 
-    /// Asserts that every request since the last call got one of these responses, and that the next requests
-    /// get the last of these responses. Returns the number of requests.
+    /// Asserts that every request since the last call got one of the `allowed` responses, and that the next
+    /// requests get the last one of `allowed`. Returns the number of requests.
     pub(crate) async fn assert_responses(&self, allowed: &[&str]) -> usize {
         let from = Instant::now() + OVERLAP;
         let enough = async {

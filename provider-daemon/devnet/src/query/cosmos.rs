@@ -39,7 +39,7 @@ pub(crate) const MODULES: [(&str, &str); 6] = [
 /// API versions that the discovery query reports, the newest first. Both have the same modules.
 pub(crate) const API_VERSIONS: [&str; 2] = ["v1beta4", "v1beta3"];
 
-/// Executes a query of the modules in this file. Returns `None` if no such module has the path.
+/// Executes a query. Returns `None` if the path belongs to no module in this file.
 pub(super) fn execute(
     node: &Node,
     transport: Transport,

@@ -33,7 +33,7 @@ const LEASE_STATES: [(&str, LeaseState); 4] = [
     ("reclaiming", LeaseState::Reclaiming),
 ];
 
-/// Executes a query of the modules in this file. Returns `None` if no such module has the path.
+/// Executes a query. Returns `None` if the path belongs to no module in this file.
 pub(super) fn execute(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
     market(state, path, data)
         .or_else(|| deployment(state, path, data))

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const GAS: u64 = 300_000;
 const MINUTE_NANOS: i64 = 60_000_000_000;
 
-/// Parts of a transaction that a test changes. The provider with key 2 signs it.
+/// Transaction parts that a test changes. The provider with key 2 signs the transaction.
 struct Draft {
     chain_id: &'static str,
     number: u64,

@@ -69,7 +69,7 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns ten thousand, or fewer if this process may not open enough files. The daemon opens two files for
+/// Returns ten thousand, or fewer if this process cannot open enough files. The daemon opens two files for
 /// each websocket, and a quarter of its connections are reserved for gRPC.
 fn websockets_that_fit() -> anyhow::Result<usize> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;

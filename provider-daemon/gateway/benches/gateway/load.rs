@@ -75,7 +75,6 @@ pub(crate) fn request(path: &str, more: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n").into_bytes()
 }
 
-/// Persistent connection, used for many requests.
 pub(crate) struct PersistentConnection {
     io: TlsStream<TcpStream>,
     buffer: Vec<u8>,

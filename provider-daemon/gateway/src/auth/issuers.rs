@@ -24,8 +24,8 @@ const NAMED_MAX: u64 = 10_000;
 /// a valid signature. The time is short, because the first transaction of an account publishes its key.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
-/// Public keys of accounts, in three caches: keys that have verified a signature, keys that have not verified
-/// one yet, and accounts without a key.
+/// Public keys of accounts, in three caches: keys that have verified a signature, all other keys, and
+/// accounts without a key.
 #[derive(Debug)]
 pub(super) struct Issuers {
     chain: Arc<dyn ChainQuery>,

@@ -3,8 +3,8 @@
 use akash_provider_core::types::Address;
 use std::fmt;
 
-/// Maximum number of stored accounts, and also of stored certificates. A full store evicts entries. An entry
-/// takes a few hundred bytes.
+/// Maximum number of stored accounts, and maximum number of stored certificates. A full store evicts entries.
+/// An entry takes a few hundred bytes.
 pub const STORED_MAX: u64 = 50_000;
 
 /// Compressed secp256k1 public key of an account.

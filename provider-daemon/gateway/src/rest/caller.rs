@@ -46,7 +46,7 @@ impl Caller {
         self.identity.is_none()
     }
 
-    /// Returns the identity of the caller if it has any permission at this provider. Otherwise returns the 401
+    /// Returns the identity of a caller that has any permission at this provider. Otherwise returns the 401
     /// response.
     pub(crate) fn tenant(&self) -> Result<&Arc<Identity>, Rejection> {
         match &self.identity {

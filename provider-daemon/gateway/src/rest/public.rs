@@ -97,8 +97,8 @@ pub(super) async fn healthy() -> Reply {
     reply::text(StatusCode::OK, "ok")
 }
 
-/// Responds whether the provider can serve tenants (`/readyz`). The response does not depend on bidding, because a
-/// provider that does not bid still serves the tenants of its leases.
+/// Reports whether the provider can serve tenants (`/readyz`). The response does not depend on bidding,
+/// because a provider that does not bid still serves the tenants of its leases.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Reply {
     // Checked first: a draining instance must get no more traffic.
     if app.draining.is_cancelled() || app.handle.lifecycle() >= Lifecycle::Shutdown {

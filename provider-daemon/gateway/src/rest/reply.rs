@@ -33,7 +33,6 @@ pub(crate) fn text(status: StatusCode, words: impl std::fmt::Display) -> Reply {
     reply
 }
 
-/// Returns the response for an unknown route.
 pub(crate) fn not_found() -> Reply {
     text(StatusCode::NOT_FOUND, "404 page not found")
 }
@@ -48,7 +47,7 @@ pub(crate) fn json(value: &impl Serialize) -> Reply {
     json_bytes(encode(value))
 }
 
-/// Encodes a value as a JSON response. Its content type has no charset, as on some routes of the Go provider.
+/// Encodes a value as a JSON response. The content type has no charset, as on some routes of the Go provider.
 pub(crate) fn plain_json(value: &impl Serialize) -> Reply {
     let mut reply = Response::new(Body::from(encode(value)));
     reply.headers_mut().insert(CONTENT_TYPE, PLAIN_JSON);

@@ -101,7 +101,8 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// Converts an amount to a signed number, because clients parse it as signed. "Unlimited" becomes the maximum.
+/// Converts an amount to a signed number, because clients parse signed numbers. "Unlimited" becomes the
+/// maximum.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -248,8 +249,8 @@ impl StatusCache {
         snapshot
     }
 
-    /// Returns the reason why the provider's state is incomplete, so that an unknown lease or workload may
-    /// still exist. Returns `None` if the provider has read chain and cluster and is not stopping.
+    /// Returns the reason why a lease or workload that the provider does not find can still exist. Returns
+    /// `None` if the provider has read chain and cluster and is not stopping.
     pub(crate) async fn missing_state(&self) -> Option<&'static str> {
         // From the handle and not from the cache: a stopping provider may not respond any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {

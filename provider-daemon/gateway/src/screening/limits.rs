@@ -7,7 +7,7 @@ use akash_provider_core::types::{Attribute, GroupSpec, ResourceUnit};
 pub(super) const UNITS_MAX: usize = 20;
 /// Maximum number of attributes in each list of attributes. Real groups have at most about a dozen GPU models.
 pub(super) const ATTRIBUTES_MAX: usize = 64;
-/// Maximum number of volumes, and also of endpoints, of a resource unit.
+/// Maximum number of volumes and maximum number of endpoints of a resource unit.
 pub(super) const PARTS_MAX: usize = 64;
 pub(super) const HOSTNAMES_MAX: usize = 100;
 const HOSTNAME_BYTES_MAX: usize = 255;

@@ -3,7 +3,7 @@
 use akash_provider_core::inventory::Explanation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of reasons that concern the whole cluster, and also of reasons that concern nodes.
+/// Maximum number of reasons about the whole cluster, and maximum number of reasons about nodes.
 const REASONS_MAX: usize = 16;
 /// Maximum number of example nodes in each reason.
 const EXAMPLES: usize = 3;

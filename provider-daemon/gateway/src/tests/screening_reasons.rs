@@ -66,7 +66,7 @@ const CASES: [Case; 10] = [
     }),
 ];
 
-/// Change of the settings, and the decline code that the test's group then gets.
+/// Change of the settings, and the decline code for the test's group with the changed settings.
 type SettingsCase = (DeclineCode, fn(&mut Config));
 
 const SETTINGS: [SettingsCase; 4] = [
@@ -83,7 +83,7 @@ const SETTINGS: [SettingsCase; 4] = [
     }),
 ];
 
-/// Returns the group of the test, which the provider would bid on, with a service behind a hostname.
+/// Returns the group of the test. Its service has a hostname, and the provider would bid on the group.
 fn accepted() -> GroupSpec {
     let mut group = group();
     group.resources[0].resources.endpoints = vec![Endpoint::default()];
@@ -167,7 +167,7 @@ async fn declined(world: &World, dseq: u64, group: &GroupSpec) -> Option<(Declin
 }
 
 /// Asserts that `explain`, both screening interfaces and the running provider return the same reason. Returns
-/// its code.
+/// the code of the reason.
 async fn compare(world: &World, settings: &Settings, dseq: u64, group: &GroupSpec) -> DeclineCode {
     let (code, text) = explained(world, settings, group).await;
     let reasons = screened(world, group).await;
@@ -218,7 +218,7 @@ async fn screening_explain_and_bids_have_the_same_reasons() {
     );
 }
 
-/// Compares the reasons for a group that needs more comparisons of GPU attributes than one order may cause.
+/// Compares the reasons for a group that exceeds the limit of GPU attribute comparisons for one order.
 async fn comparisons_compared() -> DeclineCode {
     let attributes = (0..1001)
         .map(|n| Attribute::new(format!("key{n}"), "x"))
@@ -283,8 +283,7 @@ async fn screening_and_explain_have_the_same_reason_for_an_unregistered_provider
     world.stop().await;
 }
 
-/// Checks that a failing price script has a different text in the public interface, which must not reveal the
-/// script.
+/// Checks that the public text about a failing price script does not reveal the script.
 #[tokio::test]
 async fn reasons_about_prices_have_the_same_code_and_a_public_text() {
     let (world_1, settings) = world(hardware(), |_| {}).await;

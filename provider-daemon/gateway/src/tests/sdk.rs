@@ -23,7 +23,7 @@ fn had<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
         .ok()
 }
 
-/// Runs a program on a blocking thread, so that the gateway can serve it.
+/// Runs a program on a blocking thread, so that the gateway can serve requests of the program.
 async fn run(mut command: Command) -> Output {
     let running = move || command.stdin(Stdio::null()).output().unwrap();
     tokio::task::spawn_blocking(running).await.unwrap()

@@ -150,8 +150,8 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
     });
 }
 
-/// Returns the settings after `configure`, and an in-memory cluster that supports hostnames and leased IPs as
-/// set there.
+/// Returns the settings after `configure`, and an in-memory cluster. The settings decide whether the cluster
+/// supports hostnames and leased IPs.
 fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Config, MemoryCluster) {
     let mut config = Config::new(provider.clone(), "local");
     config.static_hosts_domain = Some("ingress.localhost".to_owned());
@@ -448,7 +448,6 @@ pub(super) fn signed_by_wallet(key: &PrivateKey, claims: &Value) -> String {
     })
 }
 
-/// Returns a token with these claims.
 pub(super) fn signed(key: &PrivateKey, claims: &Value) -> String {
     token::encode(Algorithm::Es256k, key.address(), claims, |text| key.sign(text))
 }

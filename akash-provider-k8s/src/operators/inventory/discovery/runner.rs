@@ -39,7 +39,8 @@ const PACE: Duration = Duration::from_secs(1);
 const START_TIME: Duration = Duration::from_secs(120);
 /// Maximum time for the response of a discovery pod.
 const RESPONSE_TIME: Duration = Duration::from_secs(5);
-/// Maximum number of requests to a running discovery pod, which may not listen at once.
+/// Maximum number of requests to a running discovery pod. The first requests can fail, because the pod starts
+/// to listen after a delay.
 const REQUESTS_MAX: u32 = 5;
 /// Operation name in the errors that occur when old discovery pods are deleted.
 const LEFTOVERS: &str = "remove old discovery pods";
@@ -444,7 +445,6 @@ impl DiscoveryRunner {
     }
 }
 
-/// Waits until the given time, or forever.
 async fn until(wake: Option<Instant>) {
     match wake {
         Some(wake) => sleep_until(wake).await,

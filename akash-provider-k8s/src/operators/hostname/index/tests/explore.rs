@@ -8,7 +8,7 @@ use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
 const DEPTH: usize = 4;
-/// Hostname with a declaration that no step changes.
+/// Hostname that stays declared: no step changes its record.
 const BYSTANDER: &str = "other.example.com";
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -65,7 +65,7 @@ struct World {
     /// Names that the writer has to reconcile.
     touched: BTreeSet<Name>,
     writes: u32,
-    /// Label rules. They are shared because compiling them takes longer than the rest of the test.
+    /// Label rules. Shared, because compiling the rules takes longer than the rest of the test.
     rules: Rules,
 }
 

@@ -61,7 +61,8 @@ struct World {
     version: u64,
     pending: PendingEvents<Event>,
     index: Index,
-    /// True after the initial writes. The test then fails if a Service is written that no step changes.
+    /// True after the initial writes. While true, the test fails if the writer writes a Service that no step
+    /// changes.
     others_are_written: bool,
 }
 
