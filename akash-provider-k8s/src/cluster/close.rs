@@ -148,7 +148,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// Returns true if the namespace belongs to the lease and its last apply is complete.
+    /// Returns true if the namespace belongs to the lease and the last apply of the lease is complete.
     fn is_applied(&self, lease: &akash_provider_core::types::LeaseId, namespace: &Namespace) -> bool {
         namespace.metadata.deletion_timestamp.is_none()
             && annotation(namespace, labels::APPLIED).is_some()

@@ -134,7 +134,7 @@ impl Inner {
     }
 
     /// Applies the objects of the lease. Returns the objects, and the metadata of those that were written.
-    /// Returns `None` if another provider program deployed the lease and all its workloads stay unchanged.
+    /// Returns `None` if another provider program deployed the lease and all workloads stay unchanged.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,

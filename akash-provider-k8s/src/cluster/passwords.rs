@@ -88,7 +88,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Deletes the password Secret of a lease, if its labels name the lease.
+    /// Deletes the password Secret of a lease if the labels of the Secret name the lease.
     pub(crate) async fn delete_passwords(
         &self,
         lease: &LeaseId,
@@ -160,7 +160,7 @@ impl Inner {
         (!stored.is_empty() && !is_in(there, &home, &id)).then_some((home, id))
     }
 
-    /// Returns true if a login in the Manifest has no password and its Secret was not read yet.
+    /// Returns true if a login in the Manifest has no password and the password Secret was not read yet.
     pub(crate) fn lacks_password(&self, manifest: &Manifest) -> bool {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         has_logins(manifest) && self.passwords.get(name).is_none()

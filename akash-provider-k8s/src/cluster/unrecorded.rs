@@ -156,7 +156,7 @@ impl Rules {
     }
 
     /// Returns true if the provider rendered the object for the lease. If the ledger cannot list the object,
-    /// its labels decide.
+    /// the labels of the object decide.
     pub(super) fn is_rendered(&self, id: &Id, meta: &ObjectMeta) -> bool {
         let labels = meta.labels.as_ref();
         let is_labelled = labels.is_some_and(|l| l.get(labels::MANAGED).is_some_and(|value| value == "true"));

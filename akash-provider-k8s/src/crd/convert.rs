@@ -84,8 +84,8 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
     Ok(manifest)
 }
 
-/// Decodes the deployment in a Manifest object. If another program wrote the object, it has no hostnames. The
-/// caller reads them from the ProviderHost objects.
+/// Decodes the deployment in a Manifest object. An object of another program has no hostnames. The caller
+/// reads the hostnames from the ProviderHost objects.
 ///
 /// # Errors
 /// [`BadObject`] for the first invalid field.

@@ -193,7 +193,6 @@ impl Shared {
         }
     }
 
-    /// Applies the changes of a list or an event of a kind.
     pub(super) fn received(&self, kind: Kind, changes: impl IntoIterator<Item = Change>) {
         self.count(kind, |counts| counts.received = Some(Instant::now()));
         self.apply(changes);

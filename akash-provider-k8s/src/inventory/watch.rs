@@ -27,7 +27,7 @@ impl Parts for NodeParts {
     ];
 }
 
-/// Fields of a pod that are decoded for [`super::PodFacts`]: they determine its requests and its lease.
+/// Fields of a pod that are decoded for [`super::PodFacts`]: those that determine the requests and the lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodParts;
 
@@ -69,7 +69,7 @@ pub(super) struct CountSink<T> {
     read: Read<T>,
     /// Keys of the current list.
     listed: HashSet<Key>,
-    /// Namespace of the last object. Consecutive objects of a list share it.
+    /// Namespace of the last object, so that consecutive objects of a list share the allocation.
     namespace: Arc<str>,
 }
 

@@ -37,7 +37,6 @@ pub(super) fn is_label_key(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-/// Checks that the name of a service is valid for its objects.
 pub(super) fn service_name(service: &Service) -> Result<(), Refusal> {
     let name = service.name.as_str();
     if !is_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {

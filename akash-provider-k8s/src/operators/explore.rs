@@ -27,8 +27,8 @@ pub(crate) trait World: Clone {
     type Outcome: PartialEq + Debug;
     /// All steps.
     const STEPS: &'static [Self::Step];
-    /// Steps that deliver all pending events. Such a step delivers the events one by one, or replaces them by
-    /// a new list.
+    /// Steps that deliver all pending events. Such a step delivers the events one by one, or delivers a new
+    /// list instead.
     const ENDS: &'static [Self::Step];
 
     /// Executes a step.

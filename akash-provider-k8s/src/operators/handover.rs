@@ -37,8 +37,8 @@ pub struct OpenedPolicies {
 }
 
 /// Adds the namespace of a Gateway to the network policy of every lease with a Manifest in the namespace
-/// `records`. Does not change other rules. A policy that another client changes at the same time counts as
-/// failed, and the next call tries it again.
+/// `records`. Does not change other rules. If another client changes a policy at the same time, the policy
+/// counts as failed. The next call tries this policy again.
 ///
 /// # Errors
 /// Fails without a change if Manifests or policies cannot be listed.

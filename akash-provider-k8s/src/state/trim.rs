@@ -60,8 +60,8 @@ fn status(whole: PodStatus) -> PodStatus {
     }
 }
 
-/// Returns how and when a container terminated. The termination message is removed, because the tenant's program writes
-/// it and it may have 4 KiB.
+/// Returns how and when a container terminated. The termination message is removed: it has up to 4 KiB of
+/// text from the tenant's program.
 fn last_state(whole: ContainerState) -> ContainerState {
     let terminated = |whole: ContainerStateTerminated| ContainerStateTerminated {
         reason: whole.reason,

@@ -290,7 +290,6 @@ impl World {
         );
     }
 
-    /// Connects the backend and starts its watches.
     pub(crate) async fn connect(&self) -> Arc<KubeCluster> {
         self.connect_with(self.settings.clone()).await
     }
@@ -409,7 +408,6 @@ impl World {
         api.patch(name, &params, &Patch::Merge(&patch)).await.unwrap();
     }
 
-    /// Deletes an object as an administrator.
     pub(crate) async fn delete(&self, kind: &str, namespace: &str, name: &str) {
         let resource = resource(kind);
         let api: Api<DynamicObject> = if namespace.is_empty() {
@@ -578,7 +576,7 @@ fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>, fault: &Arc<Mutex<Opti
 pub(crate) enum Fault {
     /// After this number of writes, all writes fail before they reach the server.
     Lost(usize),
-    /// After this number of writes, the server executes one more write, but its response is lost. All later
+    /// After this number of writes, the server executes one more write, but the response is lost. All later
     /// writes fail before they reach the server.
     Unanswered(usize),
     /// Every request is lost.

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testbed::{Cluster as Testbed, Tier};
 
-/// Environment variables with the commands that start the policy agent and clean up after it.
+/// Environment variables with the command that starts the policy agent and the command for the cleanup
+/// afterwards.
 const AGENT: &str = "AKASH_POLICY_AGENT";
 const AGENT_END: &str = "AKASH_POLICY_AGENT_END";
 /// Maximum time until a running agent blocks a port.

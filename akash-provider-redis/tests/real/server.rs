@@ -115,7 +115,6 @@ impl Server {
         format!("rediss://localhost:{}", self.port).parse().unwrap()
     }
 
-    /// Sends a command over a plain connection and returns the response.
     pub(crate) async fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();

@@ -185,7 +185,8 @@ impl Play {
         Ok(())
     }
 
-    /// Closes the deployment. Returns the earnings of the provider after it has released the lease.
+    /// Closes the deployment. Waits until the provider has released the lease, and returns the provider's
+    /// earnings.
     ///
     /// # Errors
     /// The provider does not release all resources of the lease.

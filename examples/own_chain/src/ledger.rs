@@ -36,7 +36,7 @@ pub(crate) enum Tx {
     Tenant(TenantMsg),
 }
 
-/// Block with its transactions. Their results are not stored: the market computes them again when the file is
+/// Block with its transactions. The market computes the results of the transactions again when the file is
 /// read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Block {

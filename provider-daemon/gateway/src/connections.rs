@@ -30,8 +30,8 @@ use tokio_util::sync::CancellationToken;
 /// can perform the handshake and the first request at the same time. A port with fewer than 256 places reserves a
 /// quarter of them.
 const RESERVED_MAX: usize = 64;
-/// Maximum number of connections of one account with a live lease, twice its maximum number of streams. Further
-/// connections count as anonymous.
+/// Maximum number of connections of one account with a live lease: twice the maximum number of streams of an
+/// account. Further connections count as anonymous.
 const LEASED_OF_ACCOUNT: usize = 512;
 /// Maximum number of connections of one account without a live lease: a browser opens six connections, a script one.
 /// Further connections count as anonymous.

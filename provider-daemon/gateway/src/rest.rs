@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(described, served);
     }
 
-    /// Checks that the path parameters of an operation are those of its path.
+    /// Checks that each operation describes exactly the parameters in its path.
     #[test]
     fn openapi_parameters_match_the_path() {
         let document: serde_json::Value = serde_json::from_str(public::OPENAPI).unwrap();

@@ -22,7 +22,8 @@ pub(super) struct AppliedLease {
     pub(super) namespace: Value,
     /// Whether the isolation objects were rendered from a Manifest record.
     pub(super) is_recorded: bool,
-    /// Rules for the other objects of the lease, used if its Manifest record is missing.
+    /// Rules that derive objects without a Manifest record; `None` if the record exists. If `is_recorded` is
+    /// true, the rules are not used for isolation objects.
     pub(super) rules: Option<Rules>,
     /// Desired objects that may be wrong, because their hash differs from the hash of the applied object.
     pub(super) unverified: BTreeSet<Id>,
@@ -43,8 +44,8 @@ impl AppliedLease {
         })
     }
 
-    /// Returns the repair of `live`, which the API server returned. Returns `None` if `live` does not differ
-    /// or a newer deploy wrote it.
+    /// Returns the repair of `live`, which the API server returned. Returns `None` if `live` does not differ,
+    /// or if a newer deploy wrote `live`.
     pub(super) fn repair_of(&self, id: &Id, live: &DynamicObject) -> Option<Repair> {
         let meta = &live.metadata;
         let live = LiveObject {

@@ -192,7 +192,7 @@ async fn question(
     )
 }
 
-/// Returns the status code of the tenant's service, or the reason why it did not respond.
+/// Returns the status code of the tenant's service, or the reason why the service did not respond.
 async fn probe(prober: &dyn Prober, question: &ProbeRequest) -> Result<u16, String> {
     let response = limited(prober, question).await?;
     match response.status {

@@ -48,7 +48,7 @@ pub struct Status {
 /// Status of one port of a leased address.
 #[derive(Debug, Clone, Serialize)]
 pub struct AddressStatus {
-    /// Lease that declares the port; `None` if no record or several records declare it.
+    /// Lease that declares the port; `None` if no record or several records declare the port.
     pub lease: Option<String>,
     /// Name of the service in the manifest of the lease.
     pub service: Option<String>,

@@ -90,7 +90,6 @@ pub(crate) fn targets(seen: &ObservedObjects, follows: &Scope) -> BTreeMap<Strin
     all
 }
 
-/// Returns `true` for an Ingress of this controller's class.
 pub(crate) fn is_of_class(ingress: &Value, follows: &Scope) -> bool {
     let class = ingress.pointer("/spec/ingressClassName").and_then(Value::as_str);
     class.is_some() && class == follows.class.as_deref()

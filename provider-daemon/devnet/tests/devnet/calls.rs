@@ -29,7 +29,6 @@ pub(crate) async fn request(url: &str, method: &str, path: &str, body: impl Into
     (status, body)
 }
 
-/// Sends a JSON-RPC call; returns the whole response.
 pub(crate) async fn call(url: &str, method: &str, params: Value) -> Value {
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
     let (_, body) = request(url, "POST", "/", call.to_string()).await;
@@ -41,7 +40,6 @@ pub(crate) async fn get(url: &str, path: &str) -> (u16, Value) {
     (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
 }
 
-/// Broadcasts a transaction over JSON-RPC; returns the whole response.
 pub(crate) async fn broadcast(url: &str, tx: &[u8]) -> Value {
     call(url, "broadcast_tx_sync", json!({"tx": BASE64.encode(tx)})).await
 }

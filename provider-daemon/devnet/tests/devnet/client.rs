@@ -31,7 +31,8 @@ pub(crate) struct WireClient {
     _ends: DropGuard,
 }
 
-/// Returns a reader for the node at `address`. Its intervals are short, because the block interval is short.
+/// Returns a reader for the node at `address`. The intervals of the reader are short, because the block
+/// interval is short.
 pub(crate) fn reader(address: &str, chain_id: &str) -> Reader {
     let limits = Limits {
         health_age: Duration::from_millis(200),

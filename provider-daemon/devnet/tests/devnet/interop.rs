@@ -31,8 +31,8 @@ const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/web.yaml");
 const DSEQ: u64 = 77;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the folder with the TypeScript SDK and the script of the tenant. If they cannot be installed, prints the
-/// reason and returns `None`.
+/// Returns the folder with the TypeScript SDK and the script of the tenant. If the SDK is not available,
+/// prints the reason and returns `None`.
 fn installed() -> Option<PathBuf> {
     let found = testbed::clients::node();
     found

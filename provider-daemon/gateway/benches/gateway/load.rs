@@ -88,7 +88,7 @@ impl PersistentConnection {
         }
     }
 
-    /// Sends a request and reads the response; returns its status and the length of its body.
+    /// Sends a request. Returns the status of the response and the length of the body.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<(u16, usize)> {
         self.io.write_all(request).await?;
         self.io.flush().await?;

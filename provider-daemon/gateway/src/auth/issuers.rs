@@ -94,7 +94,7 @@ impl Issuers {
         }
     }
 
-    /// Caches a key after its first valid signature. Also stores it in the `Memory`, which may survive
+    /// Caches a key after its first valid signature. Also stores the key in the `Memory`, which may survive
     /// restarts.
     pub(super) fn store(&self, account: &Address, key: &Key) {
         // A proven key is in the memory already; writing it at each request is unnecessary.

@@ -37,8 +37,8 @@ impl Lookups {
         }
     }
 
-    /// Counts a chain query that did not authenticate the client at `peer` against the limit of its IP
-    /// network.
+    /// Counts one chain query against the limit of the IP network of `peer`. Called if the query did not
+    /// authenticate the client.
     pub(super) fn count_unknown(&self, peer: IpAddr) {
         self.unknown.take(peer);
     }

@@ -138,8 +138,8 @@ async fn screened(world: &World, group: &GroupSpec) -> Vec<String> {
     reasons
 }
 
-/// Creates an order for the group. Returns the reason why the running provider declines it, or `None` if the
-/// chain rejects the group.
+/// Creates an order for the group. Returns the reason why the running provider declines the order, or `None`
+/// if the chain rejects the group.
 async fn declined(world: &World, dseq: u64, group: &GroupSpec) -> Option<(DeclineCode, String)> {
     let id = DeploymentId {
         owner: world.known_tenant(1).address().clone(),

@@ -10,9 +10,9 @@ use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
 const DEPTH: usize = 3;
-/// Wildcard hostname. The test checks that the operator handles it like any other hostname.
+/// Wildcard hostname. The operator must handle this hostname like any other.
 const WIDE: &str = "*.example.com";
-/// Hostname that matches the wildcard. Only a change of mode may write its route.
+/// Hostname that matches the wildcard. Only a change of mode may write the route of this hostname.
 const NEAR: &str = "a.example.com";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
