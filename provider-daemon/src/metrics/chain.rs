@@ -69,7 +69,7 @@ impl ChainSource {
     fn balances(&self) -> Measure {
         let measure = Measure::gauge(
             "akash_provider_balance",
-            "Balance of the provider's account in units of the denomination, queried every 30 s at most",
+            "Balance of the provider's account in units of the denomination, queried at most every 30 s",
         );
         let amounts = self.amounts();
         amounts.iter().fold(measure, |measure, (denom, amount)| {
@@ -127,7 +127,7 @@ fn endpoints(endpoints: &[EndpointStatus]) -> [Measure; 5] {
     );
     let mut lag = Measure::gauge(
         "akash_provider_chain_endpoint_lag_blocks",
-        "Number of blocks behind the best endpoint",
+        "Blocks by which the endpoint is behind the best endpoint",
     );
     let mut latency = Measure::gauge(
         "akash_provider_chain_endpoint_latency_seconds",
@@ -252,7 +252,7 @@ fn writer(writer: &WriterStatus) -> Vec<Measure> {
         ),
         gauge(
             "akash_provider_tx_in_flight",
-            "Sent transactions without an outcome",
+            "Sent transactions that have no outcome yet",
             length(writer.in_flight),
         ),
         gauge(
@@ -284,14 +284,14 @@ fn transactions(statistics: &TxStatistics) -> Vec<Measure> {
         let labels = [("message", *message), ("outcome", outcome.name())];
         messages = messages.with(labels, number(*count));
     }
-    let refusals = Measure::counter("akash_provider_tx_refusals", "Refused messages by error code");
+    let refusals = Measure::counter("akash_provider_tx_refusals", "Messages that the chain refused, by error code");
     let refused = Measure::counter(
         "akash_provider_tx_refused_submissions",
         "Transactions that a node refused, by error code",
     );
     let fees = Measure::counter(
         "akash_provider_tx_fees",
-        "Fees of transactions in blocks, in units of the denomination",
+        "Fees of transactions that were included in a block, in units of the denomination",
     );
     let durations = Measure::histogram(
         "akash_provider_tx_outcome_duration_seconds",
@@ -307,7 +307,7 @@ fn transactions(statistics: &TxStatistics) -> Vec<Measure> {
         durations.with_histogram([], seconds(&statistics.outcome_times)),
         counter(
             "akash_provider_tx_submissions",
-            "Submissions of transactions to nodes, with repetitions",
+            "Submissions of transactions to nodes, including repetitions",
             statistics.submissions,
         ),
         counter(
@@ -317,12 +317,12 @@ fn transactions(statistics: &TxStatistics) -> Vec<Measure> {
         ),
         counter(
             "akash_provider_tx_included",
-            "Transactions in blocks",
+            "Transactions that were included in a block",
             statistics.included,
         ),
         counter(
             "akash_provider_tx_gas_used",
-            "Gas that the transactions in blocks used",
+            "Gas used by transactions that were included in a block",
             statistics.gas_used,
         ),
     ]

@@ -55,7 +55,7 @@ fn merged(measures: Vec<Measure>) -> Vec<Measure> {
     merged.push(
         Measure::gauge(
             "akash_provider_metrics_dropped_series",
-            "Values in this scrape over the limit of values per metric",
+            "Values that this scrape omits because of the limit per metric",
         )
         .counted("reason", [("limit", dropped)]),
     );

@@ -69,7 +69,7 @@ fn requests(statistics: &GatewayStatistics) -> [Measure; 4] {
     }
     let durations = Measure::histogram(
         "akash_provider_gateway_request_duration_seconds",
-        "Time until the head of the response",
+        "Time until the response headers",
     );
     let mut rejected = Measure::counter(
         "akash_provider_gateway_rejected_credentials",
@@ -80,7 +80,7 @@ fn requests(statistics: &GatewayStatistics) -> [Measure; 4] {
     }
     let over_budget = Measure::counter(
         "akash_provider_gateway_over_budget",
-        "Requests without credentials over the limit of their network",
+        "Requests without credentials, refused at the limit of their network",
     );
     [
         requests,
@@ -102,7 +102,7 @@ fn connections(statistics: &GatewayStatistics) -> Vec<Measure> {
         ),
         (
             "akash_provider_gateway_displaced_connections",
-            "Connections closed in favor of others, because a limit was reached",
+            "Connections closed to accept others, because a limit was reached",
             |port| port.displaced,
         ),
         (

@@ -23,7 +23,7 @@ pub(super) fn measures(watches: &InventoryWatches) -> [Measure; 4] {
     );
     let mut age = Measure::gauge(
         "akash_provider_inventory_watch_last_event_age_seconds",
-        "Time since the last list or event; absent before the first one",
+        "Time since the last list or event; absent before the first list",
     );
     for (kind, watch) in watches {
         let labels = [("kind", *kind)];

@@ -73,7 +73,7 @@ fn requests(statistics: &ApiStatistics) -> [Measure; 3] {
     }
     let durations = Measure::histogram(
         "akash_provider_kubernetes_request_duration_seconds",
-        "Time until the start of the response, without watches",
+        "Time until the start of the response, except for watches",
     );
     let durations = durations
         .with_histogram([("type", "read")], seconds(&statistics.reads))
@@ -88,12 +88,12 @@ fn watches<'a>(watches: impl Iterator<Item = (&'a Kind, &'a WatchState)>) -> [Me
     );
     let mut down = Measure::gauge(
         "akash_provider_kubernetes_watch_down_seconds",
-        "Seconds since the watch failed; 0 while it works",
+        "Seconds since the watch failed; 0 while the watch works",
     );
     let mut starts = Measure::counter("akash_provider_kubernetes_watch_starts", "Started watches");
     let mut lists = Measure::counter(
         "akash_provider_kubernetes_watch_lists",
-        "Complete lists of the watch",
+        "Complete lists that the watch has read",
     );
     let mut failures = Measure::counter("akash_provider_kubernetes_watch_failures", "Failures of watches");
     for (kind, watch) in watches {
@@ -118,15 +118,15 @@ fn operations(statistics: Option<&ClusterStatistics>) -> [Measure; 5] {
     );
     let mut drift = Measure::counter(
         "akash_provider_drift_objects",
-        "Objects of leases that another client changed",
+        "Objects that another client changed in a lease namespace, by outcome",
     );
     let mut waiting = Measure::gauge(
         "akash_provider_drift_waiting_leases",
-        "Leases that wait for the next comparison, after a failed repair or in a conflict",
+        "Leases that are compared again later, for example after a failed repair",
     );
     let mut queued = Measure::gauge(
         "akash_provider_drift_queued_leases",
-        "Changed leases in the repair queue",
+        "Leases queued for comparison and repair",
     );
     let Some(statistics) = statistics else {
         return [durations, failures, drift, waiting, queued];
@@ -146,8 +146,7 @@ fn operations(statistics: Option<&ClusterStatistics>) -> [Measure; 5] {
 }
 
 fn ignored(values: Option<&ClusterValues>) -> Measure {
-    let help = "Number of nodes, storage classes and objects in the cluster that the provider ignores, by \
-                reason";
+    let help = "Ignored nodes, storage classes and objects of the cluster, by reason";
     let measure = Measure::gauge("akash_provider_ignored_resources", help);
     let Some(ClusterValues { ignored, orphans, .. }) = values else {
         return measure;

@@ -25,7 +25,7 @@ pub(crate) const fn queue_states(queue: QueueDepth) -> [(&'static str, usize); 4
 pub(super) fn measures(operators: &[OperatorValues]) -> [Measure; 5] {
     let mut ready = Measure::gauge(
         "akash_provider_operator_ready",
-        "1 after the initial lists of the operator",
+        "1 after the operator has read its initial lists",
     );
     let mut leader = Measure::gauge(
         "akash_provider_operator_leader",
@@ -33,7 +33,7 @@ pub(super) fn measures(operators: &[OperatorValues]) -> [Measure; 5] {
     );
     let mut queue = Measure::gauge(
         "akash_provider_operator_queue_depth",
-        "Names in the work queue of the operator by state",
+        "Object names in the operator's work queue, by state",
     );
     let mut durations = Measure::histogram(
         "akash_provider_operator_reconcile_duration_seconds",

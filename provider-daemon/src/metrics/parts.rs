@@ -113,7 +113,7 @@ impl PartsSource {
         );
         let delayed = Measure::counter(
             "akash_provider_audit_delayed_attempts",
-            "Attempts to close, tear down or revoke that were delayed because the audit log could not be written",
+            "Delayed attempts to close leases, remove workloads or revoke certificates; the audit log could not be written",
         );
         let Some(audit) = &self.audit else {
             return [writable, lines, dropped, delayed];
@@ -132,7 +132,7 @@ impl PartsSource {
     fn history(&self) -> [Measure; 2] {
         let active = Measure::gauge(
             "akash_provider_order_history_active",
-            "1 if orders are recorded, 0 during an interruption such as a full disk",
+            "1 while orders are recorded; 0 after a failure, such as a full disk",
         );
         let missed = Measure::counter(
             "akash_provider_order_history_missed_facts",

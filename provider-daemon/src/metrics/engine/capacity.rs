@@ -129,7 +129,7 @@ fn other(values: &Values<'_>) -> Vec<Measure> {
         ),
         gauge(
             "akash_provider_capacity_ignored_resources",
-            "Resources of the cluster that are not offered, listed by the command `capacity`",
+            "Cluster resources that the command `capacity` lists as not offered",
             length(inventory.available.ignored.len()),
         ),
     ]

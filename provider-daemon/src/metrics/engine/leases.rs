@@ -61,7 +61,7 @@ fn leases(values: &Values<'_>) -> Vec<Measure> {
         ),
         counter(
             "akash_provider_leases_closed",
-            "Closed leases with removed workloads",
+            "Closed leases after the removal of their workloads",
             counts.closed_leases,
         ),
     ]
@@ -74,7 +74,7 @@ fn life(values: &Values<'_>) -> Vec<Measure> {
         by_name(
             Measure::counter(
                 "akash_provider_lease_ends",
-                "Closes of leases by this provider, by reason",
+                "Decisions of this provider to close a lease, by reason",
             ),
             "reason",
             &REASONS,
@@ -83,7 +83,7 @@ fn life(values: &Values<'_>) -> Vec<Measure> {
         by_name(
             Measure::counter(
                 "akash_provider_health_changes",
-                "Health changes of leases by new health",
+                "Changes of lease health; the label is the new health",
             ),
             "health",
             &["unknown", "good", "bad"],
@@ -132,21 +132,21 @@ fn revenue(values: &Values<'_>) -> Vec<Measure> {
         amounts(
             Measure::gauge(
                 "akash_provider_revenue_per_block",
-                "Price of all leases per block",
+                "Sum of the prices of all leases per block",
             ),
             &counts.price_per_block,
         ),
         amounts(
             Measure::counter(
                 "akash_provider_revenue_accrued",
-                "Revenue since the start of the process, calculated from the prices of the leases",
+                "Revenue since the process start, calculated from lease prices",
             ),
             &counts.accrued,
         ),
         amounts(
             Measure::counter(
                 "akash_provider_revenue_withdrawn",
-                "Withdrawn part of the accrued revenue",
+                "Part of the accrued revenue that was withdrawn",
             ),
             &counts.withdrawn,
         ),
@@ -170,7 +170,7 @@ pub(super) fn per_lease(values: &Values<'_>) -> Vec<Measure> {
     );
     let mut unhealthy = Measure::gauge(
         "akash_provider_lease_unhealthy_seconds",
-        "Unhealthy time of the lease that counts towards its limit",
+        "Unhealthy time of the lease that counts towards `--unhealthy-limit`",
     );
     for info in &values.status.leases {
         let lease = info.lease.order.to_string();

@@ -68,7 +68,7 @@ pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
             &declines,
         ),
         by_pair(
-            Measure::counter("akash_provider_reservations", "Reservations opened and closed"),
+            Measure::counter("akash_provider_reservations", "Opened and closed reservations"),
             ["action", "result"],
             [&["open", "close"], &RESULTS],
             &counts.reservations,

@@ -33,7 +33,7 @@ fn calls(values: &Values<'_>) -> Vec<Measure> {
         durations,
         gauge(
             "akash_provider_calls_in_flight",
-            "Engine calls without a result",
+            "Engine calls that have no result yet",
             number(status.calls_in_flight),
         ),
         counter(
@@ -79,7 +79,7 @@ fn scans(values: &Values<'_>) -> Vec<Measure> {
         });
     let last = Measure::gauge(
         "akash_provider_ledger_last_recount_timestamp_seconds",
-        "Block time of the last recount, in seconds since the Unix epoch",
+        "Block time of the last recount of reservations, in seconds since the Unix epoch",
     );
     let recounted = counts.engine.last_recount.iter();
     vec![
@@ -91,7 +91,7 @@ fn scans(values: &Values<'_>) -> Vec<Measure> {
         ),
         counter(
             "akash_provider_scan_findings",
-            "Differences between the chain, the cluster and the state of the provider found by scans",
+            "Differences that scans found between chain, cluster and provider state",
             counts.findings,
         ),
         gauge(
@@ -108,7 +108,7 @@ fn scans(values: &Values<'_>) -> Vec<Measure> {
         ),
         counter(
             "akash_provider_ledger_mismatches",
-            "Recounts that differed from the ledger of reservations",
+            "Recounts of reservations that differed from the ledger",
             counts.engine.recount_mismatches,
         ),
         recounted.fold(last, |last, time| last.with([], block_seconds(*time))),
