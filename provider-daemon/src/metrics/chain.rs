@@ -284,7 +284,10 @@ fn transactions(statistics: &TxStatistics) -> Vec<Measure> {
         let labels = [("message", *message), ("outcome", outcome.name())];
         messages = messages.with(labels, number(*count));
     }
-    let refusals = Measure::counter("akash_provider_tx_refusals", "Messages that the chain refused, by error code");
+    let refusals = Measure::counter(
+        "akash_provider_tx_refusals",
+        "Messages that the chain refused, by error code",
+    );
     let refused = Measure::counter(
         "akash_provider_tx_refused_submissions",
         "Transactions that a node refused, by error code",

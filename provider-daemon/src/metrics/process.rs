@@ -72,7 +72,10 @@ fn files() -> Option<f64> {
 
 impl MetricSource for ProcessSource {
     fn measures(&self) -> Vec<Measure> {
-        let build = Measure::gauge("akash_provider_build_info", "Always 1; the labels have the provider's version");
+        let build = Measure::gauge(
+            "akash_provider_build_info",
+            "Always 1; the labels have the provider's version",
+        );
         let labels = [("version", env!("CARGO_PKG_VERSION")), ("commit", COMMIT)];
         let mut measures = vec![build.with(labels, 1.0)];
         let one = |measure: Measure, value: Option<f64>| value.map(|value| measure.with([], value));
@@ -99,10 +102,7 @@ impl MetricSource for ProcessSource {
                     Measure::gauge("process_threads", "Number of threads"),
                     number(&stat, 17),
                 ),
-                one(
-                    Measure::gauge("process_open_fds", "Open files"),
-                    files(),
-                ),
+                one(Measure::gauge("process_open_fds", "Open files"), files()),
                 one(
                     Measure::gauge("process_max_fds", "Limit of open files"),
                     files_max(),
