@@ -102,7 +102,7 @@ pub enum CertError {
     /// A file operation failed.
     #[error("cannot {operation} {}", path.display())]
     Io {
-        /// Failed operation, as a verb phrase that precedes the path.
+        /// Failed operation, as a verb phrase. In the error text, the path follows this phrase.
         operation: &'static str,
         /// Path of the file. For a failed rename, the source path.
         path: PathBuf,

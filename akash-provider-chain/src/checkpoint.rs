@@ -42,8 +42,9 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Checks that this block is plausible. Its time must be at most [`AHEAD_MAX_MS`] ahead of the local
-    /// clock `now`. Enough time must have passed since the block `before` for the number of new blocks.
+    /// Checks that this block is plausible. Its time may be at most [`AHEAD_MAX_MS`] ahead of the local clock
+    /// `now`. Its height may be at most [`BURST`] above the height of `before`, plus one block per
+    /// [`BLOCK_MIN_MS`] between the times of the two blocks.
     pub(crate) fn check(self, before: Option<Self>, now: BlockTime) -> Result<(), Fault> {
         check_time(self.time, now)?;
         let before = before.unwrap_or(GENESIS);
@@ -77,11 +78,10 @@ pub(crate) fn check_time(time: BlockTime, now: BlockTime) -> Result<(), Fault> {
     })
 }
 
-/// Number of ms that are added to the local clock for all checks of block times. The value is static, because all
-/// clients in the process use the same clock.
+/// Number of ms that all checks of block times add to the local clock. Static, because all clients in the
+/// process use the same clock.
 static CORRECTION_MS: AtomicI64 = AtomicI64::new(0);
 
-/// Sets the number of ms that are added to the local clock for all checks of block times.
 pub(crate) fn correct_clock(by_ms: i64) {
     CORRECTION_MS.store(by_ms, Ordering::Relaxed);
 }

@@ -51,7 +51,7 @@ pub struct ClientSettings {
     /// Store of the gas limits and fees of the transactions sent in the last hour. After a restart, the client loads
     /// these amounts from the store.
     pub expenses: Arc<dyn ExpenseStore>,
-    /// Settings for sending transactions. The `chain_id` above replaces the chain id in these settings.
+    /// Settings for sending transactions. The client replaces their chain id with [`Self::chain_id`].
     pub planner: PlannerConfig,
     /// Limits for requests to nodes and for the responses.
     pub limits: Limits,
@@ -106,7 +106,7 @@ pub struct ClientStatistics {
     pub transactions: Option<TxStatistics>,
 }
 
-/// Client for queries, transactions and events of a set of nodes. Clones share all state.
+/// Client of a set of nodes, for queries, transactions and events. Clones share all state.
 #[derive(Debug, Clone)]
 pub struct AkashClient {
     reader: Reader,

@@ -53,7 +53,7 @@ impl Malformed {
         }
     }
 
-    /// Adds the name of the enclosing field to the path.
+    /// Puts the name of the enclosing field before the path.
     fn within(self, outer: &str) -> Self {
         Self {
             part: format!("{outer}.{}", self.part),

@@ -71,7 +71,7 @@ struct Member {
 struct Selection {
     queries: Option<usize>,
     blocks: Option<usize>,
-    /// Endpoint that is faster than the selected endpoint, and the time of the first such measurement.
+    /// Endpoint that has been faster than the selected endpoint, and since when.
     faster: Option<(usize, Instant)>,
     switches: u64,
     reason: Option<String>,
@@ -83,7 +83,7 @@ struct Shared {
     chain_id: String,
     limits: Limits,
     processed: Mutex<Processed>,
-    /// True if the nodes of this pool have caused the current correction of the local clock.
+    /// True if the current correction of the local clock is based on the nodes of this pool.
     corrects_clock: AtomicBool,
     choice: Mutex<Selection>,
     refreshing: tokio::sync::Mutex<()>,
@@ -168,8 +168,8 @@ impl Endpoints {
     /// height.
     ///
     /// # Errors
-    /// Returns the error of the last endpoint that was tried, or an error that every endpoint would return
-    /// for this request.
+    /// Returns an error immediately if every endpoint would return this error. After other errors, tries the
+    /// next endpoint, and returns the last error if no attempt succeeds.
     pub async fn query<M: Method>(
         &self,
         request: &M,
@@ -196,8 +196,8 @@ impl Endpoints {
     /// Calls a JSON-RPC method of the best endpoint, with fail-over to other endpoints.
     ///
     /// # Errors
-    /// Returns the error of the last endpoint that was tried, or an error that every endpoint would return
-    /// for this request.
+    /// Returns an error immediately if every endpoint would return this error. After other errors, tries the
+    /// next endpoint, and returns the last error if no attempt succeeds.
     pub async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -221,8 +221,8 @@ impl Endpoints {
     }
 
     /// Returns the newest block that a node reports, and its hash. If this block is more than [`LAG_MAX`]
-    /// blocks above the processed block, the node must also serve the header [`LAG_MAX`] blocks below.
-    /// Without a processed block, the header is required only if `is_new` is true.
+    /// blocks above the processed block, the node must also serve the header [`LAG_MAX`] below its newest
+    /// block. If no block was processed yet, this header is required only if `is_new` is true.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -388,7 +388,6 @@ impl Endpoints {
         }
     }
 
-    /// Creates an error of the endpoint at index `at`, and counts it in the statistics.
     fn error_at(&self, at: usize, method: &str, fault: Fault) -> NodeError {
         let member = self.shared.members.get(at);
         if let Some(member) = member {

@@ -61,13 +61,13 @@ pub struct Settings {
     pub poll_for: Duration,
     /// Time without a new block after which the follower queries a node for the newest block.
     pub silence: Duration,
-    /// Time without any response of a node after which the follower reports an outage.
+    /// Time without a response from any node, after which the follower reports an outage.
     pub outage: Duration,
-    /// Maximum number of missing blocks that are fetched one by one, about three hours of blocks. If more
-    /// blocks are missing, a `Resync` follows.
+    /// Maximum number of missing blocks that are fetched one by one. The default equals about three hours of
+    /// blocks. If more blocks are missing, a `Resync` follows.
     pub gap_max: u64,
-    /// Minimum time between two `Resync` events, which limits the load if a node pushes false heights or malformed
-    /// events. This minimum does not apply after an outage.
+    /// Minimum time between two `Resync` events, except after an outage. Limits the load if a node pushes
+    /// false heights or malformed events.
     pub resync_pause: Duration,
     /// Number of blocks that are fetched concurrently.
     pub parallel: usize,
@@ -119,8 +119,8 @@ pub struct FollowerStatus {
     pub time: BlockTime,
     /// Current source of blocks.
     pub source: Source,
-    /// Start of the period without new blocks. Reasons: the connection was closed, no node can be used, or no
-    /// usable node has had a new block for longer than `silence`. `None` while blocks arrive.
+    /// Time since which no new block arrives, or `None` while blocks arrive. Reasons: the connection was
+    /// closed, no node can be used, or no usable node has had a new block for longer than `silence`.
     pub silent_since: Option<SystemTime>,
     /// Number of blocks that were reported to the receiver.
     pub blocks: u64,

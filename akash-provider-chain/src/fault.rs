@@ -17,7 +17,7 @@ pub struct NodeError {
     pub fault: Fault,
 }
 
-/// Formats an error. If the connection failed, the method is left out.
+/// Formats an error. Omits the method if the connection was not established.
 fn message(endpoint: &str, method: &str, fault: &Fault) -> String {
     match fault {
         Fault::NotConnected(why) => format!("cannot connect to {endpoint} {why}"),
@@ -73,7 +73,7 @@ pub enum Fault {
     /// The node refused the request.
     #[error("request refused: {text} ({codespace}/{code})")]
     Refused {
-        /// Codespace of a chain module, or name of the protocol.
+        /// Codespace of a chain module, or `grpc`, or `json-rpc`.
         codespace: String,
         /// Error code of the module, of gRPC or of JSON-RPC.
         code: i64,
@@ -105,9 +105,9 @@ pub enum Fault {
     /// The node is behind the processed block, or too many blocks behind another node.
     #[error("the node is at height {height}, below the required height {floor}")]
     Behind {
-        /// Height of the response, or of the newest block of the node.
+        /// Height of the response. After a health check: newest height of the node.
         height: u64,
-        /// Height of the processed block, or of the best node.
+        /// Height of the processed block. After a health check: height of the best node, if higher.
         floor: u64,
     },
     /// The response contradicts the clock, the processed blocks or another node. Contains the reason.

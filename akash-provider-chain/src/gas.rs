@@ -91,7 +91,8 @@ impl GasConfig {
     /// `minimum`.
     ///
     /// # Errors
-    /// Returns an error if the node does not accept the configured denomination, or if its price is above the maximum.
+    /// Returns an error if the node does not accept the configured denomination, or if the price of the node
+    /// is above the maximum.
     pub fn price_at(&self, minimum: &[DecCoin]) -> Result<Dec, FeeError> {
         let ours = minimum.iter().find(|c| c.denom == self.denom);
         let required = match ours {
@@ -163,7 +164,7 @@ impl GasConfig {
 pub(crate) struct Shape(String);
 
 impl Shape {
-    /// Returns the shape of a transaction, or `None` if its gas depends on more than the messages.
+    /// Returns the shape of a transaction, or `None` if its messages alone do not determine its gas.
     #[must_use]
     pub(crate) fn for_messages(msgs: &[Msg]) -> Option<Self> {
         match msgs {
@@ -205,7 +206,7 @@ pub(crate) struct Estimates {
 }
 
 impl Estimates {
-    /// Returns the stored estimate for a transaction, unless it is too old.
+    /// Returns the stored estimate for a transaction, unless the estimate is too old.
     #[must_use]
     pub(crate) fn get(&self, msgs: &[Msg], height: Height) -> Option<u64> {
         let (used, at) = self.values.get(&Shape::for_messages(msgs)?)?;

@@ -56,7 +56,8 @@ impl Grpc {
         })
     }
 
-    /// Sends a query. Returns the encoded response and its height, or `None` if the node does not report the height.
+    /// Sends a query. Returns the encoded response and its height (`None` if the node does not report the
+    /// height).
     pub(crate) async fn query(
         &self,
         path: &'static str,

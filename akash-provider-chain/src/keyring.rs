@@ -307,8 +307,8 @@ fn check_new_passphrase(passphrase: &SecretString) -> Result<(), KeyringError> {
     Err(KeyringError::PassphraseLength { min, max })
 }
 
-/// Returns `name` if it is a valid key name: a file name without a folder part and without characters to
-/// escape.
+/// Returns `name` if it is a valid key name: a file name without a folder and without characters that must be
+/// escaped.
 fn checked_name(name: &str) -> Result<&str, KeyringError> {
     let bad = |why| KeyringError::BadName {
         name: shortened(name),

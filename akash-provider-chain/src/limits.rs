@@ -16,8 +16,7 @@ pub struct Limits {
     pub requests: usize,
     /// Number of records that are requested per page.
     pub page: u32,
-    /// Maximum number of records in a complete list. If a list is longer, an error is returned instead of a
-    /// truncated list.
+    /// Maximum number of records in a complete list. A longer list is an error, and is not truncated.
     pub listing: usize,
     /// Maximum age of the last health check. An older check is repeated before the endpoint is used.
     pub health_age: Duration,

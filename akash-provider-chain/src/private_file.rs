@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Replaces a file atomically. Only the owner of the file can read it. After a crash, the file has the old or
-/// the new contents.
+/// Replaces a file atomically. Only the owner of the file can read it.
 ///
 /// `temporary` is a path in the same folder for the new contents. The temporary file is always removed, also
 /// after an error.

@@ -159,9 +159,9 @@ impl Reader {
         }
     }
 
-    /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases. All
-    /// are from one height. Without `pin`, the leases may be newer. The inner error means that the deployment
-    /// exists but its record is malformed.
+    /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases. With
+    /// `pin`, all records are from this height. Without `pin`, the leases may be newer than the other
+    /// records. The inner error means that the record of the deployment is malformed.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,

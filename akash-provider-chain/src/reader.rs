@@ -49,8 +49,8 @@ pub struct ReaderStatus {
     pub last_switch: Option<String>,
     /// Status of the event follower.
     pub follower: FollowerStatus,
-    /// Processed block, if no node has reached its height for five minutes. The command `provider-daemon
-    /// state reset-height` resets the processed block.
+    /// Processed block, if no node has reached its height for five minutes. To reset this block, run
+    /// `provider-daemon state reset-height`.
     pub unreached: Option<Checkpoint>,
     /// Time by which the local clock is behind the nodes. Block times are checked with the corrected clock.
     pub clock_behind: Option<Duration>,

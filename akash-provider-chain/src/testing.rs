@@ -105,7 +105,6 @@ impl Node {
         Self::start_at(None, response).await
     }
 
-    /// Sends a message to all subscribers.
     pub(crate) fn push(&self, frame: String) {
         drop(self.frames.send(frame));
     }

@@ -22,12 +22,12 @@ pub enum Roots {
     File(PathBuf),
 }
 
-/// Root certificates, loaded from the system and the file.
+/// Root certificates that were loaded according to [`Roots`].
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
     /// TLS configuration for HTTP and websockets.
     pub(crate) config: Arc<ClientConfig>,
-    /// PEM text of the file, for gRPC. `None` without a file.
+    /// PEM text of the file in [`Roots::File`], for gRPC. `None` for [`Roots::System`].
     pub(crate) extra: Option<Vec<u8>>,
 }
 

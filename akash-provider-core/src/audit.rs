@@ -30,7 +30,7 @@ pub enum ActKind {
     BidClose,
     /// Close of a lease.
     LeaseClose,
-    /// Start of the reclamation of a lease, after which the provider closes the lease.
+    /// Start of the reclamation window of a lease. The provider closes the lease after the window.
     LeaseReclaim,
     /// Withdrawal of the earnings of a lease.
     Withdrawal,
@@ -54,7 +54,7 @@ pub enum ActKind {
 }
 
 impl ActKind {
-    /// Returns the name of the kind, such as `lease_close`. A command has its own name.
+    /// Returns the name of the kind, such as `lease_close`, or the name of the command.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,8 @@ impl ActKind {
         }
     }
 
-    /// Returns true if the act destroys data. The log entry must then be durable before the act starts.
+    /// Returns true if the act destroys data. The log entry of such an act must be durable before the act
+    /// starts.
     #[must_use]
     pub const fn destroys(self) -> bool {
         match self {
@@ -92,9 +93,9 @@ impl ActKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Actor {
-    /// The provider itself, without the request of a user.
+    /// The provider itself, without a request from a user.
     Provider,
-    /// Process of a user that requested the act.
+    /// User who requested the act, identified by a process.
     User {
         /// User ID of the process; `None` if unknown.
         uid: Option<u32>,
@@ -110,7 +111,7 @@ pub struct RecordEvidence {
     pub height: Height,
     /// State of the lease in the record.
     pub state: LeaseState,
-    /// Result of comparing the record of two endpoints.
+    /// Result of comparing the records that two endpoints returned.
     pub agreement: Agreement,
     /// Close reason in the record.
     pub reason: Option<CloseReason>,
@@ -218,7 +219,7 @@ pub struct ActOutcome {
     pub message: Option<String>,
     /// Height of the block that contains the transaction.
     pub height: Option<Height>,
-    /// Hash and fee of the transaction; `None` if unknown, or without a transaction.
+    /// Hash and fee of the transaction. `None` if the act has no transaction, or if hash and fee are unknown.
     pub receipt: Option<TxReceipt>,
 }
 

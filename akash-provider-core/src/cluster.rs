@@ -33,8 +33,8 @@ pub struct WorkloadSpec {
     pub hostnames: Vec<HostnameDeclaration>,
     /// Leased IPs to declare after the deploy, one entry for each expose with an IP.
     pub ips: Vec<IpDeclaration>,
-    /// Leadership epoch of the provider instance that writes. The backend refuses a write with an older epoch
-    /// than the last write.
+    /// Leadership epoch of the provider instance that writes. The backend refuses the write if the epoch is
+    /// lower than in the last write.
     pub epoch: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct Listing {
     #[serde(default)]
     pub unusable: Vec<UnusableRecord>,
     /// Leases with a record, but with a missing or modified object, such as the workload. The provider
-    /// deploys such a lease again if it was deployed before.
+    /// repeats the deploy of each such lease that was deployed before.
     #[serde(default)]
     pub incomplete: Vec<LeaseId>,
     /// Further problems that the backend found in the cluster, one line each, for the operator.
@@ -115,7 +115,7 @@ pub struct UnusableRecord {
 pub enum RecordDefect {
     /// The record cannot be read.
     Unreadable,
-    /// The lease has no record, but a namespace or another container for its workload.
+    /// The record of the lease is missing, but a namespace or another container for its workload exists.
     Unrecorded,
 }
 
@@ -162,8 +162,8 @@ pub enum ClusterChange {
     /// The watch of the backend failed. The health of every workload is unknown until the next snapshot.
     Lost,
     /// Objects of running leases, such as hostnames, were deleted, or the API server again serves a resource
-    /// kind that was unavailable. The provider then compares the cluster with the leases, and repeats failed
-    /// deploys.
+    /// kind that was unavailable. In both cases, the provider compares the cluster with the leases, and
+    /// repeats failed deploys.
     RecordsLost,
 }
 

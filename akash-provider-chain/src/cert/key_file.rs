@@ -29,8 +29,7 @@ use zeroize::Zeroizing;
 const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
 const LEGACY: &str = "EC PRIVATE KEY";
 const ROUNDS: u32 = 600_000;
-/// Maximum number of PBKDF2 rounds. The file contains the number of rounds, so a manipulated file could
-/// otherwise use unlimited CPU time.
+/// Maximum number of PBKDF2 rounds. Without this limit, a manipulated file could use unlimited CPU time.
 const ROUNDS_MAX: u32 = 10_000_000;
 const SALT_BYTES: usize = 16;
 const IV_BYTES: usize = 16;
@@ -40,9 +39,10 @@ const IV_BYTES: usize = 16;
 pub enum KeyFile {
     /// Certificate in use.
     Current,
-    /// Certificate that is being published on the chain. After the publication, this file replaces the current file.
+    /// Certificate that is being published on the chain. After the publication, the file `Next` replaces the
+    /// file `Current`.
     Next,
-    /// Certificate that the current one has replaced. The chain has not revoked this certificate yet.
+    /// Previous certificate, which is not revoked on the chain yet.
     Old,
 }
 
@@ -324,7 +324,8 @@ fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
     key
 }
 
-/// Returns the target of a symbolic link, which need not exist. Returns any other path unchanged.
+/// Returns the target of a symbolic link, even if the target does not exist. Returns any other path
+/// unchanged.
 fn target(path: PathBuf) -> PathBuf {
     let Ok(leads_to) = fs::read_link(&path) else {
         return path;

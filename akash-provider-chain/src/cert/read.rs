@@ -97,9 +97,9 @@ fn info(certificate: &Certificate) -> Result<CertificateInfo, CertError> {
     })
 }
 
-/// Checks a new certificate by the rules of the chain: the PEM format of certificate and public key, the account in the
-/// certificate, and the signature of the certificate by the public key. Like the chain, this function does not check
-/// validity dates and key usages.
+/// Checks a new certificate by the rules of the chain: the PEM format of certificate and public key, the
+/// account in the certificate, and the signature, which must match the public key. Like the chain, this
+/// function does not check validity dates and key usages.
 ///
 /// # Errors
 /// Returns an error if the chain would refuse the certificate.

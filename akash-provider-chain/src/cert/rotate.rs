@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between queries of the block time while the outcome of a transaction is unknown.
 const UNKNOWN_POLL: Duration = Duration::from_secs(5);
-/// Maximum wait for a transaction with an unknown outcome to expire. The wait is limited because a
-/// transaction does not expire while the chain is halted.
+/// Maximum time to wait until a transaction with an unknown outcome expires. A transaction never expires
+/// while the chain is halted.
 const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 
 /// Settings of a certificate rotation.
@@ -96,7 +96,7 @@ pub enum RotationError {
         /// Log text of the chain, for an error message. The text is untrusted.
         log: String,
     },
-    /// The outcome of the transaction is unknown.
+    /// The client could not determine whether a block contains the transaction.
     #[error("the outcome of the transaction to {what} is unknown")]
     Unknown {
         /// Purpose of the transaction, as a verb phrase for error messages.
@@ -295,9 +295,9 @@ impl Rotation {
         Ok(StepResult::Revoked(serial))
     }
 
-    /// Sends a message and waits until a block contains it. If the fate of the transaction is unknown, waits
-    /// until the transaction has expired, and returns an error. Errors contain `what`, the purpose of the
-    /// message.
+    /// Sends `msg` and waits until a block contains the transaction. If the outcome is unknown, waits until
+    /// the transaction expires, at most [`UNKNOWN_MAX`], and then returns an error. Errors contain `what`,
+    /// the purpose of the message.
     async fn send(&self, what: &'static str, msg: Msg) -> Result<(), RotationError> {
         match self.chain.broadcast_msgs(vec![msg]).await? {
             TxOutcome::Committed { .. } => Ok(()),

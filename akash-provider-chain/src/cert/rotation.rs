@@ -9,7 +9,7 @@ use super::CertificateInfo;
 use akash_provider_core::chain::Certificate;
 use std::time::Duration;
 
-/// Time before the end of the validity period at which a certificate is replaced: 7 days.
+/// Remaining validity at which a certificate is replaced: 7 days.
 pub const RENEW_BEFORE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Next step of a rotation.
@@ -29,16 +29,16 @@ pub enum Step {
     /// Replace the file `Current` with the file `Next`. After the grace period, revoke the replaced certificate if it
     /// is still valid on the chain.
     Promote {
-        /// Serial number of the certificate to revoke. `None` if the old certificate is not valid on the
-        /// chain, or is the same as the new one.
+        /// Serial number of the replaced certificate, for its revocation. `None` if the replaced certificate
+        /// is not valid on the chain, or has the same serial number as the new certificate.
         revoke: Option<String>,
     },
     /// Delete the file `Next`, because the file is unusable.
     DiscardNext,
 }
 
-/// Returns the next step. `published` contains all certificates of the account on the chain. Query them while
-/// no certificate transaction is pending. `now` is the time since the Unix epoch.
+/// Returns the next step. `published` contains all certificates of the account on the chain, queried while no
+/// certificate transaction is pending. `now` is the time since the Unix epoch.
 #[must_use]
 pub fn next_step(
     current: Option<(&CertificateInfo, &[u8])>,
@@ -82,7 +82,7 @@ pub(super) enum ChainStatus {
     Valid,
     /// No certificate on the chain has this serial.
     Absent,
-    /// Revoked, or another certificate has this serial number.
+    /// The certificate is revoked, or another certificate has its serial number.
     Invalid,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Health {
     pub(crate) checked: Option<Instant>,
     /// Newest height that the endpoint has reported.
     pub(crate) height: Height,
-    /// Time at which the endpoint first reported this height.
+    /// Time at which the endpoint first reported `height`.
     pub(crate) height_at: Option<Instant>,
     /// Newest block in the last status response.
     pub(crate) tip: Checkpoint,

@@ -34,7 +34,7 @@ impl EndpointCounters {
         }
     }
 
-    /// Counts the response time of a request, unless the endpoint did not respond. A refusal is a response.
+    /// Counts the response time of a request if the node returned a result or refused the request.
     pub(crate) fn count_result<T>(&self, result: &Result<T, Fault>, took: Duration) {
         let has_response = matches!(
             result,

@@ -15,11 +15,11 @@ use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum age difference between the newest blocks of two nodes. The Akash network produces
+/// Maximum difference between the times of the newest blocks of two nodes. The Akash network produces
 /// [`LAG_MAX`](super::LAG_MAX) blocks in this time.
 const LAG_TIME: Duration = Duration::from_secs(30);
 
-/// Record that a node returned, and the height of the response. The record is `None` if it does not exist.
+/// Record that a node returned (`None` if no such record exists), and the height of the response.
 type Reading<T> = (Option<T>, Height);
 
 impl Endpoints {
@@ -139,8 +139,8 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the records of two nodes. Two equal records agree at any heights. If the records differ or do
-    /// not exist, and the heights differ, queries the node with the higher height again at the lower height.
+    /// Compares the records of two nodes. Two equal records agree at any heights. If the records differ or
+    /// are absent at different heights, queries the node with the higher height again, at the lower height.
     /// Returns the new record if the first node was queried again, the lower height, and the result of the
     /// comparison.
     async fn compare<M, T, C>(
@@ -256,8 +256,9 @@ impl Endpoints {
         }
     }
 
-    /// Selects an endpoint of `others` with the fault [`Fault::Behind`]. Its newest block is at most
-    /// [`LAG_TIME`] older than that of `first`. A false height of `first` gives honest endpoints this fault.
+    /// Selects an endpoint of `others` that has the fault [`Fault::Behind`], but a newest block at most
+    /// [`LAG_TIME`] older than the newest block of `first`. If the height of `first` is false, honest
+    /// endpoints have this fault.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;
         for at in others {

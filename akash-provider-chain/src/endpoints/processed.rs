@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// Time after which a warning is logged if no node has reached the processed height.
 const UNREACHED_FOR: Duration = Duration::from_secs(300);
 
-/// Last processed block, and the evidence of nodes against this block.
+/// Last processed block, and the time since which nodes contradict or have not reached this block.
 #[derive(Debug, Default)]
 pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
@@ -59,8 +59,8 @@ impl Endpoints {
     /// Checks the newest block of a node.
     ///
     /// If the newest block is more than [`LAG_MAX`] above the processed block, the node must serve the header
-    /// [`LAG_MAX`] below the newest block. A newer header may be missing on other nodes behind the same load
-    /// balancer.
+    /// [`LAG_MAX`] below the newest block. A header above this height may be missing on another node behind
+    /// the same load balancer.
     pub(super) async fn check_tip(
         &self,
         endpoint: &Endpoint,
@@ -109,7 +109,7 @@ impl Endpoints {
     }
 
     /// Checks the height of a pushed block. If this height is more than [`LAG_MAX`] above the newest height
-    /// of the healthy endpoints, queries the status of a node, which must confirm the height.
+    /// of the healthy endpoints, queries the status of a node to confirm the height.
     pub(crate) async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         // Not compared with the last pushed block: a node can push any number of false next heights.
         if height <= self.newest().saturating_add(LAG_MAX) {

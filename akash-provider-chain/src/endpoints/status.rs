@@ -199,9 +199,9 @@ impl Endpoints {
     }
 
     /// Starts a back-off of each endpoint that is more than [`LAG_MAX`] blocks behind the best endpoint or
-    /// behind the processed block. Ignores the best endpoint if one chain cannot contain its newest block and
-    /// that of the lagging endpoint: the higher block is earlier, or too many blocks higher for the time
-    /// difference.
+    /// behind the processed block. Ignores the best endpoint if its newest block and the newest block of the
+    /// lagging endpoint cannot be on one chain: the higher block has the earlier time, or the time difference
+    /// is too short for the height difference.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());
@@ -232,8 +232,9 @@ impl Endpoints {
         self.review_processed();
     }
 
-    /// Returns the selected endpoint if it is usable, or else the fastest endpoint. Selects a faster endpoint
-    /// after it has been faster for `2 ×` [`Limits::health_age`](crate::Limits::health_age).
+    /// Returns the selected endpoint. If the selected endpoint is not usable, selects the fastest endpoint.
+    /// If another endpoint has been faster for `2 ×` [`Limits::health_age`](crate::Limits::health_age),
+    /// selects that endpoint.
     pub(super) fn prefer(&self, capability: Capability, ready: &[usize]) -> Option<usize> {
         let latency = |at: usize| {
             let member = self.shared.members.get(at);

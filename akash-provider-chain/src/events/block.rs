@@ -111,8 +111,8 @@ impl Block {
 }
 
 impl Endpoints {
-    /// Returns the block at a height from its block results, or from a transaction search if no node has the
-    /// results.
+    /// Builds the block at a height from the block results. If no node has the results, uses a transaction
+    /// search.
     pub(crate) async fn block(&self, height: Height) -> Result<Block, NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -243,8 +243,8 @@ impl Head {
     }
 }
 
-/// Searches for the transactions of a block. Returns an error if the result is incomplete, because the index
-/// of a node may be late or pruned.
+/// Searches for the transactions of a block. Returns an error if the search does not find all transactions:
+/// the index of a node may be late or pruned.
 async fn block_from_search(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
     let head = Head::read(endpoint, height, chain_id).await?;
     let count = head.txs.len();

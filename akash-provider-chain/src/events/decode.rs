@@ -13,7 +13,8 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Maximum size of an attribute value, in bytes. Attribute values on the Akash network have some hundred bytes.
+/// Maximum size of an attribute value, in bytes. Attribute values on the Akash network have a few hundred
+/// bytes.
 const VALUE_MAX: usize = 16 << 10;
 
 /// Attribute keys that are decoded. Attributes with other keys are ignored.
@@ -32,8 +33,8 @@ pub struct MalformedEvent {
     pub kind: String,
     /// Reason why the event is malformed.
     pub why: String,
-    /// Provider that the event concerns. `None` if the event may concern several providers, or if its address
-    /// is unreadable.
+    /// Provider that the event concerns. `None` if the event may concern several providers, or if the
+    /// provider's address is unreadable.
     pub provider: Option<Address>,
 }
 
@@ -112,7 +113,7 @@ struct Price {
     amount: String,
 }
 
-/// Close reason: its name, or its number, which some encoders write.
+/// Close reason. Most encoders write its name, some its number.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Reason {

@@ -21,11 +21,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Maximum number of failed attempts to get a block although nodes respond. After these attempts, a `Resync`
-/// follows.
+/// Maximum number of failed attempts to get a block from nodes that do respond. After these attempts, a
+/// `Resync` follows.
 const REFUSALS_MAX: u32 = 10;
 
-/// Market parameters and provider record: the values of a snapshot that no event updates.
+/// Market parameters and provider record, which no event updates.
 type StaticValues = (MarketParams, Option<ProviderRecord>);
 type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 
@@ -33,7 +33,8 @@ type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 enum SessionEnd {
     /// The receiver was dropped.
     ReceiverDropped,
-    /// A `Resync` is necessary, for this reason: blocks or events may be missing, or data may be false.
+    /// A `Resync` is necessary, because blocks or events may be missing, or data may be false. Contains the
+    /// reason.
     Gap(String),
     /// No node has responded for longer than the outage limit.
     Outage(String),
@@ -62,7 +63,7 @@ pub(super) struct Follower {
     warnings: Repeated,
     /// Reason why an event may be missing. `None` if no event can be missing.
     missing_event: Option<String>,
-    /// Earliest time of the next `Resync`. After an outage, a `Resync` may follow earlier.
+    /// Earliest time of the next `Resync`. This limit does not apply after an outage.
     resync_from: Instant,
     /// Market parameters and provider record, from the last snapshot or the last query for them.
     static_values: Option<StaticValues>,
@@ -295,8 +296,8 @@ impl Follower {
     }
 
     /// Queries the market parameters and the provider record again, because the node of the last snapshot may
-    /// have returned false values. Checks the response after a later block, so that blocks are not delayed.
-    /// Ignores a failed query.
+    /// have returned false values. The query runs concurrently, so that blocks are not delayed; a later call
+    /// checks the response. Ignores a failed query.
     async fn check_static_values(&mut self) -> Result<(), SessionEnd> {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
             let is_changed =

@@ -6,7 +6,7 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior};
 
-/// Source of the newest height, which queries nodes at an interval.
+/// Source that queries nodes for the newest height at an interval.
 #[derive(Debug)]
 pub(super) struct Poll {
     interval: Interval,

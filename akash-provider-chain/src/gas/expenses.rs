@@ -106,7 +106,6 @@ impl Expenses {
         MINUTES + now.0 / 60_000
     }
 
-    /// Adds the gas limit and the fee of a new transaction.
     pub(crate) fn add(&mut self, now: Mono, price: &Price) {
         let paid = Cost {
             gas: price.gas_limit,

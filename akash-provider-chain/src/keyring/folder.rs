@@ -253,7 +253,7 @@ impl Folder {
         self.write_file(path, token.as_bytes())
     }
 
-    /// Replaces a file atomically. After a crash the file has the old or the new contents.
+    /// Replaces a file atomically.
     fn write_file(&self, path: &Path, bytes: &[u8]) -> Result<(), KeyringError> {
         let io = |operation| {
             move |source| KeyringError::Io {

@@ -19,8 +19,7 @@ const ALGORITHM: &str = "PBES2-HS256+A128KW";
 const ENCRYPTION: &str = "A256GCM";
 /// Number of PBKDF2 rounds for new files, the same as in the Go library.
 const ROUNDS: u32 = 8192;
-/// Maximum number of PBKDF2 rounds. The file contains the number of rounds, so a manipulated file could
-/// otherwise use unlimited CPU time.
+/// Maximum number of PBKDF2 rounds. Without this limit, a manipulated file could use unlimited CPU time.
 const ROUNDS_MAX: u32 = 5_000_000;
 const SALT_BYTES: usize = 12;
 const NONCE_BYTES: usize = 12;

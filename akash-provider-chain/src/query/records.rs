@@ -119,7 +119,7 @@ impl Kind {
         convert::excerpt(&text)
     }
 
-    /// Returns the provider of a lease or bid, or `None` if it is unreadable.
+    /// Returns the provider of a lease or bid, or `None` if the provider is unreadable.
     pub(super) fn provider(self, record: &[u8]) -> Option<String> {
         self.id(record)
             .map(|id| id.provider)

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of concurrent queries of a snapshot.
 const PARALLEL: usize = 16;
 
-/// Snapshot of the chain state of a provider, and whether all its records have the same height.
+/// Snapshot of the chain records of a provider, and whether all records are from one height.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// Records of the provider, with all changes up to the height of the snapshot.
@@ -121,8 +121,7 @@ impl Reader {
         params.map_err(|e| self.malformed_record(akash::market::v1beta5::QueryParamsRequest::PATH, &e))
     }
 
-    /// Reads all pages of a list. If the list is longer than the limit, returns an error instead of a
-    /// truncated list.
+    /// Reads all pages of a list. Returns an error if the list is longer than the limit.
     pub(super) async fn all<T, F>(
         &self,
         what: &'static str,
@@ -192,8 +191,8 @@ impl Reader {
         Ok(open.into_iter().chain(active).collect())
     }
 
-    /// Adds the closed bids of `provider` on the open orders `orders` to its bids `live`. The chain allows
-    /// one bid of a provider per order, so the provider cannot bid on these orders again.
+    /// Adds closed bids to the bids `live`: the closed bids of `provider` on the open orders `orders`. The
+    /// chain allows one bid of a provider per order, so the provider cannot bid on these orders again.
     async fn with_ended_bids(
         &self,
         provider: &Address,

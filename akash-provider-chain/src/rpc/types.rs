@@ -68,7 +68,7 @@ pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     is_gone.then(|| Fault::Pruned(excerpt(text)))
 }
 
-/// Unsigned integer. Nodes encode it as a JSON string, some proxies as a JSON number.
+/// Unsigned integer. Nodes encode the integer as a JSON string, some proxies as a JSON number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Number(pub(crate) u64);
 

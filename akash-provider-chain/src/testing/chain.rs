@@ -142,7 +142,6 @@ impl Chain {
         (1..=groups).map(order).collect()
     }
 
-    /// Places a bid of a provider on an order.
     pub(crate) fn bid(&self, order: &OrderId, provider: u8) -> BidId {
         let id = BidId {
             order: order.clone(),
@@ -157,7 +156,7 @@ impl Chain {
         Node::start(move |method, params| chain.reply(&behavior, method, params)).await
     }
 
-    /// Responds to a query at a height, or at the newest height.
+    /// Responds to a query at the height `asked`, or at the newest height if `asked` is `None`.
     pub(crate) fn serve(
         &self,
         path: &str,

@@ -93,8 +93,8 @@ pub struct IncludedTx {
 /// Queries and calls that the transaction writer sends to a node.
 ///
 /// # Errors
-/// All functions return `Unavailable` or `Timeout` if no node responds. After such an error of `broadcast`, a
-/// node may have received the transaction.
+/// All functions return `Unavailable` or `Timeout` if no node responds. A node may have received the
+/// transaction although `broadcast` returned such an error.
 #[async_trait]
 pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     /// Returns the newest block and the chain id.

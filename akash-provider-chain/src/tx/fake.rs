@@ -159,7 +159,6 @@ impl Node {
         }
     }
 
-    /// Creates a lease of the provider.
     pub(crate) fn lease(&self, dseq: u64) -> BidId {
         let bid = self.bid(&self.order(dseq));
         let Msg::CreateBid { id, .. } = &bid else {
@@ -345,7 +344,6 @@ impl Node {
         self.checked = self.committed;
     }
 
-    /// Completes a block with the transactions of the mempool.
     pub(crate) fn end_block(&mut self, elapsed: Duration) {
         let before = self.sync_info();
         let (height, time) = (before.height + 1, before.time.plus(elapsed));

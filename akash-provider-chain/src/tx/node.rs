@@ -66,8 +66,9 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Replaces a refusal with an error if another node may have received the transaction. A block may then still
-/// include the transaction. Returns other responses unchanged, also refusals with the code [`IN_MEMPOOL`].
+/// Converts a refusal to an error if another node may have received the transaction, because a block may then
+/// still include the transaction. A refusal with the code [`IN_MEMPOOL`] and all other responses remain
+/// unchanged.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {
         Submission::Refused { code, log }

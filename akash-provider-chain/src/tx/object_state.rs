@@ -18,7 +18,7 @@ pub enum ObjectState {
         /// Height at which the object changed. `None` if the record does not contain the height.
         height: Option<Height>,
     },
-    /// The object shows that the message was not executed. The chain would probably execute it now.
+    /// The object shows that the message was not executed. The chain would probably execute the message now.
     NotDone,
     /// The object shows that the message was not executed. The chain would refuse it for this reason.
     Impossible(TxError),

@@ -75,12 +75,12 @@ pub struct PlannerConfig {
     /// Interval between queries of the newest block while the event follower reports blocks. Longer than a
     /// block interval.
     pub followed_poll: Duration,
-    /// Maximum age of the newest block when the first call after an idle period arrives. An older block is
-    /// queried again, because transaction timeouts are computed from the block time.
+    /// Maximum age of the newest known block when the first call after an idle period arrives. After this
+    /// age, the newest block is queried, because its time determines the transaction timeouts.
     pub tip_max: Duration,
     /// Number of blocks after which an accepted transaction is sent again if no block contains it.
     pub resend_blocks: u64,
-    /// Maximum lag of a node behind a load balancer, in blocks.
+    /// Maximum number of blocks by which a node may lag if a load balancer distributes the requests.
     pub lag_blocks: u64,
     /// Whether account sequences are used from the start, instead of unordered transactions.
     pub ordered: bool,
@@ -151,7 +151,8 @@ pub(super) enum Input {
         /// Messages of the call.
         msgs: Vec<Msg>,
     },
-    /// The caller was dropped. Its call is removed, unless the transaction may have been sent.
+    /// The caller was dropped. Its call is removed, unless a node may have received the transaction of the
+    /// call.
     Cancel {
         /// Id of the call.
         ticket: Ticket,
@@ -209,7 +210,7 @@ pub(super) enum Action {
     Reply(Ticket, Result<TxOutcome, Failure>),
 }
 
-/// Call in the queue, which waits to become a transaction in flight.
+/// Call in the queue. The call is not part of a transaction yet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Request {
     ticket: Ticket,
@@ -368,7 +369,8 @@ impl Planner {
         self.queue.insert((priority, request.ticket), request);
     }
 
-    /// Removes a call. Returns false, and does nothing, if its transaction may have been sent.
+    /// Removes a call and returns true. If a node may have received the transaction of the call, does nothing
+    /// and returns false.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let before = self.queue.len();
         self.queue.retain(|_, r| r.ticket != ticket);

@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 const INBOX: usize = 1024;
 /// Maximum time of one call to a node. The limits of the endpoints are normally shorter.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Minimum value of the limit for stored transaction hashes: `max(HASHES_MIN, 4 × transactions in flight)`.
-/// Above the limit, the hashes of completed transactions are removed.
+/// Lower bound of the limit for stored transaction hashes. Above `max(HASHES_MIN, 4 × transactions in
+/// flight)`, the hashes of completed transactions are removed.
 const HASHES_MIN: usize = 256;
 
 type CallResult = Result<TxOutcome, Failure>;
@@ -51,7 +51,7 @@ impl Reply {
         self.fence.as_ref().is_some_and(|Fence(may_send)| !may_send())
     }
 
-    /// Replies with the error that the transaction was not sent.
+    /// Replies with an error: the transaction was not sent.
     fn refuse(self) {
         let failure = Failure {
             kind: ErrorKind::Unavailable,
@@ -398,7 +398,7 @@ impl Task {
         }
     }
 
-    /// Stores the gas and fees of the last hour before a transaction is sent. Logs only the first of
+    /// Before a transaction is sent, stores the gas and fees of the last hour. Logs only the first of
     /// consecutive failures.
     fn store_expenses(&mut self, now: Mono) {
         let stored = self
@@ -461,7 +461,6 @@ impl Task {
         self.calls.push(call);
     }
 
-    /// Signs a draft. The same draft always results in the same bytes and hash.
     fn sign(&self, draft: &Draft) -> SignedTx {
         let account = Account {
             key: &self.key,
@@ -473,7 +472,7 @@ impl Task {
     }
 }
 
-/// Returns the number of the current minute since the Unix epoch. The planner uses a monotonic clock instead.
+/// Returns the number of the current minute since the Unix epoch.
 fn today() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() / 60

@@ -26,8 +26,8 @@ pub struct AuditEntry {
 /// Log of the acts of a provider.
 ///
 /// # Behavior
-/// - The intent of an act that destroys data is passed to [`AuditLog::record`] before the act. After an error or without
-///   a response within ten seconds, the act waits, and the call is repeated.
+/// - The intent of an act that destroys data is passed to [`AuditLog::record`] before the act. If the call
+///   fails or does not return within ten seconds, the call is repeated before the act starts.
 /// - All other entries are passed to [`AuditLog::submit`], in the order of their acts.
 #[async_trait]
 pub trait AuditLog: fmt::Debug + Send + Sync + 'static {
@@ -82,12 +82,12 @@ impl AuditedAct {
         }
     }
 
-    /// Records the intent. Waits until the entry is durable if the act destroys data. A second call after a success
-    /// has no effect.
+    /// Records the intent. If the act destroys data, waits until the entry is durable. After a success,
+    /// further calls have no effect.
     ///
     /// # Errors
-    /// Returns an error if the act must not start yet, because its entry may not be durable. The method waits at most
-    /// ten seconds.
+    /// Returns an error if the act must not start yet, because its entry may not be durable. The method waits
+    /// at most ten seconds.
     pub async fn record_intent(&self) -> Result<(), Error> {
         if self.progress().is_started {
             return Ok(());

@@ -112,8 +112,8 @@ pub fn glob(pattern: &str, name: &str) -> bool {
     name.is_empty()
 }
 
-/// Splits a pattern. Returns true if it starts with a star, the text up to the next star outside a class, and
-/// the rest.
+/// Splits a pattern into three values: true if the pattern starts with a star, the text up to the next star
+/// outside a class, and the remaining text.
 fn next_part(pattern: &str) -> (bool, &str, &str) {
     let part = pattern.trim_start_matches('*');
     let star = part.len() < pattern.len();
@@ -198,8 +198,8 @@ fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Mal
     }
 }
 
-/// Reads the first or the last character of a range in a class. Returns an error if the pattern ends here,
-/// because the class is then not closed.
+/// Reads the first or the last character of a range in a class. Returns an error if the pattern ends before
+/// this character, because the class is then not closed.
 fn class_char(pattern: &mut std::str::Chars<'_>) -> Result<char, Malformed> {
     let c = match pattern.next() {
         None | Some('-' | ']') => return Err(Malformed),

@@ -43,7 +43,6 @@ pub(crate) fn group() -> GroupSpec {
     }
 }
 
-/// Returns an open order for `spec`.
 pub(crate) fn order(spec: GroupSpec) -> Order {
     Order {
         id: "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1001/1/1"

@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub struct Verdict {
     /// Bid that the provider would place, or the first reason not to bid.
     pub bid: Result<Offer, Decline>,
-    /// Reasons why the order fits or does not fit on each node. Complete even if the order is declined for another
-    /// reason.
+    /// Reasons why the order fits or does not fit, for each node. Complete also for an order that is declined
+    /// for another reason.
     pub explanation: Explanation,
 }
 
@@ -29,7 +29,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Creates the offer for a price request from the response of a pricing strategy.
+    /// Creates the offer from `answer`, the response of a pricing strategy to `request`.
     ///
     /// # Errors
     /// Returns the errors of [`judge_price`].
@@ -41,7 +41,7 @@ impl Offer {
 }
 
 /// Runs all checks that precede the price calculation, and returns the price request. The call takes up to
-/// some milliseconds. The duration grows with the size of the group and the number of nodes.
+/// some milliseconds, depending on the size of the group and the number of nodes.
 ///
 /// # Errors
 /// Returns the first reason not to bid, the same as the engine would report.

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 /// Publishes on a first bus, and forwards every event to other buses without waiting for them.
 ///
-/// The first bus serves subscribers and [`Bus::last`]. Each of the other buses has its own queue. Events that do not
-/// fit in the queue are dropped. Facts (events of `Topic::Facts`) that a bus refuses are dropped too. A status (an
-/// event of another topic) that a bus refuses is published again until the bus accepts it or a later status of the same
-/// topic. The number of dropped events is logged.
+/// The first bus serves subscribers and [`Bus::last`]. Each of the other buses has its own queue. Events that
+/// do not fit in the queue are dropped. Facts (events of `Topic::Facts`) that a bus refuses are dropped too.
+/// If a bus refuses a status (an event of another topic), the latest status of this topic is published again
+/// until the bus accepts it. The number of dropped events is logged.
 ///
 /// ```
 /// use akash_provider_core::bus::{Bus, FanOut, LocalBus};

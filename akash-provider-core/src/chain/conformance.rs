@@ -42,7 +42,7 @@ use std::time::Duration;
 
 /// Maximum number of blocks until a transaction is included.
 const BLOCKS_MAX: u32 = 20;
-/// Maximum time of one call of the client or the driver, and of the next item of a stream.
+/// Maximum time to wait for a call of the client or the driver, or for the next item of a stream.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs every check. The provider and the competing provider of the driver must be registered and able to pay

@@ -109,7 +109,7 @@ struct State {
     snapshots: Vec<(Address, oneshot::Sender<Snapshot>)>,
 }
 
-/// Returns the error of a call that waited for a block when the chain was dropped.
+/// Returns the error of a call if the chain is dropped while the call waits for a block.
 fn chain_dropped(operation: &'static str, error: oneshot::error::RecvError) -> Error {
     Error::new(ErrorKind::Stopped, operation, "the chain was dropped").with_source(error)
 }
@@ -219,9 +219,9 @@ impl MemoryChain {
         lock(&self.state).maker = Maker(Some(Box::new(maker)));
     }
 
-    /// Sets a function that stores the market. The chain calls it after each message of a tenant and after
-    /// each block, before subscribers receive the events. A change by [`MemoryChain::market`] is stored at
-    /// the next call.
+    /// Sets a function that stores the market. The chain calls `store` after each message of a tenant and
+    /// after each block, before subscribers receive the events. A change by [`MemoryChain::market`] is stored
+    /// at the next call of `store`.
     pub fn on_change(&self, store: impl FnMut(&Market) + Send + 'static) {
         lock(&self.state).keep = Keep(Some(Box::new(store)));
     }
@@ -258,7 +258,7 @@ impl MemoryChain {
         lock(&self.state).inclusion = inclusion;
     }
 
-    /// Delays snapshots until the end of an incomplete block, as on a real chain. Another task must then
+    /// Delays snapshots until the end of an incomplete block, as on a real chain, so another task must
     /// complete the blocks. By default, a snapshot contains the events of the incomplete block.
     pub fn wait_for_block_end(&self) {
         lock(&self.state).waits_for_block_end = true;

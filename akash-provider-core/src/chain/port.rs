@@ -89,7 +89,7 @@ pub struct PageRequest {
 pub struct Page<T> {
     /// Records of the page, at most the requested number.
     pub items: Vec<T>,
-    /// Key of the next page; `None` at the end.
+    /// Key of the next page; `None` on the last page.
     pub next: Option<Vec<u8>>,
 }
 
@@ -148,7 +148,7 @@ pub struct SyncInfo {
     pub height: Height,
     /// Time of the newest block.
     pub time: BlockTime,
-    /// True if the node is still replaying old blocks. Its responses are then outdated.
+    /// True if the node is still replaying old blocks, so its responses are outdated.
     pub catching_up: bool,
 }
 
@@ -168,12 +168,12 @@ pub struct Account {
 /// Queries of the chain.
 ///
 /// # Contract
-/// "Not found" is `Ok(None)` or an empty page. A failed query is an error, never an empty result. A client does not
-/// guess missing data. If a record is incomplete, the client returns [`Disputed`](crate::types::Agreement::Disputed),
-/// and the provider closes no lease because of this record. Responses come from a node that has the configured chain
-/// id and is not catching up. After the outcome of a transaction was returned, the results of all later queries
-/// include the changes of this transaction. The height of [`Observed`] is then not lower than the height of the
-/// transaction. A provider record is returned exactly as the provider sent it.
+/// "Not found" is `Ok(None)` or an empty page. A failed query is an error, never an empty result. A client
+/// does not guess missing data. If a record is incomplete, the client returns
+/// [`Disputed`](crate::types::Agreement::Disputed), and the provider closes no lease because of this record.
+/// Responses come from a node that has the configured chain id and is not catching up. All queries after the
+/// outcome of a transaction return the changes of this transaction, with an [`Observed`] height that is not
+/// lower than the height of the transaction. A provider record is returned exactly as the provider sent it.
 ///
 /// Each page has at most `limit` records. The pages contain every matching record once, and the number of
 /// pages is finite. [`Page::from_sorted`] builds such pages. After `query_timeout`, the caller drops the
@@ -232,7 +232,7 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
 /// transaction.
 ///
 /// `Unknown` does not mean "not included": the transaction can be included until it expires, and not later.
-/// As soon as a message may have been sent, every failure is reported as `Unknown`, not as an error. A
+/// As soon as a node may have received a message, every failure is reported as `Unknown`, not as an error. A
 /// committed transaction is durable. The caller may drop the future after `tx_timeout`. The sent transaction
 /// can still be included.
 ///

@@ -13,8 +13,8 @@ use crate::types::{
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
-/// Reads events and queries from one client and sends transactions through another. Uses are a custom signer,
-/// transactions with manual approval, and an observer that sends nothing.
+/// Reads events and queries from one client and sends transactions through another. Examples: a custom
+/// signer, transactions that an operator approves, an observer that sends nothing.
 ///
 /// ```
 /// use akash_provider_core::chain::{ChainClient, ChainTx, SplitChain};

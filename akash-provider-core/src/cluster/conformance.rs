@@ -71,7 +71,8 @@ pub struct Setup {
     pub broken_image: String,
     /// A command that exits with code 0 in the image.
     pub command: Vec<String>,
-    /// Time limit of one call, of a teardown, and of waiting for a healthy workload or the next stream item.
+    /// Maximum time of a call, of a teardown, and of a wait for a healthy workload or for the next stream
+    /// item.
     pub timeout: Duration,
     /// Time for which the suite waits for unexpected events, such as a restart. The time must exceed the
     /// reaction time of the backend.

@@ -173,8 +173,8 @@ impl Scene {
         }
     }
 
-    /// Expects all blocks up to a height, in order, each with its events. Tolerates an error of a late
-    /// response on a slow machine.
+    /// Expects all blocks up to a height, in order, each with its events. Ignores errors of late responses,
+    /// which occur on slow machines.
     async fn expect_up_to(&mut self, height: Height) {
         let mut facts = Vec::new();
         while self.reported < height {

@@ -24,7 +24,6 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Number of blocks during which a node sends false responses. The blocks take several times longer than any
 /// limit of the follower.
 const LIE: usize = 8;
-/// Block interval of the test chain.
 const BLOCK: Duration = Duration::from_millis(50);
 
 /// Block time later than all blocks of the test chain, which starts in 2023.

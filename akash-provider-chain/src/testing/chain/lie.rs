@@ -17,7 +17,7 @@ pub(crate) enum Lie {
     /// The node reports this number of additional, empty blocks, consistently in status, headers and query
     /// responses.
     Chain(Height),
-    /// Status and headers report a time one century ahead.
+    /// The times in status and headers are one century in the future.
     Time,
     /// The parameters of the market allow no bids.
     Params,
@@ -28,7 +28,8 @@ pub(crate) enum Lie {
 }
 
 impl Lie {
-    /// Returns the height of the data that the node reads, and the height that it reports for this data.
+    /// Returns two heights for a node: the height of the data that the node reads, and the height that the
+    /// node reports.
     pub(super) fn heights(lie: Option<Self>, asked: Height, newest: Height) -> (Height, Height) {
         let at = if asked == 0 || matches!(lie, Some(Self::Chain(_))) {
             newest

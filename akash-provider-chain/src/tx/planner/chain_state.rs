@@ -60,7 +60,7 @@ impl<T> RequiredValue<T> {
     }
 }
 
-/// Values that the planner needs before it sends, with their pending queries.
+/// Chain values that the planner needs to send transactions, and the status of the queries for these values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ChainState {
     tip: RequiredValue<Tip>,
@@ -68,7 +68,7 @@ pub(super) struct ChainState {
     tip_at: Mono,
     /// Height of the last tip. The height is retained while no tip is stored.
     highest: u64,
-    /// True if the previous tip was higher than this one, and turned out to be false.
+    /// True if this tip replaced a higher tip of a false chain.
     is_lower: bool,
     account: RequiredValue<u64>,
     prices: RequiredValue<Vec<DecCoin>>,

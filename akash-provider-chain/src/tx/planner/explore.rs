@@ -235,8 +235,8 @@ impl World {
         self.in_flight.push(InFlight::Send(id, draft));
     }
 
-    /// Returns true if a sent draft can no longer take effect. The first node refused it, it failed in a
-    /// block, it has expired, or another transaction has used its sequence.
+    /// Returns true if a sent draft can no longer take effect: the first node refused the draft, a block
+    /// contains it as failed, it has expired, or another transaction has used its sequence.
     fn is_dead(&self, sent: &Sent) -> bool {
         let failed = |(d, _, failure): &(Draft, u64, Option<u32>)| *d == sent.draft && failure.is_some();
         let overtaken = match sent.draft.ordering {
@@ -506,7 +506,7 @@ impl World {
         out
     }
 
-    /// Returns a problem if the planner waits for the response to a call that is not pending.
+    /// Returns a problem if the planner waits for a response, but no call to the node is pending.
     fn missing_call(&self) -> Option<String> {
         use flight::{Check, Phase};
         let planner = &self.planner;

@@ -61,7 +61,8 @@ pub(super) struct Flight {
     pub(super) out_of_gas: u32,
     /// Number of refused simulations for which no reason was found.
     pub(super) unexplained: u32,
-    /// Reason why the transaction is delayed: its cost exceeds a ceiling. `None` if it is not delayed.
+    /// Reason why the transaction is delayed: its cost exceeds a ceiling. `None` if the transaction is not
+    /// delayed.
     pub(super) delay_reason: Option<String>,
 }
 
@@ -96,7 +97,6 @@ impl Flight {
         }
     }
 
-    /// Returns the messages of all calls, in order.
     pub(super) fn msgs(&self) -> Arc<[Msg]> {
         match &self.members[..] {
             [one] => Arc::clone(&one.msgs),
@@ -109,7 +109,6 @@ impl Flight {
         self.members.iter().map(|m| m.since).min().unwrap_or_default()
     }
 
-    /// Returns true if a node may have received the transaction.
     pub(super) fn may_have_been_sent(&self) -> bool {
         self.perhaps_sent || matches!(self.phase, Phase::Sending)
     }

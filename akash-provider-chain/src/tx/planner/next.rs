@@ -88,7 +88,7 @@ impl Planner {
         });
     }
 
-    /// Returns the deployments from which the planner must not send another withdrawal now.
+    /// Returns the deployments for which a further withdrawal must wait.
     fn busy(&self) -> BTreeSet<DeploymentId> {
         let flying = self.flights.values().flat_map(|f| f.deployments());
         let unresolved = self.unresolved.iter().map(|(_, d)| d);
@@ -312,8 +312,8 @@ impl Planner {
         })
     }
 
-    /// Tracks sent transactions. Searches for each of them once per block, unless all transactions of the
-    /// block were already examined. Sends a transaction again if no block has contained it for
+    /// Tracks sent transactions. Searches for each transaction once per block, unless the contents of the
+    /// block are already known. Sends a transaction again if no block has contained it for
     /// [`resend_blocks`](super::PlannerConfig::resend_blocks). Checks expired transactions.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let (now, lag, resend_after) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
@@ -386,8 +386,8 @@ impl Planner {
     }
 }
 
-/// Returns true if the transaction has expired even for a node that is `lag` blocks behind. After that, a
-/// "not found" response proves that no block contains the transaction.
+/// Returns true if the transaction has expired even for a node that is `lag` blocks behind. A later "not
+/// found" response proves that no block contains the transaction.
 fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
     /// Maximum expected block interval on the Akash network.
     const BLOCK: Duration = Duration::from_secs(6);

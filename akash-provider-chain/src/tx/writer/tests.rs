@@ -329,8 +329,8 @@ impl ExpenseStore for NoDisk {
     }
 }
 
-/// Places bids with a new writer for 30 seconds. Returns the number of bids in blocks, and `problem` of the
-/// status.
+/// Creates a writer and places bids for 30 seconds. Returns the number of bids in blocks, and the `problem`
+/// in the status of the writer.
 async fn bids(
     api: &Arc<Api>,
     expenses: Arc<dyn ExpenseStore>,

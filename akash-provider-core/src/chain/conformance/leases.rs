@@ -14,8 +14,8 @@ pub(super) fn close_bid(id: &BidId) -> Msg {
     }
 }
 
-/// Checks the case that another provider wins an order. The state of the lost bid is then `Lost` in queries,
-/// no `BidClosed` event arrives, and closing the bid fails with `UnknownBid`.
+/// Checks a bid on an order that another provider wins. Queries return the bid with the state `Lost`, no
+/// `BidClosed` event arrives, and closing the bid fails with `UnknownBid`.
 ///
 /// # Panics
 /// Panics when the client violates the rule.

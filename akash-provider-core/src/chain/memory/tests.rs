@@ -91,8 +91,8 @@ async fn an_outcome_is_known_only_after_its_block() {
     assert_eq!(outcome.await.unwrap(), TxOutcome::Committed { height });
 }
 
-/// A snapshot during an incomplete block must have the height of the previous block. The incomplete block may
-/// still get further orders.
+/// A snapshot during an incomplete block has the height of the previous block, because the incomplete block
+/// may still get further orders.
 #[tokio::test]
 async fn snapshot_within_a_block_has_the_height_of_the_complete_block() {
     let chain = chain();
