@@ -279,7 +279,7 @@ fn transactions(statistics: &TxStatistics) -> Vec<Measure> {
             measure.with([(label, value.as_str())], number(*count))
         })
     };
-    let mut messages = Measure::counter("akash_provider_tx_messages", "Messages by outcome");
+    let mut messages = Measure::counter("akash_provider_tx_messages", "Messages of transactions, by outcome");
     for ((message, outcome), count) in &statistics.messages {
         let labels = [("message", *message), ("outcome", outcome.name())];
         messages = messages.with(labels, number(*count));
@@ -298,7 +298,7 @@ fn transactions(statistics: &TxStatistics) -> Vec<Measure> {
     );
     let durations = Measure::histogram(
         "akash_provider_tx_outcome_duration_seconds",
-        "Time from a call to its outcome in a block, or to its refusal",
+        "Time until the transaction of a call is in a block or refused",
     );
     vec![
         messages,

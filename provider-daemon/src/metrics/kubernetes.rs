@@ -57,7 +57,7 @@ fn requests(statistics: &ApiStatistics) -> [Measure; 3] {
     let mut requests = Measure::counter("akash_provider_kubernetes_requests", "Requests to the API server");
     let mut compatible = Measure::go_counter(
         "provider_kube_calls",
-        "Requests to the API server by action of the Go provider",
+        "Requests to the API server, with action names of the Go provider",
     );
     for (call, count) in &statistics.calls {
         let labels = [

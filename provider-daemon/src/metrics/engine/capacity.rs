@@ -56,7 +56,7 @@ fn nodes(values: &Values<'_>) -> Vec<Measure> {
     vec![
         gauge(
             "akash_provider_capacity_nodes",
-            "Nodes",
+            "Nodes that count as capacity",
             length(inventory.available.nodes.len()),
         ),
         by_state(

@@ -130,7 +130,7 @@ fn deployments(values: &Values<'_>) -> Vec<Measure> {
         by_pair(
             counter(
                 "provider_deployment",
-                "Hostname reservations, deploys and teardowns",
+                "Deploys, teardowns and hostname reservations",
             ),
             ["action", "result"],
             [&[], &[]],
