@@ -279,7 +279,10 @@ fn transactions(statistics: &TxStatistics) -> Vec<Measure> {
             measure.with([(label, value.as_str())], number(*count))
         })
     };
-    let mut messages = Measure::counter("akash_provider_tx_messages", "Messages of transactions, by outcome");
+    let mut messages = Measure::counter(
+        "akash_provider_tx_messages",
+        "Messages of transactions, by outcome",
+    );
     for ((message, outcome), count) in &statistics.messages {
         let labels = [("message", *message), ("outcome", outcome.name())];
         messages = messages.with(labels, number(*count));

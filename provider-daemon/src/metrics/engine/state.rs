@@ -84,7 +84,10 @@ fn scans(values: &Values<'_>) -> Vec<Measure> {
     let recounted = counts.engine.last_recount.iter();
     vec![
         by_name(
-            Measure::counter("akash_provider_scans", "Full scans, by result of their chain query"),
+            Measure::counter(
+                "akash_provider_scans",
+                "Full scans, by result of their chain query",
+            ),
             "result",
             &["success", "fail"],
             &scans,
