@@ -95,8 +95,8 @@ fn is_admission(error: &Error) -> bool {
     ADMISSION.iter().any(|phrase| message.contains(phrase))
 }
 
-/// Returns true if the Kubernetes account of the client has the right `verb` on `resource` in a rule.
-/// `namespace` is used only for rules with the scope `Records` or `Lease`.
+/// Returns true if the Kubernetes account of the client has the right `verb` on `resource`, a resource of
+/// `rule`. `namespace` is used only for rules with the scope `Records` or `Lease`.
 ///
 /// # Errors
 /// Returns an error if the API server does not respond within `limit`.

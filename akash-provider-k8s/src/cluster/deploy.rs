@@ -260,8 +260,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until the watches show a new namespace. Admission in the API server also watches namespaces: it
-    /// delays each write into a namespace that it does not know yet by 50 ms.
+    /// Waits until the watches show a new namespace. Admission in the API server also watches namespaces, and
+    /// delays each write into an unknown namespace by 50 ms.
     async fn until_entered(&self, namespace: &str) {
         let listing = async {
             while self.state.is_known() && self.state.lease_in(namespace).namespace.is_none() {

@@ -109,8 +109,8 @@ impl WatchedObjects for LeaseView {
     }
 }
 
-/// Adds the objects with the label `akash.network=true` to `found`, except those being deleted or created by
-/// the IP operator.
+/// Adds the objects with the label `akash.network=true` to `found`. Skips objects that are being deleted and
+/// objects of the IP operator.
 fn add<K: Resource>(found: &mut Vec<(Id, String)>, kind: Kind, objects: &BTreeMap<String, Arc<K>>) {
     for (name, object) in objects {
         let meta = object.meta();

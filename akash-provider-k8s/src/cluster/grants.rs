@@ -35,7 +35,8 @@ const GRANTED_PAUSE: Duration = Duration::from_millis(10);
 const HELP: &str = "help: run `kubectl apply --filename deploy/rbac`, then restart the provider";
 /// Namespace that every cluster has and that belongs to no lease.
 const NO_LEASE: &str = "kube-system";
-/// Rights of the ClusterRole for leases that the provider checks, each as verb, resource and subresource.
+/// Rights that the provider checks, each as verb, resource and subresource. The ClusterRole for leases
+/// contains these rights.
 const RIGHTS: [(&str, &str, Option<&str>); 4] = [
     ("list", "secrets", None),
     ("create", "secrets", None),

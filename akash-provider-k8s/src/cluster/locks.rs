@@ -42,7 +42,8 @@ impl LeaseLocks {
         }
     }
 
-    /// Locks a lease without a Manifest record, without waiting. The lease may have no successful deploy.
+    /// Locks a lease that has no Manifest record, without waiting, even if no deploy of the lease has
+    /// succeeded.
     pub(super) fn try_lock_any(&self, home: &str) -> LockResult {
         let lock = Arc::clone(self.all().entry(home.to_owned()).or_default());
         lock.try_lock_owned().map_or(LockResult::Busy, LockResult::Held)

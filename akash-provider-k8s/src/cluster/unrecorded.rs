@@ -223,7 +223,7 @@ fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the rendered object, with the fields that depend on the manifest copied from the live object.
+/// Returns the rendered object. Fields that depend on the manifest have the values of the live object.
 fn over(rendered: &Item, live: &LiveObject) -> Value {
     let mut body = rendered.body.clone();
     let live_body = &live.body;
@@ -263,8 +263,8 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Copies the pod fields that depend on the manifest from the live object. Copies only memory-backed volumes,
-/// claimed volumes, and variables with plain values.
+/// Copies the pod fields that depend on the manifest from the live object. Omits volumes that are not
+/// memory-backed or claimed, and variables without a plain value.
 fn pod(body: &mut Value, live: &Value, claims: &Value) {
     for field in POD_FIELDS {
         copy(body, live, field);
@@ -297,8 +297,8 @@ fn pod(body: &mut Value, live: &Value, claims: &Value) {
     });
 }
 
-/// Adds the networks that the live policy excludes to those that the rendered policy excludes. Shortly after
-/// a start, the rendered policy may lack the addresses of nodes that are not listed yet.
+/// Adds the excluded networks of the live policy to the rendered policy. Shortly after a start, the rendered
+/// policy may lack the addresses of nodes that are not listed yet.
 fn keep_closed(body: &mut Value, live: &Value) {
     let blocks = |body: &Value| -> Vec<Value> {
         let rules = elements(&body["spec"]["egress"]).iter();

@@ -200,7 +200,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// Returns the namespaces of leases with registry logins in which the provider may read Secrets.
+    /// Returns the namespaces of leases with registry logins. Omits namespaces in which the provider cannot
+    /// read Secrets.
     fn homes_of_logins(&self) -> Vec<String> {
         let manifests = self.manifests().state();
         let ours = manifests.iter().filter(|manifest| self.is_ours(manifest));

@@ -17,7 +17,7 @@ pub(crate) enum ClosedReason {
     Unlabelled,
     /// The condition `Ready` is `Unknown`.
     Unreachable,
-    /// The condition `Ready` is false, with the reason in the condition; empty if the condition has no reason.
+    /// The condition `Ready` is false. Contains the reason of the condition, or an empty text.
     NotReady(String),
     /// The status of the node has no condition `Ready`.
     NoReadyCondition,

@@ -44,7 +44,7 @@ pub(super) fn fault(reference: &str) -> Option<&'static str> {
     )
 }
 
-/// Returns true if the first part is a registry, with the rules of Docker.
+/// Returns true if `part`, the first part of a reference, is a registry according to the rules of Docker.
 fn is_registry_like(part: &str) -> bool {
     part == "localhost" || part.contains(['.', ':']) || part.bytes().any(|b| b.is_ascii_uppercase())
 }

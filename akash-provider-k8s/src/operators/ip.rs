@@ -208,7 +208,8 @@ impl IpOperator {
     /// Returns the assigned addresses of a lease, in the format of the Go operator.
     ///
     /// # Errors
-    /// Returns an error in the text of the Go operator if a Service of the lease has no address or is invalid.
+    /// Returns an error with the text of the Go operator if a Service of the lease has no address or is
+    /// invalid.
     pub fn assigned(&self, lease: &LeaseId) -> Result<Vec<AssignedPort>, String> {
         self.shared.assigned(lease)
     }

@@ -139,7 +139,7 @@ fn service_of(name: &str, service: &Service) -> String {
     label.cloned().unwrap_or_else(by_name)
 }
 
-/// Returns the addresses that load balancers of the IP operator assigned to the lease, by service.
+/// Returns the addresses that are assigned to the load balancers of the lease, by service.
 fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
     let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
     for service in view.services.values() {

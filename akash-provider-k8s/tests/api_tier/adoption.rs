@@ -38,7 +38,7 @@ const FILES: [&str; 9] = [
     "providerhosts",
 ];
 
-/// Recorded objects of a lease of the Go provider, which a test can create in its cluster.
+/// Recorded objects of a lease of the Go provider. A test can create these objects in its cluster.
 pub(crate) struct Recording {
     pub(crate) lease: LeaseId,
     namespace: Value,

@@ -90,7 +90,7 @@ fn without(value: Value, lease: &LeaseId) -> Value {
     }
 }
 
-/// Returns a version of each object that changes with each write of the provider: the generation of a
+/// Returns, for each object, a version that changes with each write of the provider: the generation of a
 /// workload, the spec of a quota, or the resource version of another object.
 async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     let mut found = Vec::new();

@@ -42,7 +42,7 @@ pub(super) fn host(tenant: u8) -> Host {
     }
 }
 
-/// Returns the desired Ingress of a record, with this address in its status and an optional certificate.
+/// Returns the desired Ingress of a record, with `ip` in the status of the Ingress, if set.
 pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool) -> (ObjectKey, LiveObject) {
     let mode = Mode::default();
     let refers = References {

@@ -40,7 +40,7 @@ pub const LABELS: [(&str, &str); 4] = [
     ("app.kubernetes.io/name", "inventory"),
     ("app.kubernetes.io/part-of", "provider"),
 ];
-/// Values of the field `state.waiting.reason` of a container that count as a failure of its pod.
+/// Values of `state.waiting.reason` of a container with which the discovery pod counts as failed.
 const HOPELESS: [&str; 7] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",

@@ -23,8 +23,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 /// Minimum interval between two requests for the metrics of MetalLB. Doubles while the counts of MetalLB and
 /// of this operator differ.
 const EVERY: Duration = Duration::from_secs(60);
-/// Delay between a change of the operator's own count and the request, so that a burst of changes leads to
-/// one request.
+/// Delay between a change of the operator's own count and the request for the metrics. A burst of changes
+/// leads to one request.
 const GATHER: Duration = Duration::from_secs(5);
 /// Maximum number of requests for the metrics of MetalLB after a change of the operator's own count. The
 /// delays between these requests add up to about an hour.

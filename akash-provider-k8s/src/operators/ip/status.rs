@@ -176,8 +176,8 @@ impl Shared {
     /// Returns the assigned addresses of a lease.
     ///
     /// # Errors
-    /// Returns an error in the text of the Go operator in three cases: a Service of the lease has no address,
-    /// a Service of the lease is invalid, or the watch of Services is down.
+    /// Returns an error with the text of the Go operator in three cases: a Service of the lease has no
+    /// address, a Service of the lease is invalid, or the watch of Services is down.
     pub(super) fn assigned(&self, lease: &LeaseId) -> Result<Vec<AssignedPort>, String> {
         let inner = self.state.inner();
         // Later assignments would be missing.

@@ -127,7 +127,6 @@ impl Recording {
     }
 }
 
-/// Returns kind and name of an object.
 pub(super) fn key(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"]))

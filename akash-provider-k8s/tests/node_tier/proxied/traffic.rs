@@ -15,7 +15,7 @@ const CLIENTS: usize = 2;
 const REST: Duration = Duration::from_millis(8);
 /// Maximum wait for a response.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Number of requests after each change that must all get the response of the new target.
+/// Number of requests after each change, which must all get the response of the new target.
 const AFTER: usize = 12;
 /// Time after a reload of the proxy in which the previous worker may still serve its connections.
 const OVERLAP: Duration = Duration::from_millis(100);

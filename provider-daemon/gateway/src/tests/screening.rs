@@ -31,7 +31,7 @@ pub(super) fn group() -> GroupSpec {
     group
 }
 
-/// Returns a group with this number of resource units, which fits on no node.
+/// Returns a group with `units` resource units. The group fits on no node.
 fn large(units: u32) -> GroupSpec {
     let mut group = group();
     let mut unit = group.resources.remove(0);

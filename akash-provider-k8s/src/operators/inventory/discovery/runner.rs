@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of concurrent discovery pods.
 const AT_ONCE: usize = 4;
-/// Minimum interval between two updates of the queue with the nodes that require discovery.
+/// Minimum interval between two updates of the discovery queue.
 const EVERY: Duration = Duration::from_secs(2);
 /// Interval between two checks of a discovery pod.
 const PACE: Duration = Duration::from_secs(1);

@@ -87,7 +87,6 @@ fn forget(value: &mut Value) {
     }
 }
 
-/// Returns the keys of all objects in a JSON value.
 fn keys(value: &Value) -> Vec<String> {
     let mut all = Vec::new();
     if let Value::Object(object) = value {
