@@ -169,7 +169,7 @@ impl Keyring {
         private_half(self.find(name_or_address)?)
     }
 
-    /// Stores a key. As in Helm charts, the name of a key may be the key's own address.
+    /// Stores a key. As in Helm charts, the address of the key is a valid name.
     ///
     /// # Errors
     /// Returns an error if the name or the address already exists in the keyring, or if the name is invalid.

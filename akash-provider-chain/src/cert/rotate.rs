@@ -32,8 +32,8 @@ const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 pub struct RotationSettings {
     /// Purpose of the certificate.
     pub usage: Usage,
-    /// Time between the swap and the revocation of the old certificate. Clients may use the old certificate
-    /// during this time.
+    /// Time between the swap and the revocation of the old certificate. Clients can use the old certificate
+    /// until the revocation.
     pub grace: Duration,
     /// Maximum time between two queries of the certificates on the chain. A query detects whether another process has
     /// revoked the certificate in use.

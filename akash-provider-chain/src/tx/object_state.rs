@@ -20,7 +20,8 @@ pub enum ObjectState {
     },
     /// The object shows that the message was not executed. The chain would probably execute the message now.
     NotDone,
-    /// The object shows that the message was not executed. The chain would refuse it for this reason.
+    /// The object shows that the message was not executed. Contains the reason why the chain would refuse the
+    /// message.
     Impossible(TxError),
     /// The record does not show whether the message was executed.
     Unclear,

@@ -123,8 +123,8 @@ impl Drop for DropGuard<'_> {
 impl TxWriter {
     /// Creates a writer for one signing key, and its task.
     ///
-    /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. Each
-    /// unfinished call then gets an unknown outcome if its transaction may have been sent, otherwise an
+    /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. At
+    /// the end, an unfinished call gets an unknown outcome if a node may have its transaction, otherwise an
     /// error. The fees in `expenses` count towards the hourly ceiling.
     #[must_use]
     pub fn new(

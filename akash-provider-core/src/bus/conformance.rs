@@ -63,7 +63,6 @@ async fn next(stream: &mut EventStream, rule: &Rule) -> Delivery {
     }
 }
 
-/// Expects `expected` as the next delivery.
 async fn gets(stream: &mut EventStream, expected: &Delivery, rule: &Rule) {
     let got = next(stream, rule).await;
     rule.holds(

@@ -256,7 +256,7 @@ impl Planner {
         }
     }
 
-    /// Handles the refusal of a transaction. No node has the transaction, because it was sent only once.
+    /// Handles the refusal of a transaction. The only attempt was refused, so no node has the transaction.
     fn refused(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {

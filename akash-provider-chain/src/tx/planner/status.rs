@@ -22,7 +22,7 @@ pub struct WriterStatus {
     pub in_flight: usize,
     /// Current type of nonce.
     pub nonces: Nonces,
-    /// Gas price that the writer pays; `None` while it is unknown.
+    /// Gas price that the writer pays; `None` while the price is unknown.
     pub gas_price: Option<DecCoin>,
     /// Reason why transactions cannot be sent: a missing value, or a cost above a ceiling. `None` if
     /// transactions can be sent.
