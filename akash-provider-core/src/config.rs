@@ -46,7 +46,7 @@ pub struct Config {
     pub chain_id: String,
     /// Deposit of every bid (`bid-deposit`).
     pub bid_deposit: Coin,
-    /// Whether a refused bid costs no fee, because each bid is simulated before it is sent. With `true`, the
+    /// Whether each bid is simulated before it is sent, so that a refused bid costs no fee. With `true`, the
     /// provider does not query the number of bids of an order.
     pub refused_bids_are_free: bool,
     /// Whether prices depend on the capacity in use. With `true`, orders that were declined because of a high
@@ -72,7 +72,7 @@ pub struct Config {
     /// Attributes that every order must require in its placement. The provider declines all other orders
     /// (`attributes` in the `provider-config` file).
     pub required_attributes: Vec<Attribute>,
-    /// Maximum number of volumes per unit (4 in the Go provider, which has no flag for it).
+    /// Maximum number of volumes per unit (fixed at 4 in the Go provider).
     pub max_volumes_per_unit: u32,
     /// CPU overcommit in percent. With 50, the provider sells 1.5 times the physical CPU capacity
     /// (`overcommit-pct-cpu`).
@@ -135,7 +135,7 @@ pub struct Config {
     /// Owners for which the circuit breaker had tripped before the restart. If there are more than 64 owners,
     /// the breaker trips for all owners.
     pub breaker_held_owners: BTreeSet<Address>,
-    /// Maximum time to wait until an unreachable second chain endpoint can confirm that a lease is closed.
+    /// Maximum time for which an unreachable second chain endpoint delays the confirmation of a lease close.
     /// The time starts when an event or a full scan reports the close. After this time, the provider relies
     /// on the first endpoint alone.
     #[serde(with = "duration")]

@@ -54,7 +54,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Delay before the next call if another instance changed the record first.
+/// Delay before the next call after a write conflict with another instance.
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);
 
 /// Configuration of an election.
@@ -66,14 +66,14 @@ pub struct ElectionConfig {
     pub me: Candidate,
     /// Timing of heartbeats and of the election lease.
     pub timing: Timing,
-    /// Initial state for the next leader. This instance stores the state when it becomes the leader, if the
-    /// election record contains no state.
+    /// Initial state for the next leader. If the election record contains no state, this instance stores this
+    /// initial state when it becomes the leader.
     pub state: String,
     /// Highest term that was known before the start. A new leader uses a higher term.
     pub known_term: u64,
     /// Timeout of one call to the store.
     pub call_timeout: Duration,
-    /// Whether this instance leads without an election after the store denied all requests for one lease
+    /// Whether this instance leads without an election if the store has denied all requests for one lease
     /// duration.
     pub may_be_alone: bool,
 }
@@ -248,7 +248,7 @@ impl Election {
     }
 
     /// Replaces the settings that all instances must share. A leader writes its settings to the election
-    /// record at once. A standby compares its settings with those of the leader.
+    /// record at once. A standby compares its settings with the settings of the leader.
     pub fn set_settings(&self, settings: BTreeMap<String, String>) {
         *lock(&self.shared.settings) = Some(settings);
         self.shared.wake.notify_one();
@@ -269,7 +269,7 @@ struct ElectionTask {
     origin: Instant,
     gate: LeadershipGate,
     shared: Arc<Shared>,
-    /// Whether a call to the store has ever succeeded, so the store permits the election.
+    /// Whether any call to the store has succeeded. A success proves that the store permits the election.
     has_seen_it: bool,
     /// Time of the first denied request, if all requests since then were denied.
     denied_since: Option<Instant>,
@@ -405,9 +405,8 @@ impl ElectionTask {
         ))
     }
 
-    /// Returns whether the store has denied every request since the start, for at least one election lease. A
-    /// shorter time does not suffice: a new permission may not be effective yet, while another instance
-    /// already has it.
+    /// Returns whether the store has denied every request since the start, for at least one lease duration. A
+    /// shorter time does not suffice: a new permission may reach another instance first.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {
         let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
         if self.has_seen_it || !is_denied || !self.config.may_be_alone {

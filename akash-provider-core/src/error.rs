@@ -147,8 +147,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Formats an error with its sources, separated by `: `. Omits a source if the preceding text already ends
-/// with its text, because errors are often created from the text of their source.
+/// Formats an error with its sources, separated by `: `. Omits a source if the preceding text already
+/// contains the text of the source, because the message of an error often repeats the message of its source.
 #[must_use]
 pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();

@@ -47,7 +47,7 @@ pub struct ReplicaGroup {
 pub struct Allocation {
     /// Units in the order of the request, with the requested counts. GPU attributes name a concrete model.
     pub units: Vec<ResourceUnit>,
-    /// Scheduling parameters by resource id; `None` for a unit that needs none.
+    /// Scheduling parameters by resource id; `None` for a unit without such parameters.
     pub params: SchedulerParamsById,
     /// Nodes of the replicas. The list omits replicas without a node, for example of a lease that was adopted
     /// without free capacity.
@@ -173,8 +173,8 @@ pub struct Metrics {
 /// # Contract
 /// An inventory is deterministic: the same calls in the same order return the same results. A failed call
 /// changes nothing. A `release` of the allocation that `adjust` returned restores the previous state. A
-/// `release` after `restore` does the same, for any allocation and in any order. The inventory selects the
-/// nodes. Every call returns within milliseconds, for any amounts.
+/// `release` after `restore` also restores the previous state, for any allocation and in any order. The
+/// inventory selects the nodes. Every call returns within milliseconds, for any amounts.
 ///
 /// # Implementing
 /// Run `inventory::conformance::suite` with the implementation.
@@ -182,8 +182,8 @@ pub trait Inventory: fmt::Debug + Send + Sync {
     /// Places every replica of every unit and reserves the capacity.
     ///
     /// # Behavior
-    /// - All replicas of a unit get the same GPU model. The model may be one that some nodes lack. Only nodes
-    ///   with the model take replicas.
+    /// - All replicas of a unit get the same GPU model. Nodes without this model take no replicas of the
+    ///   unit.
     /// - The returned units name the model (`vendor/nvidia/model/a100`, with more details if known).
     /// - A closed node takes no replicas.
     /// - An empty list of units fits and reserves nothing.

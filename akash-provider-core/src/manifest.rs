@@ -268,10 +268,10 @@ pub struct SchedulerGpu {
     pub vendor: String,
     /// Name of the model, for example `a100`.
     pub model: String,
-    /// GPU memory that the order requires; empty if the order accepts any.
+    /// GPU memory that the order requires; empty for any size.
     #[serde(default)]
     pub memory_size: String,
-    /// GPU interface that the order requires; empty if the order accepts any.
+    /// GPU interface that the order requires; empty for any interface.
     #[serde(default)]
     pub interface: String,
 }

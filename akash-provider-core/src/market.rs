@@ -131,7 +131,7 @@ pub enum TenantMsg {
         /// Deployment and gseq of the group.
         id: GroupId,
     },
-    /// Accepts a bid. The other bids on the order are lost.
+    /// Accepts a bid. The other bids on the order lose.
     CreateLease {
         /// The accepted bid, which must be open.
         bid: BidId,
@@ -277,8 +277,8 @@ impl Market {
         Ok(events)
     }
 
-    /// Executes several messages as one transaction: if one is rejected, none takes effect. For more than one
-    /// message, the market is copied first, so the cost grows with the size of the market.
+    /// Executes several messages as one transaction: if one message is rejected, no message takes effect. For
+    /// more than one message, the market is copied first, so the cost grows with the size of the market.
     ///
     /// # Errors
     /// Returns the rejection of the first rejected message. The market is unchanged.
@@ -332,8 +332,8 @@ impl Market {
         }
     }
 
-    /// Sets a provisional time of the block under construction. Its transactions use this time.
-    /// [`Market::end_block`] sets the final time.
+    /// Sets a provisional time of the block under construction. Transactions of the block use this
+    /// provisional time. [`Market::end_block`] sets the final time.
     pub fn begin_block(&mut self, time: BlockTime) {
         self.building_at = Some(time);
     }
@@ -383,7 +383,7 @@ impl Market {
         self.height() + 1
     }
 
-    /// Returns a deployment, and the state outside the deployment that a transaction reads and changes.
+    /// Returns a deployment, and the other state that a transaction reads and changes.
     fn open(&mut self, id: &DeploymentId) -> Option<(&mut DeploymentBook, TxContext<'_>)> {
         let (height, time) = (self.building(), self.building_at.unwrap_or_else(|| self.time()));
         let book = self.deployments.get_mut(id)?;

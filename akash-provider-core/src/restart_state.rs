@@ -46,7 +46,7 @@ pub struct InvalidRestartState {
 }
 
 impl RestartState {
-    /// Creates the state from the current status.
+    /// Creates the restart state from the current status.
     #[must_use]
     pub fn from_status(status: &Status) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl RestartState {
         }
     }
 
-    /// Returns whether the state contains no tripped circuit breaker.
+    /// Returns true if the circuit breaker has not tripped for any owner.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -89,7 +89,7 @@ impl RestartState {
         *self != before
     }
 
-    /// Writes the state into the settings of the next start.
+    /// Writes this restart state into the settings of the next start.
     pub fn apply_to(&self, config: &mut Config) {
         config.breaker_tripped = self.breaker_tripped;
         config.breaker_held_owners = self.breaker_held_owners.clone();

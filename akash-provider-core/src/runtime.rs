@@ -204,7 +204,7 @@ impl<B: StateMachine> Driver<B> {
         result
     }
 
-    /// Waits for the next input, signal or deadline of the loop, and returns it.
+    /// Waits for and returns the next input, signal or deadline of the loop.
     async fn wake(&mut self, shutdown: &CancellationToken, abort: &CancellationToken) -> Wake {
         let draining = self.drain_until.is_some();
         let alarm = self.alarm();

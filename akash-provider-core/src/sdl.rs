@@ -44,7 +44,7 @@ pub struct Sdl {
 ///
 /// # Errors
 /// Returns [`SdlError`] for the first invalid line, with its line, path and remedy. [`parse_all`] returns all
-/// errors. The time is bounded for texts of any size and form.
+/// errors. The time to parse is bounded for texts of any size and form.
 pub fn parse(text: &str) -> Result<Sdl, SdlError> {
     parse_all(text).map_err(|errors| errors.first)
 }

@@ -32,7 +32,7 @@ pub enum Finding {
         /// Invalid field of the Manifest, and the problem of this field.
         problem: String,
     },
-    /// Manifest record that another client edited. The provider uses its valid fields.
+    /// Manifest record that another client edited. The provider uses the valid fields of the record.
     Overwritten {
         /// Name of the Manifest object.
         manifest: String,
@@ -159,7 +159,7 @@ pub struct ForeignObject {
     /// Name of the object, as `namespace/name` for a namespaced object.
     pub name: String,
     /// Chain id in the annotation of the object, or `None` without this annotation. Other provider programs
-    /// do not write it.
+    /// do not write this annotation.
     pub chain_id: Option<String>,
 }
 
@@ -170,8 +170,8 @@ impl fmt::Display for ForeignObject {
     }
 }
 
-/// Returns the namespaces of leases and the record objects in the cluster that do not belong to chain `chain_id`. A
-/// development chain must not start while the cluster has such objects. Writes nothing.
+/// Returns the objects in the cluster that do not belong to chain `chain_id`: namespaces of leases, and
+/// records. A development chain must not start while the cluster has such objects. Writes nothing.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an empty chain id, and the errors of the API server. A failed query never returns an empty
@@ -207,7 +207,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Lists the objects of a kind that do not belong to the chain, page by page. Returns an empty list if
+    /// Lists, page by page, the objects of one kind that do not belong to the chain. Returns an empty list if
     /// the cluster does not serve the kind.
     async fn kind<K>(&self, kind: &'static str) -> Result<Vec<ForeignObject>, Error>
     where

@@ -36,8 +36,8 @@ pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
 /// Annotation of an object: value of its label `akash.network/manifest.resource.version` at the last apply by
 /// this provider. Another provider program, such as the Go provider, changes only the label.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
-/// Annotation of a workload in an adopted lease. The pod template was written by another provider program and
-/// is unchanged.
+/// Annotation of a workload in an adopted lease. Another provider program wrote the pod template of the
+/// workload, and the template is unchanged.
 pub const KEPT: &str = "provider.akash.network/kept";
 /// Annotation of an object: this provider repaired the object with a patch. The next apply first takes over the fields
 /// that the patch set.
@@ -89,7 +89,7 @@ pub fn hash_of_all(namespace: &Value, items: &[Item]) -> String {
     hash::hash_texts(std::iter::once(own.as_str()).chain(items.iter().map(|i| i.hash.as_str())))
 }
 
-/// Returns the ledger of a namespace, or an empty one if the annotation is missing or invalid.
+/// Returns the ledger of a namespace, or an empty ledger if the annotation is missing or invalid.
 #[must_use]
 pub fn ledger_of(namespace: &Namespace) -> Ledger {
     let text = namespace
@@ -197,8 +197,8 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Deletes objects that cannot be changed in place. Returns an error if it deleted any: the next apply
-    /// recreates them.
+    /// Deletes objects that cannot be changed in place. Returns an error after a deletion: the next apply
+    /// recreates the objects.
     async fn make_way(&self, calls: &Calls, replaced: &[plan::Delete]) -> Result<(), Error> {
         for plan::Delete { id, uid } in replaced {
             calls.delete(id.kind, self.name, &id.name, uid.as_deref()).await?;

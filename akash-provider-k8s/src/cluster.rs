@@ -72,7 +72,7 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
-    /// Networks that pods may reach, and networks that they must not reach. The value changes with the
+    /// Networks that pods may reach, and networks that pods must not reach. The value changes with the
     /// addresses of nodes and API servers.
     egress: RwLock<Egress>,
     leases: Semaphore,
@@ -145,8 +145,8 @@ impl KubeCluster {
         self.inner.counters.statistics()
     }
 
-    /// Applies the isolation level of the provider's settings to a running lease. Replaces pods with a
-    /// changed template.
+    /// Applies the isolation level of the provider's settings to a running lease. Replaces the pods of
+    /// workloads with a changed pod template.
     ///
     /// # Errors
     /// As [`Cluster::deploy`](akash_provider_core::cluster::Cluster::deploy).
@@ -208,7 +208,6 @@ impl Inner {
         self.records::<K>(operation).read(name).await
     }
 
-    /// Returns an object of the manifest namespace from its cache.
     pub(crate) fn cached<K>(&self, store: &Store<K>, name: &str) -> Option<Arc<K>>
     where
         K: Lookup<DynamicType = ()> + Clone + 'static,
@@ -264,7 +263,7 @@ impl Inner {
             .is_none_or(|object| object.meta().uid.as_deref() != Some(uid))
     }
 
-    /// Deletes the objects of kind `K` with the labels of a lease in the manifest namespace.
+    /// Deletes the objects in the manifest namespace that have kind `K` and the labels of a lease.
     pub(crate) async fn purge_of_lease<K>(
         &self,
         store: &Store<K>,

@@ -29,7 +29,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Maximum number of stored log lines per lease, of stored events per lease, and of queued changes per slow
+/// Maximum number of stored log lines of one lease, stored events of one lease, or queued changes of one slow
 /// watcher.
 const HISTORY_LIMIT: usize = 1000;
 
@@ -155,7 +155,7 @@ impl Default for MemoryCluster {
 }
 
 impl MemoryCluster {
-    /// Creates an empty cluster with these optional parts.
+    /// Creates an empty cluster with the optional parts in `facets`.
     #[must_use]
     pub fn new(facets: Facets) -> Self {
         Self {

@@ -21,8 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// # Contract
 /// Every call is idempotent and can be repeated after any error. The backend never changes or returns leases
 /// of another provider or another chain. The caller makes the calls for one lease sequentially, and calls for
-/// different leases concurrently. The caller cancels a call after `cluster_timeout` and repeats the call, so
-/// the canceled operation may still be in progress.
+/// different leases concurrently. The caller cancels a call after `cluster_timeout` and repeats the call,
+/// while the canceled operation may still be in progress.
 ///
 /// A [`WorkloadSpec`] contains the epoch of the leader that writes it. `record` and `deploy` with an older
 /// epoch than the last write change nothing and return a conflict.
@@ -62,14 +62,14 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Stores the workload of a lease durably without running it.
     ///
     /// # Behavior
-    /// - The record is durable when the call returns: `deployments` lists the workload after a restart. Only
-    ///   then is the tenant's request confirmed.
+    /// - The record is durable when the call returns: `deployments` lists the workload after a restart. The
+    ///   caller confirms the tenant's request only after this call.
     /// - A newer record replaces the older record. The running workload keeps the specification of the last `deploy`.
     ///
     /// # Errors
     /// Returns `Invalid` for a workload that `deploy` would refuse with `Invalid`, because the tenant must
-    /// not get a confirmation for it. Returns `Conflict` when an instance with a later epoch has written the
-    /// lease.
+    /// not get a confirmation for such a workload. Returns `Conflict` when an instance with a later epoch has
+    /// written the lease.
     async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
 
     /// Returns a stream of health changes.
@@ -77,8 +77,8 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// # Behavior
     /// - The first item, and the first item after each gap, is a snapshot. If no health was observed, the
     ///   stream returns [`ClusterChange::Lost`] or an error.
-    /// - The stream reports only observed health: no health of a workload that is only recorded or has not
-    ///   started, and no health from before an outage.
+    /// - The stream reports only observed health. The stream omits workloads that are only recorded or have
+    ///   not started, and health from before an outage.
     /// - The stream contains only leases of this provider.
     /// - The stream ends only when the backend stops.
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>>;
@@ -87,8 +87,8 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Behavior
     /// - For an unknown lease, the call returns `Done`.
-    /// - `Done` means that no workload of the lease runs and `deployments` no longer lists the lease. The
-    ///   provider then uses the capacity for other leases.
+    /// - `Done` means that no workload of the lease runs and `deployments` no longer lists the lease. After
+    ///   `Done`, the provider uses the capacity for other leases.
     /// - Other leases of the same tenant are not affected.
     /// - Repeated calls return `InProgress` until the teardown is done.
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
@@ -116,7 +116,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Returns the status of one service.
     async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error>;
 
-    /// Returns the forwarded ports of a lease. The key is the service.
+    /// Returns the forwarded ports of a lease. The map key is the name of the service.
     async fn forwarded_port_status(
         &self,
         lease: &LeaseId,
@@ -195,7 +195,7 @@ pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
     /// Removes the route of a leased IP. The call also succeeds if the route does not exist.
     async fn purge_declared_ip(&self, lease: &LeaseId, ip: &IpDeclaration) -> Result<(), Error>;
 
-    /// Removes all routes of leased IPs of a lease. The call also succeeds if the lease has none.
+    /// Removes all routes of leased IPs of a lease. The call also succeeds if the lease has no routes.
     async fn purge_declared_ips(&self, lease: &LeaseId) -> Result<(), Error>;
 
     /// Returns the declared leased IPs of a lease.
@@ -337,7 +337,7 @@ impl fmt::Display for Severity {
 pub struct LeaseEvent {
     /// Wall-clock time of the event; 0 if unknown.
     pub time: BlockTime,
-    /// Service that the event concerns; empty if it concerns the whole lease.
+    /// Service that the event concerns; empty if the event concerns the whole lease.
     pub service: String,
     /// Severity of the event.
     pub severity: Severity,
@@ -358,7 +358,7 @@ pub struct LeaseEvent {
 pub struct EventObject {
     /// Kind, for example `Pod`.
     pub kind: String,
-    /// Namespace of the object; empty if the backend has none or does not report it.
+    /// Namespace of the object; empty if the backend has no namespaces or does not report the namespace.
     pub namespace: String,
     /// Name of the object; empty if the backend does not report it.
     pub name: String,

@@ -65,7 +65,7 @@ enum CachedRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct OwnTerm {
     term: u64,
-    /// Start of the last successful heartbeat.
+    /// Time at which the call for the last successful heartbeat started.
     confirmed: Duration,
 }
 
@@ -81,7 +81,8 @@ pub(super) struct Contest {
     /// Number of consecutive calls without a response, and the duration of the last such call.
     failures: (u32, Duration),
     cached_record: CachedRecord,
-    /// Last observed content of the election record, and the time at which this instance first observed it.
+    /// Last observed content of the election record, and the time at which this instance first observed this
+    /// content.
     unchanged: Option<(Record, Duration)>,
     own_term: Option<OwnTerm>,
     /// Earliest time at which this instance may lead after the election record was deleted. Until then, the
@@ -161,8 +162,8 @@ impl Contest {
 
     /// Returns the names of settings that differ between this instance and the record. Ignores settings that
     /// only one side has. Also ignores a setting that changed on this instance, if the record has the
-    /// previous value and is older than the change or only slightly newer. The holder may have made the same
-    /// change, and stopped before its next heartbeat.
+    /// previous value and is not clearly newer than the change. The holder may have made the same change
+    /// after its last heartbeat.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged
@@ -343,8 +344,8 @@ impl Contest {
         self.cache(stored, begun);
     }
 
-    /// Marks the cached election record as outdated after a failed call or a conflict, so that it is read
-    /// again.
+    /// Marks the cached election record as outdated after a failed call or a conflict, so that the record is
+    /// read again.
     pub(super) fn failed(&mut self) {
         self.cached_record = CachedRecord::Unknown;
     }
@@ -406,8 +407,8 @@ impl Contest {
         }
     }
 
-    /// Returns whether `term` is a plausible election term. A forged, very high term is rejected, because it
-    /// would leave no higher terms.
+    /// Returns whether `term` is a plausible election term. A forged, very high term is rejected, because
+    /// later leaders could not use a higher term.
     const fn is_plausible(&self, term: u64) -> bool {
         let leap = self.highest_term.saturating_add(TERM_LEAP);
         // The next term of this instance is always plausible.

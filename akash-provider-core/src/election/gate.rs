@@ -67,7 +67,8 @@ impl LeadershipGate {
         let _ = self.0.subscribe().wait_for(leads).await;
     }
 
-    /// Runs `work` while the gate is open. If the gate closes first, drops `work` and returns `None`.
+    /// Runs `work` while the gate is open. Drops `work` and returns `None` if the gate closes before `work`
+    /// is complete.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut ends = pin!(self.closed());
         let mut work = pin!(work);

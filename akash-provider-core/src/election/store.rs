@@ -28,7 +28,7 @@ pub const TERM_LEAP: u64 = 1 << 24;
 /// Timing of heartbeats and of the election lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Time without an observed heartbeat of the leader after which a standby takes over.
+    /// Time after which a standby takes over if it observes no heartbeat of the leader.
     pub lease: Duration,
     /// Time for which a leader continues to lead after its last successful heartbeat. This time is shorter than
     /// `lease`, so that two instances never lead at the same time.
@@ -60,7 +60,7 @@ impl Timing {
         }
     }
 
-    /// Limits each value, so that two instances never lead at the same time and one instance can lead.
+    /// Limits each value, so that an instance can lead, and two instances never lead at the same time.
     pub(super) fn sane(self) -> Self {
         let lease = self.lease.clamp(Duration::from_secs(1), LEASE_DURATION_MAX);
         let renew = self.renew.min(lease * 2 / 3);
@@ -73,7 +73,8 @@ impl Timing {
         (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
     }
 
-    /// Returns the timeout of a call after a call without a response. A later response comes too late.
+    /// Returns the timeout of the next call after a call without a response. A response after this timeout
+    /// comes too late.
     pub(super) const fn longest_limit(self) -> Duration {
         self.lease.saturating_sub(self.renew)
     }
@@ -115,7 +116,7 @@ impl RecordPayload {
 /// Content of the election record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Identity of the leader; `None` after a release.
+    /// Identity of the leader; `None` after the leadership was released.
     pub holder: Option<String>,
     /// Time without a heartbeat after which a standby takes over.
     pub lease: Duration,
@@ -145,7 +146,7 @@ pub struct Claim {
     pub holder: Option<String>,
     /// Current or new term. A store that counts terms itself may write a higher term.
     pub term: u64,
-    /// Whether the write starts a new leadership instead of renewing the current one.
+    /// Whether the write starts a new leadership instead of renewing the current leadership.
     pub is_new_term: bool,
     /// Time without a heartbeat after which a standby takes over.
     pub lease: Duration,

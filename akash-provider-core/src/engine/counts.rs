@@ -67,7 +67,7 @@ impl ScanReason {
 pub struct EngineCounts {
     /// Number of gaps in the heights of received blocks.
     pub gaps: u64,
-    /// Number of blocks in these gaps.
+    /// Number of blocks that are missing in all gaps.
     pub missed_blocks: u64,
     /// Number of blocks that were received again.
     pub repeated_blocks: u64,
@@ -75,7 +75,7 @@ pub struct EngineCounts {
     pub full_scans: BTreeMap<ScanReason, u64>,
     /// Number of started scans of the cluster alone, by reason.
     pub cluster_scans: BTreeMap<ScanReason, u64>,
-    /// Number of recounts of all reservations. Every successful scan recounts them.
+    /// Number of recounts of all reservations. Every successful scan recounts the reservations.
     pub recounts: u64,
     /// Number of recounts that differed from the stored reservations.
     pub recount_mismatches: u64,
@@ -99,7 +99,6 @@ impl EngineCounts {
         *scans.entry(reason).or_default() += 1;
     }
 
-    /// Counts a recount of the reservations.
     pub(super) const fn recount(&mut self, is_equal: bool, now: BlockTime) {
         self.recounts += 1;
         if !is_equal {

@@ -38,7 +38,7 @@ pub struct Cx<'a> {
     /// True while the operator or a check of the runtime pauses bidding
     /// ([`Input::HoldBids`](super::Input::HoldBids)).
     pub bids_held: bool,
-    /// Reason why the reservation of the order is no longer sufficient for a bid. `None` if the reservation is
+    /// Reason why the reservation of the order became insufficient for a bid, or `None` if the reservation is
     /// sufficient.
     pub displaced: Option<&'a Decline>,
 }
@@ -56,7 +56,7 @@ impl Cx<'_> {
         self.may_write() && !self.bids_held
     }
 
-    /// Returns true if the engine has processed a newer state than the query result of this height.
+    /// Returns true if the engine has processed a newer chain state than a query result of this height.
     #[must_use]
     pub const fn is_past(&self, height: Height) -> bool {
         height < self.height || (self.within_block && height == self.height)

@@ -36,8 +36,8 @@ pub enum Call {
     FetchProvider,
     /// Chain: fetch the account balances in these denominations.
     FetchBalances(Vec<Denom>),
-    /// Chain: fetch the attributes that one auditor signed for this provider. The argument is the text that
-    /// names the auditor in the order.
+    /// Chain: fetch the attributes that one auditor signed for this provider. The argument is the auditor, as
+    /// named in the order.
     FetchAudit(String),
     /// Chain: fetch one bid, and check whether all endpoints return the same record.
     FetchBid(BidId),
@@ -58,7 +58,7 @@ pub enum Call {
     Deploy {
         /// Workload to deploy.
         deployment: Arc<WorkloadSpec>,
-        /// Hostnames to remove, which only an earlier version uses.
+        /// Hostnames to remove, which only an earlier version of the workload used.
         purge_hostnames: Vec<String>,
     },
     /// Cluster: tear down a workload, and purge its hostnames and IP addresses.

@@ -127,7 +127,7 @@ pub enum Request {
     },
     /// Close a lease on behalf of the operator.
     EndLease {
-        /// Order and provider of the lease.
+        /// Lease to close.
         lease: LeaseId,
         /// Close reason. Only the reasons that a provider can state are allowed.
         reason: CloseReason,
@@ -155,7 +155,7 @@ pub type Response = Result<Reply, Refusal>;
 pub enum Reply {
     /// The request was carried out. A submitted manifest is stored.
     Done,
-    /// Differences found by a scan, one line each. Empty if there are none.
+    /// Differences found by a scan, one line each. Empty without differences.
     Scan(Vec<String>),
 }
 

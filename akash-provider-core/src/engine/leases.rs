@@ -74,7 +74,6 @@ impl Leases {
         self.workloads.ids()
     }
 
-    /// Returns the orders of all workloads.
     pub(super) fn orders(&self) -> impl Iterator<Item = &OrderId> {
         self.workloads.iter().map(|(lease, _)| &lease.order)
     }
@@ -100,7 +99,6 @@ impl Leases {
         self.workloads.update(id, newest)?
     }
 
-    /// Replaces the secrets of manifests with the texts that `cover` returns.
     pub(super) fn hide(&mut self, cover: &Cover<'_>) {
         self.deployments
             .each_mut()
@@ -108,7 +106,6 @@ impl Leases {
         self.workloads.each_mut().for_each(|machine| machine.hide(cover));
     }
 
-    /// Limits every stored height to at most `to`.
     pub(super) fn lower_heights(&mut self, to: Height) {
         self.won.iter_mut().for_each(|(_, at)| *at = to.min(*at));
         self.workloads

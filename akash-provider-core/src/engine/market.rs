@@ -37,7 +37,6 @@ impl Market {
         self.orders.get(id)
     }
 
-    /// Returns the ids of the orders in progress, sorted.
     pub(super) fn order_ids(&self) -> Vec<OrderId> {
         self.orders.ids()
     }
@@ -51,7 +50,6 @@ impl Market {
         self.orders.is_finished(id)
     }
 
-    /// Returns true if the order was declined for a temporary reason, so that it can be retried.
     pub(super) fn is_retryable(&self, id: &OrderId) -> bool {
         self.orders.is_retryable(id)
     }
@@ -65,7 +63,7 @@ impl Market {
         self.orders.lower_heights(to);
     }
 
-    /// Removes the stored results of orders that are no longer open.
+    /// Removes the data about finished orders that are no longer open on the chain.
     pub(super) fn retain_open(&mut self, open: &BTreeSet<&OrderId>) {
         self.orders.retain_open(open);
     }
@@ -116,7 +114,7 @@ impl Market {
         self.wallet.deposit(config, self.provider_data.params())
     }
 
-    /// Schedules a read of the account balance at the end of a block, if a read is needed.
+    /// At the end of a block, schedules a read of the account balance if a read is needed.
     pub(super) fn block(&mut self, now: Mono) {
         self.wallet.block(now);
     }

@@ -39,7 +39,6 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Replaces the secrets of manifests with the texts that `cover` returns.
     pub(super) fn hide(&mut self, cover: &Cover<'_>) {
         self.lanes.hide(cover);
     }

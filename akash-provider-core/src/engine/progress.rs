@@ -119,8 +119,8 @@ impl Progress {
         position
     }
 
-    /// Sets the processed height and time to those of a snapshot that starts the event stream. Returns true if no newer
-    /// snapshot was applied before.
+    /// Sets the processed height and time to the values of a snapshot that starts the event stream. Returns
+    /// true if no newer snapshot was applied before.
     pub(super) fn resync(&mut self, height: Height, time: BlockTime) -> bool {
         self.drop_contradicted_snapshot(height, time);
         self.replayed = false;
@@ -148,7 +148,6 @@ impl Progress {
         }
     }
 
-    /// Marks the following events as a replay.
     pub(super) const fn start_replay(&mut self) {
         self.replayed = true;
     }

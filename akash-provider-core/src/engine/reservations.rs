@@ -86,8 +86,8 @@ struct Reservation {
     places: Box<[ReplicaGroup]>,
     claim: Claim,
     active: bool,
-    /// True if the winning bid may offer resources other than those in this reservation. Usually both are
-    /// equal, and only the result of the bid transaction arrived late.
+    /// True if the winning bid may offer resources other than those in this reservation. Usually the
+    /// resources are equal, and only the result of the bid transaction arrived late.
     needs_recheck: bool,
 }
 
@@ -234,7 +234,7 @@ impl Reservations {
         Ok(units)
     }
 
-    /// Returns an order with a GPU reservation in which a replica fits on no node.
+    /// Returns an order that has reserved GPUs, and of which a replica fits on no node.
     fn unplaced_gpu_order(&self) -> Option<&OrderId> {
         let owed = |order: &&OrderId| {
             let reservation = self.reservations.get(*order);
@@ -250,9 +250,9 @@ impl Reservations {
         }
     }
 
-    /// Returns the reason why a reservation is no longer sufficient for a bid. Either a replica no longer
-    /// fits on any node, or a lease or bid was found later that needs the same GPUs, ports or addresses, or
-    /// has unknown resources.
+    /// Returns the reason why a reservation is no longer sufficient for a bid: a replica no longer fits on
+    /// any node, or a lease or bid that was found later has unknown resources or needs the same GPUs, ports
+    /// or addresses.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
         let reservation = self.reservations.get(order)?;
@@ -280,8 +280,8 @@ impl Reservations {
     /// Adopts a reservation from before a restart. This method never fails: missing capacity is reported as
     /// overcommitted.
     ///
-    /// `offer` is the offer of the bid, with overcommit already applied. If it is empty, the resources of `spec` are
-    /// reserved. An existing reservation with units is not changed.
+    /// `offer` is the offer of the bid, with overcommit already applied. If `offer` is empty, the resources
+    /// of `spec` are reserved. An existing reservation with units is not changed.
     pub fn adopt(&mut self, order: &OrderId, offer: &[ResourceUnit], spec: Option<&GroupSpec>) {
         self.unread.remove(order);
         // The reservation of a lease stays active.
@@ -337,8 +337,9 @@ impl Reservations {
         self.unread.insert(order.clone());
     }
 
-    /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. They differ
-    /// if capacity was reserved again after a restart, before a bid from before the restart reached a block.
+    /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. The
+    /// resources differ if capacity was reserved again after a restart, and a bid that was sent before the
+    /// restart was included in a block later.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(reservation) = self.reservations.get_mut(order) else {
             return;
@@ -381,7 +382,8 @@ impl Reservations {
         reservation.is_some_and(|h| !h.units.is_empty() && !h.needs_recheck)
     }
 
-    /// Releases a reservation. Its capacity is free immediately. Returns false if there was none.
+    /// Releases a reservation. The capacity is free immediately. Returns false if the order had no
+    /// reservation.
     pub fn unreserve(&mut self, order: &OrderId) -> bool {
         self.unread.remove(order);
         let Some(reservation) = self.reservations.remove(order) else {

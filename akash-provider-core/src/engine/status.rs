@@ -25,7 +25,8 @@ pub struct Status {
     pub block_time: BlockTime,
     /// True after the first `Resync` was processed.
     pub chain_known: bool,
-    /// False if the chain state is known and contains no record of this provider. The provider then bids on no order.
+    /// False if the chain state is known and contains no record of this provider. Without a record, the
+    /// provider bids on no order.
     pub registered: bool,
     /// Account balance and required deposit, if the account cannot pay the deposit of a bid. Orders wait in this case.
     pub deposit_missing: Option<String>,
@@ -146,9 +147,10 @@ pub struct LeaseInfo {
     pub last_error: Option<String>,
     /// Close reason, if this provider is closing the lease.
     pub ending: Option<CloseReason>,
-    /// Reason why the close or the teardown waits: breaker, standby, evidence or deadline.
+    /// Reason why the close of the lease or the teardown of its workload waits, as text for users.
     pub waiting_for: Option<String>,
-    /// Problem with the workload's record in the cluster. While it exists, a missing manifest does not close the lease.
+    /// Problem with the workload's record in the cluster. While the problem exists, a missing manifest does
+    /// not close the lease.
     pub record_problem: Option<String>,
     /// Error of the last payout, or `None` if the last payout succeeded.
     pub payout_error: Option<String>,
@@ -230,7 +232,7 @@ pub struct HeldClose {
     pub lease: LeaseId,
     /// Block time at which the breaker first held the close, in milliseconds since the Unix epoch.
     pub since: BlockTime,
-    /// True if the lease is already closed on the chain. Then only the workload must be removed.
+    /// True if the lease is already closed on the chain. In this case, only the workload must be removed.
     pub is_over: bool,
     /// Reason for the hold. Contains the command that ends the hold, if the operator can end it.
     pub because: String,

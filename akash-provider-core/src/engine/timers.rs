@@ -43,8 +43,8 @@ impl<Id: Clone + Ord> Timers<Id> {
         *old = new;
     }
 
-    /// Returns the expired monotonic deadlines. A deadline remains in the list until the machine changes it
-    /// in its next step.
+    /// Returns the expired monotonic deadlines. A deadline remains in the list until the next step of the
+    /// machine changes the deadline.
     pub(super) fn due_mono(&self, now: Mono) -> impl Iterator<Item = &(Mono, Id)> {
         self.mono.iter().take_while(move |(at, _)| *at <= now)
     }

@@ -75,8 +75,8 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
     }
 }
 
-/// Finds the GPU choice with which most replicas fit on a node. Returns the number of replicas and the
-/// choice.
+/// Finds the GPU choice with which the largest number of replicas fits on a node. Returns the number of
+/// replicas and the choice.
 fn best<'a>(
     inventory: &NodeInventory,
     need: &Need,

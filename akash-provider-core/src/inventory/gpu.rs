@@ -27,7 +27,7 @@ pub(crate) struct Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GpuRequest {
     pub(crate) vendor: String,
-    /// Requested model; `None` for any (`*`).
+    /// Requested model; `None` if any model is acceptable (`*`).
     pub(crate) model: Option<String>,
     pub(crate) memory: Option<String>,
     pub(crate) interface: Option<String>,

@@ -148,8 +148,8 @@ impl Layout {
         layout
     }
 
-    /// Returns the layout after a change of storage amounts, ignored resources and the nodes in `nodes`. The
-    /// result equals [`Self::new`] for the whole cluster. Returns `None` if anything else changed (a new
+    /// Returns the layout after a change of storage amounts, of ignored resources or of the nodes in `nodes`.
+    /// The result equals [`Self::new`] for the whole cluster. Returns `None` if anything else changed (a new
     /// node, other kinds of GPU, other storage classes or an invalid entry). The caller then builds a new
     /// layout.
     pub(super) fn revised(

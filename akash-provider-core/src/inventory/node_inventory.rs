@@ -52,7 +52,7 @@ impl NodeInventory {
         Self::from_layout(Layout::new(spec))
     }
 
-    /// Returns the free capacity after a change of storage amounts, ignored resources and the nodes in
+    /// Returns the free capacity after a change of storage amounts, of ignored resources or of the nodes in
     /// `nodes`. The result equals [`Self::new`] for the whole cluster, at the cost of a copy, and contains no
     /// reservations. Returns `None` if anything else changed (a new node, other kinds of GPU, other storage
     /// classes or an invalid entry). The caller then uses [`Self::new`].
@@ -79,7 +79,7 @@ impl NodeInventory {
         }
     }
 
-    /// Reserves `replicas` of a unit on a node. A negative number releases them. The arithmetic wraps, so
+    /// Reserves `replicas` of a unit on a node. A negative number releases replicas. The arithmetic wraps, so
     /// that a release exactly reverses a reservation of any amount.
     pub(super) fn take(&mut self, node: usize, need: &Need, mask: u16, replicas: i64) {
         let free = &mut self.free[node];

@@ -66,8 +66,8 @@ pub fn ips_wanted(group: &Group, lease: &LeaseId) -> Vec<IpDeclaration> {
         .collect()
 }
 
-/// Returns the name of an ingress expose for which the manifest lists no hostname. On a provider without
-/// automatic hostnames, every ingress expose needs at least one listed hostname.
+/// Returns an error message about an ingress expose without a listed hostname. Returns `None` if there is
+/// none, or if the provider assigns automatic hostnames (`static_hosts`).
 #[must_use]
 pub fn missing_hostname(group: &Group, static_hosts: bool) -> Option<String> {
     if static_hosts {

@@ -13,8 +13,8 @@ use std::io::Write as _;
 /// Maximum length of a manifest, in bytes. Real manifests have at most tens of kilobytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
 
-/// Keys that the Akash network omits from the JSON if their value is empty. A missing key and an empty value
-/// then have the same hash.
+/// Keys that the Akash network omits from the JSON if their value is empty. Therefore, a missing key and an
+/// empty value have the same hash.
 const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "attributes",
     "credentials",

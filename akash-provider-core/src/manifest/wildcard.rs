@@ -7,8 +7,8 @@
 
 use super::{MAX_HOSTNAME, check_hostname, is_hostname};
 
-/// Label that replaces `*` where the character is not allowed, such as in object names. No real hostname
-/// starts with this label: registries reserve names with `--` in this position, except `xn--`.
+/// Label that replaces `*` in texts that cannot contain `*`, such as in object names. No real hostname starts
+/// with this label: registries reserve names with `--` in this position, except `xn--`.
 pub const WILDCARD_LABEL: &str = "wc--any";
 
 /// Returns whether `host` is `*.` before a hostname of at least two labels. After [`WILDCARD_LABEL`] replaces
@@ -21,7 +21,7 @@ pub fn is_wildcard(host: &str) -> bool {
     rest.contains('.') && rest.len() + WILDCARD_LABEL.len() < MAX_HOSTNAME && is_hostname(rest)
 }
 
-/// Returns whether `host` is a hostname, with or without a wildcard, that passes [`check_hostname`].
+/// Returns whether `host` passes [`check_hostname`], which also accepts wildcards.
 #[must_use]
 pub fn is_hostname_or_wildcard(host: &str) -> bool {
     check_hostname(host).is_ok()
@@ -35,8 +35,8 @@ pub fn covering(host: &str) -> Option<String> {
     (first != "*").then(|| format!("*.{rest}"))
 }
 
-/// Returns whether `name` is a wildcard that a proxy may use for a request to `host` or to a subdomain:
-/// `*.a.com` reaches `b.a.com` and `c.b.a.com`.
+/// Returns whether `name` is a wildcard that a proxy can apply to `host`: `*.a.com` reaches `b.a.com` and
+/// `c.b.a.com`.
 #[must_use]
 pub fn reaches(name: &str, host: &str) -> bool {
     let Some(dotted) = name.strip_prefix('*') else {

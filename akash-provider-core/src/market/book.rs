@@ -39,7 +39,7 @@ pub(super) struct OrderBook {
 pub(super) struct BidBook {
     pub(super) bid: Bid,
     pub(super) deposit: Coin,
-    /// Height at which the deposit was returned; 0 while it is held.
+    /// Height at which the deposit was returned; 0 before the return.
     #[serde(default)]
     pub(super) ended_at: Height,
 }

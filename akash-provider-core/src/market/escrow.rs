@@ -12,7 +12,7 @@ const ONE: i128 = 1_000_000_000_000_000_000;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Escrow {
     pub(super) account: EscrowAccount,
-    /// Height of the newest withdrawal. The Akash network refuses a second withdrawal of the deployment in
+    /// Height of the newest withdrawal. The Akash network refuses a second withdrawal from the deployment in
     /// the same block.
     pub(super) withdrawn_at: Height,
     #[serde(default)]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct BidDeposit {
     /// Paid deposit, in whole units.
     pub coin: Coin,
-    /// Height at which the deposit was returned; `None` while it is held.
+    /// Height at which the deposit was returned; `None` before the return.
     pub returned_at: Option<Height>,
 }
 

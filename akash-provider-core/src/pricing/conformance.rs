@@ -38,8 +38,8 @@ pub struct Setup {
     pub unit: ResourceUnit,
     /// Time limit of one call.
     pub timeout: Duration,
-    /// Whether the price source of the strategy is unavailable: every call must then fail with `Unavailable`
-    /// or `Timeout`.
+    /// Whether the price source of the strategy is unavailable. If true, every call must fail with
+    /// `Unavailable` or `Timeout`.
     pub source_is_away: bool,
 }
 
@@ -318,7 +318,8 @@ async fn a_call_given_up_harms_no_later_one(strategy: &dyn PricingStrategy, setu
     price(&rule, strategy, &request).await;
 }
 
-/// One replica of one core, 512 MiB, 1 GiB ephemeral storage and an HTTP endpoint for at most 1000.
+/// Returns one replica of one core, 512 MiB, 1 GiB ephemeral storage and an HTTP endpoint, for at most 1000
+/// uact.
 fn plain_unit() -> ResourceUnit {
     let resources = Resources {
         id: 1,

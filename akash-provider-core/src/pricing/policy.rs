@@ -68,7 +68,8 @@ pub struct Quote {
     pub price: DecCoin,
     /// Name of the applied rule; `None` if no rule matches.
     pub rule: Option<String>,
-    /// Components in order: resources first, then surcharges and discounts. Their sum is the price.
+    /// Components in order: resources first, then surcharges and discounts. The sum of the lines is the
+    /// price.
     pub lines: Vec<Line>,
 }
 
@@ -216,8 +217,7 @@ impl Policy {
         })
     }
 
-    /// Returns three values: the sum of the resource prices, the factors by which it is multiplied, and the minimum
-    /// price.
+    /// Returns three values: the sum of the resource prices, the factors for this sum, and the minimum price.
     #[expect(
         clippy::type_complexity,
         reason = "three values for two callers in this module"

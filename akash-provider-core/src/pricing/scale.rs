@@ -150,7 +150,7 @@ impl Scale {
         price_of(&denom, self.sum(request)?)
     }
 
-    /// Returns the sum of the prices of all resources, without a check of its range.
+    /// Returns the sum of the prices of all resources. The sum may be an invalid price.
     pub(super) fn sum(&self, request: &PriceRequest) -> Result<Dec, PriceError> {
         let totals = self.totals(request)?;
         match self.quick_sum(&totals) {
@@ -283,7 +283,7 @@ struct Totals {
 }
 
 /// Returns the class that determines the price of a volume. Every volume that is not persistent is ephemeral,
-/// also a volume in memory.
+/// including a volume in memory.
 pub(super) fn class_of(volume: &Storage) -> &str {
     let persistent = volume.is_persistent();
     volume

@@ -77,7 +77,7 @@ pub enum InvalidScript {
     NoTime,
 }
 
-/// Failure of a script. `calculate_price` returns it as the source of its error.
+/// Failure of a script. The error of `calculate_price` has this failure as its source.
 #[derive(Debug, thiserror::Error)]
 enum ScriptError {
     /// The script could not be started.

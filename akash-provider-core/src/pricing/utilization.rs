@@ -82,8 +82,8 @@ pub struct Utilization {
 }
 
 impl Utilization {
-    /// Creates the utilization of a cluster without the reservations of the provider. Other workloads use all
-    /// amounts in use.
+    /// Creates the utilization of a cluster without the reservations of the provider. All amounts in use
+    /// count as used by other workloads.
     pub(crate) fn from_metrics(metrics: &Metrics) -> Self {
         let mut all = Self::default();
         for node in &metrics.nodes {

@@ -121,8 +121,8 @@ impl ProviderBuilder {
         self
     }
 
-    /// Sets the store of the state for the next start. Each change is stored before it takes effect. Without a store, a
-    /// subscriber of the provider's events has to store the state.
+    /// Sets the store for the state that the next start needs. Each change is stored before it takes effect.
+    /// Without a store, a subscriber of the provider's events has to store the state.
     #[must_use]
     pub fn state_store(mut self, store: impl StateStore + 'static) -> Self {
         self.store = Some(Arc::new(store));

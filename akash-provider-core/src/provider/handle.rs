@@ -123,7 +123,7 @@ impl ProviderHandle {
         self.done(Request::ReleaseBreaker).await
     }
 
-    /// Releases the circuit breaker for an owner for which it has tripped.
+    /// Releases the circuit breaker that has tripped for one owner.
     ///
     /// # Errors
     /// Returns `Busy`, `Stopping` and `Unavailable` like every request, and [`RefusalKind::Rejected`] if the breaker
@@ -249,7 +249,7 @@ impl ProviderHandle {
             .await
     }
 
-    /// Returns the active lease of this provider for a group, or `None` if the chain lists none.
+    /// Returns the active lease of this provider for a group, or `None` if the chain lists no such lease.
     ///
     /// # Errors
     /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] without a response in
@@ -282,7 +282,7 @@ impl ProviderHandle {
     }
 
     /// Returns a stream of the current and all later lifecycle phases. The stream ends after
-    /// [`Lifecycle::Done`]. A slow reader may miss phases, except the last one.
+    /// [`Lifecycle::Done`]. A slow reader may miss phases, except the last phase.
     #[must_use]
     pub fn lifecycle_changes(&self) -> BoxStream<'static, Lifecycle> {
         let mut progress = self.progress.clone();

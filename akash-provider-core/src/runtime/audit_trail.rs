@@ -8,7 +8,8 @@ use crate::types::LeaseId;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Maximum number of stored lease records. A record is stored from the query of a closed lease to its teardown.
+/// Maximum number of stored lease records. A record of a closed lease is stored from the query until the
+/// teardown of the workload.
 const RECORDS_MAX: usize = 4096;
 /// Result of a complete teardown.
 const DONE: &str = "done";
@@ -32,7 +33,7 @@ impl AuditTrail {
         }
     }
 
-    /// Stores the record of a closed lease as evidence for its teardown.
+    /// Stores the record of a closed lease as evidence for the teardown of its workload.
     pub(super) fn observe(&mut self, completion: &Completion) {
         let Completion::Lease(Ok(observed)) = completion else {
             return;

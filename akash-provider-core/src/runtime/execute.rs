@@ -38,22 +38,22 @@ use tokio_util::sync::CancellationToken;
 /// Maximum number of concurrent queries. A start with thousands of open orders must not overload a node. 32
 /// queries of 50 ms each are more than 600 per second, more than a block requires.
 const QUERIES: usize = 32;
-/// Maximum number of concurrent deploys, teardowns and listings. Each needs tens of requests to the API
+/// Maximum number of concurrent deploys, teardowns and listings. Each call needs tens of requests to the API
 /// server of the backend.
 const CLUSTER_CALLS: usize = 16;
 /// Maximum number of concurrent calls that store a record. This limit is separate from the limit of slow
 /// deploys, because a tenant waits for each record.
 const RECORDS: usize = 16;
-/// Maximum number of concurrent price calculations. A strategy also limits its own processes. This limit
-/// keeps the wait for such a process shorter than the timeout of a calculation.
+/// Maximum number of concurrent price calculations. A strategy also limits its own processes. With the limit
+/// `PRICES`, the wait for such a process is shorter than the timeout of a calculation.
 const PRICES: usize = 32;
 /// Number of bids at which the count for an order stops. The chain allows at most 500 bids per order.
 const BIDS_COUNTED: u32 = 1000;
 /// Maximum timeout of a transaction, measured with the time stamps of blocks. The chain client has the same limit.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
 
-/// Maximum time for which a call waits until the audit log can store its intent. After this time, the call
-/// fails, and the engine decides whether the call is still necessary.
+/// Maximum time for which a call waits until the audit log can store the intent of the call. After this time,
+/// the call fails, and the engine decides whether the call is still necessary.
 const AUDIT_WAIT: Duration = Duration::from_secs(60);
 /// Delay between two attempts to store an intent.
 const AUDIT_RETRY: Duration = Duration::from_millis(500);
@@ -65,7 +65,7 @@ pub(crate) struct Ports {
     pub(crate) pricing: Arc<dyn PricingStrategy>,
 }
 
-/// Executes the calls of the engine. The runtime loop owns it.
+/// Executes the calls of the engine. Owned by the runtime loop.
 #[derive(Debug)]
 pub(crate) struct Executor {
     room: Arc<CallContext>,

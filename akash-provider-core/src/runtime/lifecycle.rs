@@ -18,7 +18,7 @@ pub(crate) struct Progress {
     pub(crate) chain_known: bool,
 }
 
-/// Sender of the progress, owned by the provider. Dropping it ends the lifecycle.
+/// Sender of the progress, owned by the provider. Dropping the sender ends the lifecycle.
 #[derive(Debug)]
 pub(crate) struct ProgressSender(watch::Sender<Progress>);
 

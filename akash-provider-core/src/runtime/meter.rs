@@ -180,8 +180,8 @@ impl Meter {
         self.lock().engine = engine;
     }
 
-    /// Counts the reservations of the orders in a status. Counts an order without a bid as ended if the status no
-    /// longer contains it.
+    /// Counts the reservations of the orders in a status. Counts an order without a bid as ended if the
+    /// status no longer contains the order.
     pub(super) fn settle(&self, status: &Status) {
         self.lock().orders.settle(status);
     }

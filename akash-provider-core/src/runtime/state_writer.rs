@@ -20,7 +20,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Maximum time for which a write delays effects. A slower disk must not stop the provider.
+/// Maximum time for which a write delays effects. A slow disk must not stop the provider.
 pub(super) const KEEP_LIMIT: Duration = Duration::from_secs(10);
 /// Delay before the retry of a failed write.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ pub trait StateStore: fmt::Debug + Send + Sync {
     /// Replaces the stored state.
     ///
     /// # Errors
-    /// Returns an error when the state may not be durable.
+    /// Returns an error when the state is possibly not durable.
     async fn save(&self, state: &RestartState) -> Result<(), Error>;
 }
 

@@ -73,8 +73,8 @@ impl Feeds {
     }
 }
 
-/// Subscribes to one port, again after every end or failure, until the receiver of `queue` is dropped. Sends
-/// `lost` once for every gap in the stream.
+/// Subscribes to one port until the receiver of `queue` is dropped, and subscribes again after each end or
+/// failure of the stream. Sends `lost` once for every gap in the stream.
 async fn follow<T: Clone + Send>(
     port: &'static str,
     subscribe: impl Fn() -> BoxStream<'static, Result<T, Error>>,
@@ -180,8 +180,8 @@ impl<T: Clone> StreamGap<T> {
 /// Error: the receiver of the queue was dropped.
 struct LoopGone;
 
-/// Returns endless delays, doubling from [`RETRY_MIN`] to [`RETRY_MAX`], with jitter so that several
-/// providers do not reconnect to one node at the same time.
+/// Returns an endless sequence of delays that double from [`RETRY_MIN`] to [`RETRY_MAX`], with jitter so that
+/// several providers do not reconnect to one node at the same time.
 fn waits() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(RETRY_MIN)

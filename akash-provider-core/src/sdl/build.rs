@@ -145,7 +145,7 @@ fn start(name: &str, infra: &Placement) -> Building {
     }
 }
 
-/// Adds the confidential-computing type that a service requests to the required attributes of its placement.
+/// Adds the confidential-computing type of a service to the attributes that its placement requires.
 fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError> {
     let Some((spot, kind)) = service.params.as_ref().and_then(|params| params.tee.as_ref()) else {
         return Ok(());
@@ -170,7 +170,7 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
 
 /// Returns the sequence number of each leased IP name. The names of all `to` entries are sorted, with
 /// duplicates, and numbered from 1. A repeated name gets its highest number. A `to` entry without an IP has
-/// the empty name; if it is global, it is skipped.
+/// the empty name, or is skipped if the entry is global.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment
@@ -226,7 +226,7 @@ fn exposes(exposes: &[Expose], sequence: &BTreeMap<&str, u32>) -> Vec<ServiceExp
 }
 
 /// Returns the endpoints of one expose. A global expose has one endpoint for its port and, if it uses a
-/// leased IP, a second one for the IP. Other exposes have no endpoints.
+/// leased IP, a second endpoint for the IP. Other exposes have no endpoints.
 fn endpoints(expose: &ServiceExpose) -> Vec<Endpoint> {
     if !expose.global {
         return Vec::new();

@@ -7,8 +7,8 @@ use crate::manifest::Proto;
 use crate::types::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks that every referenced service, profile, price, endpoint and volume exists, and that they can be
-/// used together. A reference to an invalid part adds no further error.
+/// Checks that every referenced service, profile, price, endpoint and volume exists, and that these parts can
+/// be combined. A reference to an invalid part adds no further error.
 pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     let mut ips = Ips::default();
     for (name, deployed) in document.deployment.iter() {
@@ -192,7 +192,7 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
 }
 
 /// Reports a persistent volume that is not mounted. As in the Akash tools, this is an error only in SDL
-/// version 2.0 and only if the service has no mounts. Otherwise it is a warning.
+/// version 2.0 and only if the service has no mounts. Otherwise the report is a warning.
 fn unmounted(
     version: Version,
     spot: &Location,

@@ -27,7 +27,7 @@ pub(super) struct NamedParts<T> {
 }
 
 impl<T> NamedParts<T> {
-    /// Returns whether the document has no part with this name, not even an invalid one.
+    /// Returns whether the document has no part with this name, valid or invalid.
     pub(super) fn lacks(&self, name: &str) -> bool {
         !self.is_unread && !self.unread.contains(name) && !self.read.contains_key(name)
     }
@@ -143,7 +143,8 @@ pub(super) struct Compute {
     pub(super) spot: Location,
     pub(super) cpu: (Location, Sourced<Cpu>),
     pub(super) memory: (Location, Sourced<Memory>),
-    /// GPUs with their location. A profile without a `gpu` field yields zero GPUs and its own location.
+    /// GPUs with their location. A profile without a `gpu` field yields zero GPUs, with the location of the
+    /// profile.
     pub(super) gpu: (Location, Gpu),
     /// Volumes, in the order of the Akash tools.
     pub(super) storage: Vec<(Location, Sourced<Storage>)>,

@@ -8,7 +8,7 @@ use std::fmt;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The text or a part of it is too large, too deep or has too many nodes.
+    /// The text, or a part of the text, is too large, too deep or has too many nodes.
     TooLarge,
     /// The text is not valid YAML.
     Syntax,
@@ -53,7 +53,7 @@ pub struct SdlError {
 pub struct SdlErrors {
     /// First error.
     pub first: SdlError,
-    /// Further errors; together with the first at most [`MAX_ERRORS`](super::MAX_ERRORS).
+    /// Further errors: with `first`, at most [`MAX_ERRORS`](super::MAX_ERRORS) errors are listed.
     pub others: Vec<SdlError>,
     /// Number of further errors that are not listed.
     pub more: usize,

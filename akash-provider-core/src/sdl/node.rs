@@ -19,7 +19,7 @@ pub const MAX_DEPTH: usize = 32;
 /// Maximum number of nodes, counting the nodes of each alias.
 pub const MAX_NODES: usize = 50_000;
 
-/// Maximum length of a key, in bytes. Attribute keys of the Akash network have at most 128.
+/// Maximum length of a key, in bytes. Attribute keys of the Akash network have at most 128 bytes.
 pub const MAX_KEY: usize = 256;
 
 /// Parsed value, with the line on which it starts.

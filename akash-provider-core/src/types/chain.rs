@@ -172,7 +172,7 @@ pub struct Reclamation {
     pub window: Duration,
     /// Earliest time at which the provider can close the lease. Set when the reclamation starts.
     pub deadline: Option<BlockTime>,
-    /// Reason of the reclamation; `None` before its start, or if the record contains none.
+    /// Reason of the reclamation; `None` before the reclamation, or if the record contains no reason.
     #[serde(default)]
     pub reason: Option<CloseReason>,
 }
@@ -190,7 +190,7 @@ pub struct Lease {
     pub created_at: Height,
     /// Height of the close; 0 while the lease is active.
     pub closed_on: Height,
-    /// Reason of the close; `None` while the lease is active, or if the record contains none.
+    /// Reason of the close; `None` while the lease is active, or if the record contains no reason.
     pub reason: Option<CloseReason>,
     /// Reclamation terms of the bid, if any.
     pub reclamation: Option<Reclamation>,
@@ -212,7 +212,7 @@ pub struct Payment {
 pub struct LeaseRecord {
     /// Lease without its earnings.
     pub lease: Lease,
-    /// Earnings; `None` if the node returned none.
+    /// Earnings; `None` if the node returned no earnings.
     pub payment: Option<Payment>,
 }
 
@@ -456,7 +456,7 @@ pub enum ChainEvent {
         /// Account of the provider.
         owner: Address,
     },
-    /// An auditor signed attributes of a provider, or removed its signature.
+    /// An auditor signed attributes of a provider, or removed the signature.
     AuditChanged {
         /// Account of the auditor.
         auditor: Address,
@@ -535,7 +535,7 @@ pub enum Agreement {
     Single,
     /// A second endpoint returned the same record.
     Confirmed,
-    /// A second endpoint returned a different record, or the first endpoint returned an incomplete one.
+    /// A second endpoint returned a different record, or the first endpoint returned an incomplete record.
     Disputed,
     /// The second endpoint could not be queried.
     Unreachable,
@@ -547,7 +547,8 @@ pub enum Agreement {
 /// The record was read from a node that has the configured chain id and is not catching up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Observed<T> {
-    /// Record, or `None` if the endpoint found none. `None` alone does not prove that the record is missing.
+    /// Record, or `None` if the endpoint found no record. `None` alone does not prove that the record is
+    /// missing.
     pub value: Option<T>,
     /// Height at which the record was read.
     pub height: Height,

@@ -143,8 +143,8 @@ impl OrderWorld {
         });
     }
 
-    /// Delivers the completion of the pending call to the machine. A machine in phase `Done` does not receive
-    /// it.
+    /// Delivers the completion of the pending call to the machine. A machine in phase `Done` receives no
+    /// completion.
     fn complete(&self, input: Input, change: impl FnOnce(&mut Self)) -> Self {
         let mut next = self.clone();
         next.in_flight = None;

@@ -23,7 +23,7 @@ pub(crate) struct Pending {
     /// Response to the call, stored when the call is executed.
     pub(crate) answer: Option<Completion>,
     /// Leases in the cluster at the time of the list: first the leases that the list contains, then the
-    /// leases missing from it.
+    /// leases that the list omits.
     pub(crate) there: Option<(BTreeSet<LeaseId>, BTreeSet<LeaseId>)>,
     /// The call sent a transaction. The response arrives when the transaction is in a block or when the
     /// simulation stops waiting for it.
@@ -85,7 +85,7 @@ impl World {
         self.pending[index].answer = Some(self.answer(&call));
     }
 
-    /// Executes a call that then reports a failure. A deploy may be executed only in part.
+    /// Executes a call, but reports a failure. A deploy may be executed only in part.
     fn apply_and_fail(&mut self, call: &Call) {
         if let Call::Deploy { deployment, .. } = call
             && self.feature_random.percent(self.features.half)

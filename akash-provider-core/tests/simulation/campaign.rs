@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// Regression seeds that run first: one per line, `#` starts a comment.
 const REGRESSIONS: &str = include_str!("seeds.txt");
-/// Maximum number of failed seeds listed for a rule, in addition to the first one.
+/// Maximum number of failed seeds listed for a rule, in addition to the first seed.
 const NAMED_MAX: usize = 10;
 /// Number of seeds of an ordinary test run.
 const SEEDS: u64 = 300;
@@ -122,7 +122,7 @@ fn report(failures: &BTreeMap<u64, Violation>, ran: u64, is_taped: bool) {
     panic!("{} of {ran} histories break a rule", failures.len());
 }
 
-/// Repeats a failed seed and writes every event to its log file.
+/// Repeats a failed seed and writes every event to the log file of the seed.
 fn log(seed: u64, is_taped: bool) -> String {
     let replay_engine = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/sim");
     let folder = std::env::var_os("SIM_LOG_DIR").map_or_else(replay_engine, PathBuf::from);

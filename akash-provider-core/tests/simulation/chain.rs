@@ -23,7 +23,7 @@ pub(crate) struct View {
     pub(crate) height: Height,
     pub(crate) time: BlockTime,
     pub(crate) market: Rc<Market>,
-    /// Events of the block. The last one is the event `Block`.
+    /// Events of the block. The last event is `Block`.
     events: Rc<Vec<ChainEvent>>,
     invalid_orders: Rc<Vec<Order>>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Tx {
     pub(crate) life: u64,
     pub(crate) msg: Msg,
     pub(crate) expires: BlockTime,
-    /// Whether the transaction is never included in a block. The provider cannot observe this.
+    /// Whether the transaction is never included in a block. The provider cannot detect the loss.
     pub(crate) lost: bool,
     /// Whether an unknown outcome was reported for this transaction.
     pub(crate) is_outcome_sent: bool,
@@ -115,7 +115,6 @@ impl Chain {
         chain
     }
 
-    /// Time of the block under construction.
     pub(crate) fn next_time(&self) -> BlockTime {
         self.market.time().plus(self.elapsed)
     }
@@ -125,13 +124,12 @@ impl Chain {
         self.views.back().unwrap()
     }
 
-    /// Returns the state of the chain `lag` blocks before the newest complete block, or the oldest stored
-    /// state.
+    /// Returns the state of the chain `lag` blocks before the newest complete block. If that state is not
+    /// stored, returns the oldest stored state.
     pub(crate) fn view(&self, lag: usize) -> &View {
         &self.views[self.views.len() - 1 - lag.min(self.views.len() - 1)]
     }
 
-    /// Executes a message of a tenant. The caller handles a rejection.
     pub(crate) fn tenant(&mut self, msg: TenantMsg) -> Result<(), Rejection> {
         let events = self.market.tenant(msg)?;
         self.push_events(events);

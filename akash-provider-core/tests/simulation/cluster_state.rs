@@ -63,7 +63,8 @@ impl ClusterState {
         }
     }
 
-    /// Stores a Manifest record. The write fails if its epoch is older than that of the stored record.
+    /// Stores a Manifest record. The write fails if the epoch of the deployment is older than the epoch of
+    /// the stored record.
     pub(crate) fn record(&mut self, deployment: &Arc<WorkloadSpec>) -> Result<(), Failure> {
         let there = self.runs.get(&deployment.lease);
         if there.is_some_and(|r| r.deployment.epoch > deployment.epoch) {
@@ -216,8 +217,8 @@ impl ClusterState {
         }
     }
 
-    /// Returns the leases with objects that the provider sees, and the leases that it does not see because it
-    /// reads from a wrong namespace or cluster.
+    /// Returns the leases with objects that the provider sees, and the leases hidden from the provider
+    /// because it reads from a wrong namespace or cluster.
     pub(crate) fn there(&self) -> (BTreeSet<LeaseId>, BTreeSet<LeaseId>) {
         let away = |r: &Workload| r.elsewhere && self.place != ReadLocation::Right;
         let hidden = self.runs.iter().filter(|(_, r)| away(r));

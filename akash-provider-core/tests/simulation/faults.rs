@@ -94,7 +94,6 @@ pub(crate) fn config(random: &mut Random) -> Config {
     config
 }
 
-/// Returns a random failure, temporary or permanent.
 pub(crate) fn failure(random: &mut Random) -> Failure {
     let (kind, transient) = match random.below(8) {
         0..4 => (ErrorKind::Unavailable, true),

@@ -54,7 +54,7 @@ pub(crate) struct Shape {
     pub(crate) audited: bool,
     /// GPUs per replica: number and model.
     pub(crate) gpu: Option<(u64, &'static str)>,
-    /// Whether the group requests a leased IP address. `second_address` requests a second one.
+    /// Whether the group requests a leased IP address. `second_address` requests a second address.
     pub(crate) address: bool,
     pub(crate) second_address: bool,
     /// Number of external ports that do not use a leased address.

@@ -287,7 +287,7 @@ impl StateCheck<'_> {
     }
 
     /// Checks that each lease reserves exactly the resources of its bid. Before the engine has read the bid,
-    /// the lease may reserve none.
+    /// the lease may reserve no resources.
     fn leases_counted_once(&self) -> Checked {
         let mut seen = BTreeSet::new();
         for reservation in reservations(self.status) {

@@ -72,7 +72,8 @@ impl Wallet {
 }
 
 impl World {
-    /// Returns the denomination for a new order or deposit of a tenant: a random one, unless the history uses only one.
+    /// Returns the denomination for a new order or deposit of a tenant: a random denomination, unless the
+    /// history uses only one denomination.
     pub(crate) fn denom(&mut self) -> &'static str {
         if self.features.wallet == Wallet::One {
             return DENOMS[0];
@@ -121,8 +122,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the engine repeats a bid refused for lack of funds only after a query returned a
-    /// sufficient balance.
+    /// Checks that a bid was not refused for lack of funds before, or that a query has returned a sufficient
+    /// balance since the refusal.
     pub(crate) fn a_refused_deposit_waits_for_money(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());
@@ -136,8 +137,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the last queried balance covers the deposit of this bid and all deposits that may not be
-    /// deducted from this balance yet.
+    /// Checks that the last queried balance covers the deposit of this bid and all deposits that this balance
+    /// possibly still includes.
     pub(crate) fn bids_in_flight_are_payable(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());

@@ -67,7 +67,7 @@ pub(crate) struct EngineModel {
     pub(crate) mono: Mono,
     pub(crate) height: Height,
     pub(crate) block_time: BlockTime,
-    /// Orders with a bid of the provider that was reported to the engine.
+    /// Orders for which a bid of the provider was reported to the engine.
     pub(crate) bids: BTreeSet<OrderId>,
     /// Resources of the bids of the provider, as reported to the engine.
     ///
@@ -80,10 +80,10 @@ pub(crate) struct EngineModel {
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
-    /// Deposits that may not be deducted from the last queried balance yet. The chain had not reported their
-    /// bids when the query started.
+    /// Deposits that the last queried balance possibly still includes. When the query started, the chain had
+    /// not reported the bids with these deposits.
     pub(crate) unread: BTreeMap<BidId, Coin>,
-    /// Deposits that may not be deducted from the balance of the pending account query yet.
+    /// Deposits that the result of the pending account query possibly still includes.
     in_reading: Option<BTreeMap<BidId, Coin>>,
     /// Block time at which each bid transaction with an unknown outcome expires.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
@@ -116,7 +116,7 @@ pub(crate) struct EngineModel {
     pub(crate) requests: BTreeSet<RequestId>,
     /// Reservations of the engine, compared with the reported capacity.
     pub(crate) sales: Reservations,
-    /// Number of inputs that were delivered twice. The engine counts them as unexpected.
+    /// Number of inputs that were delivered twice. The engine counts the second delivery as unexpected.
     pub(crate) repeated: u64,
 }
 
@@ -350,7 +350,7 @@ impl EngineModel {
     }
 }
 
-/// State of a history that is common to all its engines.
+/// State that all engines of a history share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HistoryRecord {
     /// Withdrawals that a block includes, by engine, deployment and block.

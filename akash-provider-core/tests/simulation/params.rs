@@ -30,7 +30,6 @@ const OUR_OWN: [&str; 12] = [
 ];
 
 impl World {
-    /// Changes the market parameters by a vote.
     pub(crate) fn parameters_change(&mut self) {
         let mut params = self.chain.market.params().clone();
         let hours = |h: u64| Duration::from_secs(h * 3600);
@@ -58,7 +57,7 @@ impl World {
         self.chain.set_params(params);
     }
 
-    /// Reverts the market parameters in some histories. In the others, the last change remains.
+    /// Reverts the market parameters in some histories. In the other histories, the last change remains.
     pub(crate) fn parameters_at_the_end(&mut self) {
         if self.features.votes > 0 && self.feature_random.percent(60) {
             self.chain.set_params(network_params());

@@ -60,7 +60,8 @@ impl Hardware {
         };
     }
 
-    /// Adds the persistent storage classes to the cluster. Adds to each node the classes that it mounts.
+    /// Adds the persistent storage classes to the cluster. Adds to each node the classes that the node
+    /// mounts.
     pub(crate) fn store(&self, cluster: &mut ClusterSpec) {
         for (name, fault) in CLASSES.iter().zip(self.storage_faults) {
             let used = match fault {
@@ -274,7 +275,7 @@ impl StateCheck<'_> {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that no instance replaces an accepted manifest by an older one.
+    /// Checks that no instance replaces an accepted manifest by an older manifest.
     pub(crate) fn accepted_manifests_are_stored(&self, live: &BTreeSet<LeaseId>) -> Checked {
         for lease in live {
             let accepted = self.memory.accepted.get(lease.deployment()).copied();
@@ -291,7 +292,7 @@ impl SettledCheck<'_> {
     }
 
     /// Checks that each workload of an active lease has the addresses of its manifest, and that other leases
-    /// have none.
+    /// have no addresses.
     pub(crate) fn addresses_follow_leases(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let wanted = |lease: &LeaseId| -> BTreeSet<String> {
             let run = self

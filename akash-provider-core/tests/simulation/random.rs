@@ -22,7 +22,6 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// Returns `true` with a probability of `percent` percent.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -181,7 +181,7 @@ impl World {
         self.request(request)
     }
 
-    /// Submits the manifest that matches the hash on the chain to the provider.
+    /// Submits a manifest to the provider. The hash of the manifest equals the hash on the chain.
     pub(crate) fn submit_right(&mut self, wish: &TenantDeployment) -> Checked {
         self.request(Request::SubmitManifest {
             deployment: wish.id.clone(),

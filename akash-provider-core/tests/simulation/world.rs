@@ -142,7 +142,8 @@ impl World {
         }
     }
 
-    /// Returns the current clock readings of the process. Some readings are earlier than the previous one.
+    /// Returns the current clock readings of the process. Some readings are earlier than the previous
+    /// reading.
     fn clocks(&mut self) -> Now {
         let mut now = self.now();
         if self.random.percent(self.faults.clocks) {

@@ -58,7 +58,8 @@ pub(crate) async fn measure(file: &Path, options: BenchOptions) -> Result<(), Fa
     Ok(())
 }
 
-/// Starts the inventory source as a provider does. Measures the time to its first update and the peak memory.
+/// Starts the inventory source as a provider does. Measures the peak memory, and the time until the first
+/// update of the source.
 async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let began = Instant::now();
@@ -139,7 +140,7 @@ fn pod_change(pod: &Pod) -> Change {
     }
 }
 
-/// Reads a list page by page and returns its resource version.
+/// Reads a list page by page and returns the resource version of the list.
 async fn pages<T>(
     client: &Client,
     path: &str,

@@ -39,7 +39,7 @@ pub(crate) struct Account {
     pub(crate) kubeconfig: Value,
 }
 
-/// Number of requests of a ServiceAccount that the API server dispatched, by kind.
+/// Number of requests that the API server dispatched for a ServiceAccount, by kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Calls {
     pub(crate) writes: f64,

@@ -25,7 +25,6 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Returns the number of leases with pods.
     pub(crate) const fn leases(&self) -> usize {
         self.pods / 2 / self.pods_per_lease
     }
@@ -91,7 +90,6 @@ impl Load {
         })
     }
 
-    /// Returns the namespace of the pod with this number.
     pub(crate) fn space_of(&self, pod: usize) -> String {
         if pod.is_multiple_of(2) {
             namespace(pod / 2 / self.pods_per_lease)
@@ -130,8 +128,8 @@ where
         .await
 }
 
-/// Creates a namespace with its default ServiceAccount. Pods need the ServiceAccount, and no controller runs
-/// that would create it.
+/// Creates a namespace with its default ServiceAccount. Pods need the ServiceAccount, and no running
+/// controller creates it.
 async fn make_space(client: &Client, name: &str) -> Result<(), Failed> {
     let params = PostParams::default();
     let space: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
@@ -143,8 +141,8 @@ async fn make_space(client: &Client, name: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Creates a node and removes the taint that the API server adds to a new node, because no controller runs
-/// that would remove the taint.
+/// Creates a node and removes the taint that the API server adds to a new node, because no running controller
+/// removes the taint.
 async fn make_node(client: &Client, object: Value) -> Result<(), Failed> {
     let node: Node = serde_json::from_value(written(object))?;
     let api: Api<Node> = Api::all(client.clone());

@@ -16,7 +16,7 @@ const WAITING_MAX: usize = 64;
 
 impl Access {
     /// Returns the Kubernetes events of a lease, oldest first. Without `follow`, the stream ends after the
-    /// newest event. With `follow`, it ends when the lease is torn down.
+    /// newest event. With `follow`, the stream ends when the lease is torn down.
     ///
     /// # Errors
     /// `NotFound` for an unknown lease or service, `Unavailable` while the watches are not synchronized.

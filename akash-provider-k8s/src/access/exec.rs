@@ -94,7 +94,8 @@ impl Access {
     }
 }
 
-/// Runs a command that the provider itself needs, without input and with little output. Returns its final status.
+/// Runs a command that the provider itself needs, without input and with little output. Returns the final
+/// status of the command.
 async fn run(access: &Access, namespace: &str, replica: &Replica, command: &[&str]) -> kube::Result<Status> {
     let pods: Api<Pod> = Api::namespaced(access.client.clone(), namespace);
     let params = AttachParams {

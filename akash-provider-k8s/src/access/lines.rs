@@ -10,7 +10,8 @@ struct OpenLine {
     stamp: Option<Timestamp>,
     /// Number of bytes of this line that were already returned as pieces.
     given: usize,
-    /// Number of bytes at the start of the line to skip. They were returned before the connection broke.
+    /// Number of bytes to skip at the start of the line. These bytes were returned before the connection
+    /// broke.
     pass: usize,
     /// Whether the line was already returned before the connection broke.
     again: bool,

@@ -43,8 +43,8 @@ type Sender = mpsc::Sender<Batch>;
 
 impl Access {
     /// Returns the log lines of a lease. Without `follow`, the stream ends after the last line. With
-    /// `follow`, it ends when the lease is torn down. Dropping the stream closes its connections to the API
-    /// server.
+    /// `follow`, the stream ends when the lease is torn down. Dropping the stream closes its connections to
+    /// the API server.
     ///
     /// # Errors
     /// `NotFound` for an unknown lease or service, `Unavailable` while the watches are not synchronized.
@@ -121,7 +121,6 @@ impl Reader {
         }
     }
 
-    /// Returns the replicas that have logs.
     fn ready_to_read(&self) -> Vec<Replica> {
         let view = self.access.state.lease_in(&self.namespace);
         let all = replicas(&view, &self.options.services);

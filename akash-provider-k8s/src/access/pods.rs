@@ -29,8 +29,8 @@ pub(super) fn replicas(view: &LeaseView, services: &[String]) -> Vec<Replica> {
     .collect()
 }
 
-/// Returns the name of the container that is named like the service, otherwise the name of the first
-/// container. The first container may be one that the cluster injected.
+/// Returns the name of the container that is named like the service. Without such a container, returns the
+/// name of the first container, which the cluster may have injected.
 fn container(pod: &Pod, service: &str) -> Option<String> {
     let containers = pod.spec.as_ref().map_or(&[][..], |s| &s.containers);
     let own = containers.iter().find(|c| c.name == service);
@@ -76,7 +76,7 @@ fn is_ready(pod: &Pod) -> bool {
         .any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
-/// Reason why a service cannot run a command. The texts equal those of the Go provider.
+/// Reason why a service cannot run a command. The texts equal the texts of the Go provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreachable {
     #[error("no such service exists with that name")]

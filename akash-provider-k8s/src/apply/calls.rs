@@ -127,7 +127,7 @@ impl Calls {
         }
     }
 
-    /// Applies an object (server-side apply). Fields of an earlier apply that are missing in `body` are removed.
+    /// Applies an object (server-side apply). Removes the fields of an earlier apply that `body` lacks.
     pub(crate) async fn apply(
         &self,
         kind: Kind,
@@ -464,7 +464,7 @@ impl Calls {
     }
 
     /// Lists the objects of a kind that have the labels of the provider, page by page, in one namespace or in
-    /// all. `parts` selects whether the data is read.
+    /// all namespaces. `parts` selects whether the data is read.
     pub(crate) async fn listed(
         &self,
         kind: Kind,

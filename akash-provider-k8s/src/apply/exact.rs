@@ -9,7 +9,7 @@ use super::subset::quantity;
 use crate::labels;
 use serde_json::{Map, Value};
 
-/// JSON of a default value that the API server sets, or [`ANY`] for a value that it allocates.
+/// JSON of a default value that the API server sets, or [`ANY`] for a value that the API server allocates.
 type Filled = &'static str;
 const ANY: Filled = "";
 
@@ -86,7 +86,7 @@ pub(crate) const fn roots(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Returns the path of the first difference, or `None` if the live object equals the rendered one.
+/// Returns the path of the first difference, or `None` if the live object equals the rendered object.
 #[must_use]
 pub fn difference(kind: Kind, wanted: &Value, live: &Value) -> Option<String> {
     let mut comparison = Comparison::new(kind);
@@ -95,9 +95,9 @@ pub fn difference(kind: Kind, wanted: &Value, live: &Value) -> Option<String> {
         .then(|| comparison.path.join("."))
 }
 
-/// Returns the JSON merge patch that makes the live object equal to the rendered one. The patch carries the uid of the
-/// live object, so that the API server refuses the patch for another object of the same name. Without a
-/// resourceVersion, the patch does not conflict with the status writes of controllers.
+/// Returns the JSON merge patch that makes the live object equal to the rendered object. The patch carries
+/// the uid of the live object, so that the API server refuses the patch for another object of the same name.
+/// Without a resourceVersion, the patch does not conflict with the status writes of controllers.
 #[must_use]
 pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (live, wanted) else {
@@ -127,7 +127,7 @@ impl Comparison {
         Self { kind, path }
     }
 
-    /// Returns true if the values differ. `path` is then the path of the first difference.
+    /// Returns true if the values differ. In this case, `path` is set to the path of the first difference.
     fn differs(&mut self, wanted: &Value, live: Option<&Value>) -> bool {
         let Some(live) = live.filter(|live| !live.is_null()) else {
             return !may_be_omitted(self.key(), wanted);

@@ -86,7 +86,7 @@ impl Kind {
         )
     }
 
-    /// Returns the watch of the kind. Secrets have none.
+    /// Returns the watch of the kind. Secrets have no watch.
     pub(crate) const fn watch(self) -> Option<crate::state::Kind> {
         use crate::state::Kind as Watch;
         match self {
@@ -167,8 +167,8 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Returns the stage in which an object is written in a new namespace. There, an update cannot create
-    /// additional pods.
+    /// Returns the stage in which an object is written in a new namespace. In a new namespace, an update
+    /// cannot create additional pods.
     #[must_use]
     pub fn in_new_namespace(self) -> Self {
         if self == Self::BeforeMorePods {

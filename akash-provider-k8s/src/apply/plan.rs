@@ -142,7 +142,7 @@ pub struct DesiredState<'a> {
     pub prune: bool,
 }
 
-/// Compares the desired objects with the existing ones. Makes no calls.
+/// Compares the desired objects with the existing objects. Makes no calls.
 #[must_use]
 pub fn plan(wanted: &DesiredState<'_>, watched: &dyn WatchedObjects) -> Plan {
     let mut plan = Plan::default();

@@ -22,7 +22,8 @@ const OPEN_LISTS: [&str; 7] = [
 pub enum Lists {
     /// Additional elements are allowed in some lists of workloads and Services, such as `containers` and `env`.
     Open,
-    /// Additional elements are forbidden: in policies and roles, each would be an additional right.
+    /// Additional elements are forbidden: in policies and roles, each additional element would be an
+    /// additional right.
     Closed,
 }
 
@@ -39,7 +40,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Returns true if the values differ. `path` is then the path of the first difference.
+    /// Returns true if the values differ. In this case, `path` is set to the path of the first difference.
     fn differs(&self, wanted: &Value, live: Option<&Value>, path: &mut Vec<String>) -> bool {
         let Some(live) = live.filter(|l| !l.is_null()) else {
             return !is_empty(wanted);

@@ -48,8 +48,8 @@ pub(crate) struct Breaker {
     /// contains no record. `None` otherwise.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
-    /// Leases with requests that wait for the end of the warm-up period or for workload records. The requests
-    /// are repeated then.
+    /// Leases with requests that wait for the end of the warm-up period or for workload records, and are
+    /// repeated after the wait.
     deferred: BTreeSet<LeaseId>,
     /// Leases with a request that is held until the breaker is released.
     waiting: BTreeSet<LeaseId>,
@@ -62,7 +62,8 @@ pub(crate) struct Breaker {
 pub(crate) struct CloseRequest<'a> {
     /// Lease to close, or lease of the workload to tear down.
     pub(crate) lease: &'a LeaseId,
-    /// True if the lease is already closed on the chain. Then only its workload must be removed.
+    /// True if the lease is already closed on the chain. In this case, only the workload of the lease must be
+    /// removed.
     pub(crate) is_over: bool,
     /// True if the close destroys nothing: this instance won the lease, and the lease never had a manifest or a
     /// workload.
@@ -71,7 +72,7 @@ pub(crate) struct CloseRequest<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// The request may proceed. If the request destroys something, it now counts toward the limit.
+    /// The request may proceed. If the request destroys something, the breaker has counted the request.
     Granted,
     /// The request waits for the end of the warm-up period, for workload records, or for a release of the
     /// breaker.
@@ -79,8 +80,8 @@ pub(crate) enum Decision {
     /// The request trips the breaker for all owners, and waits. Contains the number of granted requests of
     /// all owners within the window, plus this request.
     Tripped(u32),
-    /// The request trips the breaker for its owner alone, and waits. Contains the number of granted requests
-    /// of the owner within the window, plus this request.
+    /// The request trips the breaker for the owner of the lease alone, and waits. Contains the number of
+    /// granted requests of the owner within the window, plus this request.
     TrippedFor(u32),
 }
 
@@ -233,8 +234,8 @@ impl Breaker {
         self.warmup_ends.filter(|_| is_deferred)
     }
 
-    /// Returns the reason for holding the requests of all owners, as text for users. Returns `None` if they
-    /// are not held.
+    /// Returns the reason for holding the requests of all owners, as text for users. Returns `None` if the
+    /// breaker does not hold the requests of all owners.
     #[must_use]
     pub(crate) fn hold_reason(&self, now: Mono) -> Option<String> {
         if self.tripped {
@@ -243,8 +244,8 @@ impl Breaker {
         self.deferral_reason(now)
     }
 
-    /// Returns the reason for holding the request of a lease, as text for users. Returns `None` if it is not
-    /// held.
+    /// Returns the reason for holding the request of a lease, as text for users. Returns `None` if the
+    /// request is not held.
     #[must_use]
     pub(crate) fn hold_reason_for(&self, now: Mono, lease: &LeaseId) -> Option<String> {
         if self.waiting.contains(lease) {
@@ -264,8 +265,8 @@ impl Breaker {
             .flatten()
     }
 
-    /// Returns the reason why requests wait for missing workload records or for the end of the warm-up
-    /// period. Returns `None` if they do not wait.
+    /// Returns the reason why requests wait: missing workload records, or the warm-up period. Returns `None`
+    /// if requests need not wait.
     fn deferral_reason(&self, now: Mono) -> Option<String> {
         if let Some(place) = &self.records_missing {
             return Some(format!(
@@ -282,8 +283,8 @@ impl Breaker {
         self.waiting.remove(lease);
     }
 
-    /// Replaces the tripped state and the held owners with stored values. All requests that waited for a release must
-    /// be repeated: [`Self::take_due`] returns their leases.
+    /// Replaces the tripped state and the held owners with stored values. All requests that waited for a
+    /// release of the breaker must be repeated: [`Self::take_due`] returns their leases.
     pub(crate) fn restore(&mut self, tripped: bool, held_owners: BTreeSet<Address>) {
         self.tripped = tripped || held_owners.len() > HELD_OWNERS_MAX;
         self.held_owners = held_owners;
@@ -353,13 +354,14 @@ impl Breaker {
         self.deferred.iter().chain(&self.waiting).collect()
     }
 
-    /// Returns true if the request of a lease is held until a release.
+    /// Returns true if the close or teardown of this lease waits until the breaker is released.
     #[must_use]
     pub(crate) fn awaits_release(&self, lease: &LeaseId) -> bool {
         self.waiting.contains(lease)
     }
 
-    /// Returns all held requests, with the block time of the first request and the reason.
+    /// Returns the leases with held requests, each with the block time of its first held request and the
+    /// reason for the hold.
     #[must_use]
     pub(crate) fn held_closes(&self, now: Mono) -> Vec<(LeaseId, BlockTime, String)> {
         let since = self.since.iter();

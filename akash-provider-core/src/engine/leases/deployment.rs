@@ -43,17 +43,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of failed queries or checks for one submission. The submission is then refused as
-/// unavailable, because the tenant waits for the reply.
+/// Maximum number of failed queries or checks for one submission. After the last failure, the submission is
+/// refused as unavailable, because the tenant waits for the reply.
 const READ_ATTEMPTS: u32 = 3;
 /// Maximum time for the queries and checks of one submission. After this time, a failed query or check is not
 /// retried, and the submission is refused.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time for which the state of a deployment without leases is retained. A group that restarts within this
-/// time uses its manifest again.
+/// time uses the retained manifest.
 const RETENTION: Duration = Duration::from_secs(300);
 
-/// Phase of a deployment: the progress of the first submission in its queue.
+/// Phase of a deployment: the progress of the first submission in the deployment's queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// The queue is empty.
@@ -120,11 +120,11 @@ pub enum Input {
 /// Action of the deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Make a call. Its completion comes back as the matching input.
+    /// Make a call. The completion of the call arrives as the matching input.
     Call(Call),
     /// Check the submission against the deployment record, and send the input `Checked` immediately.
     Check(Submission, Box<DeploymentRecord>),
-    /// Undo the hostname changes of the check, because the manifest was not stored.
+    /// Undo the hostname changes that the check of the manifest made, because the manifest was not stored.
     Undo(AcceptedManifest),
     /// Reply to the request of a tenant.
     Reply(RequestId, Result<(), Refusal>),
@@ -163,7 +163,6 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Replaces the secrets of manifests with the texts that `cover` returns.
     pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
         let accepted = self.accepted.iter_mut().map(|(manifest, _)| manifest);
         let waiting = self.queue.iter_mut().map(|submission| &mut submission.manifest);
@@ -238,8 +237,8 @@ impl Deployment {
     }
 
     /// Returns true if closing this lease destroys nothing: the lease was won in the current leadership
-    /// epoch, has no record or workload in the cluster, and no manifest was accepted or possibly stored since
-    /// then.
+    /// epoch, has no record or workload in the cluster, and no manifest can have been stored since the lease
+    /// was won.
     #[must_use]
     pub fn is_bare(&self, cx: &Cx<'_>, lease: &LeaseId) -> bool {
         let entry = self.leases.iter().find(|e| e.lease == *lease);
@@ -388,8 +387,8 @@ impl Deployment {
         }
     }
 
-    /// Fetches the deployment again after a delay. Refuses the submission instead if the failure is
-    /// permanent, after the last attempt, or after `READ_TIMEOUT`.
+    /// Fetches the deployment again after a delay. If the failure is permanent, or after the last attempt or
+    /// `READ_TIMEOUT`, refuses the submission instead.
     fn retry_or_refuse(
         mut self,
         cx: &Cx<'_>,
@@ -532,7 +531,7 @@ impl Deployment {
         }
     }
 
-    /// Replies to the first submission and starts the next one.
+    /// Replies to the first submission and starts the next submission.
     fn reply(mut self, cx: &Cx<'_>, result: Result<(), Refusal>, out: &mut Vec<Action>) -> Self {
         if !self.queue.is_empty() {
             // The configured limit bounds the queue, so removing its front is cheap.
@@ -604,7 +603,6 @@ impl Deployment {
         self
     }
 
-    /// Removes the entry of a lease, if it has an entry.
     fn lease_removed(mut self, lease: &LeaseId) -> Self {
         self.leases.retain(|e| e.lease != *lease);
         self

@@ -82,7 +82,6 @@ impl Engine {
         }
     }
 
-    /// Returns true if a manifest of this deployment is being recorded.
     pub(in crate::engine) fn is_recording(&self, id: &DeploymentId) -> bool {
         self.leases.deployments.get(id).is_some_and(Machine::is_recording)
     }

@@ -55,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// Repeats payouts that failed for lack of fees after the provider's account received funds.
+    /// After the provider's account received funds, repeats the payouts that failed for lack of fees.
     pub(in crate::engine) fn repeat_payouts(&mut self) {
         let ids = self.leases.escrow_ids().into_iter();
         let lacks_fee = |id: &DeploymentId| self.leases.escrows.get(id).is_some_and(Escrow::lacks_fee);

@@ -15,8 +15,8 @@ pub(in crate::engine) struct HostnameQueue {
 }
 
 impl HostnameQueue {
-    /// Adds a lease to the queue of a hostname. If the lease already waits for the hostname, it keeps its
-    /// position.
+    /// Adds a lease to the queue of a hostname. If the lease already waits for the hostname, the lease keeps
+    /// its position.
     pub(in crate::engine) fn add(&mut self, name: String, lease: &LeaseId) {
         let names = self.by_lease.entry(lease.clone()).or_default();
         if names.insert(name.clone()) {
@@ -64,9 +64,9 @@ impl HostnameQueue {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the hostnames with waiting leases that overlap with `names`, each once. The first hostnames
-    /// are those in `names`. Wildcards that cover a name follow, then hostnames that a wildcard in `names`
-    /// covers.
+    /// Returns the hostnames that have waiting leases and overlap with a hostname in `names`, each once. The
+    /// first hostnames are those in `names`. Wildcards that cover a name follow, then hostnames that a
+    /// wildcard in `names` covers.
     pub(in crate::engine) fn overlapping(&self, names: &[String]) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let covers = names.iter().filter_map(|name| covering(name));

@@ -188,8 +188,8 @@ impl HostnameLedger {
     /// assigned directly. Returns each hostname with its previous holder.
     ///
     /// # Errors
-    /// Returns the error of the first hostname that conflicts with another tenant's hostname, or is free but
-    /// blocked.
+    /// Returns the error of the first hostname that conflicts with another tenant's hostname, or that is
+    /// blocked and held by no lease.
     pub fn transfer(
         &mut self,
         lease: &LeaseId,
@@ -212,7 +212,7 @@ impl HostnameLedger {
     }
 
     /// Assigns a hostname that the cluster declares for a lease, even if the hostname is blocked. Returns the
-    /// lease that held it before.
+    /// previous holder of the hostname.
     pub fn adopt(&mut self, hostname: &str, lease: &LeaseId) -> Option<LeaseId> {
         let former = self.assign(&hostname.to_lowercase(), lease);
         former.filter(|f| f != lease)

@@ -142,7 +142,6 @@ impl Engine {
         }
     }
 
-    /// Assigns all free hostnames to the leases that wait for them.
     pub(in crate::engine) fn assign_free_hostnames(&mut self) {
         let free = |name: &&String| self.leases.hostnames.holder(name).is_none();
         let free: Vec<String> = self.leases.hostname_queue.names().filter(free).cloned().collect();
@@ -169,7 +168,6 @@ impl Engine {
         }
     }
 
-    /// Returns the specification, without the hostnames that the lease has lost.
     pub(in crate::engine) fn without_lost_hostnames(
         &self,
         deployment: &Arc<WorkloadSpec>,
@@ -186,7 +184,7 @@ impl Engine {
     }
 
     /// Claims the free hostnames of a manifest, and waits for the other hostnames. Releases no hostnames,
-    /// because a newer manifest that is being recorded may have claimed them.
+    /// because the lease may hold them for a newer manifest that is being recorded.
     fn claim_more(&mut self, lease: &LeaseId, group: &Group) {
         if !self.leases.workloads.contains(lease) {
             return;

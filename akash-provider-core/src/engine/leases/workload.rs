@@ -103,7 +103,7 @@ pub enum Input {
     CancelEnd(CloseReason),
     /// The chain or a scan reports that the lease is closed.
     CloseReported(CloseReport),
-    /// Reclamation has started. The lease may be closed from this block time.
+    /// Reclamation has started. This provider can close the lease from this block time on.
     Reclaiming(BlockTime),
     /// A snapshot lists the lease as active, with these reclamation terms.
     Live(Option<Reclamation>),
@@ -122,7 +122,8 @@ pub enum Action {
     Cluster(Call),
     /// Make a call on the chain lane.
     Chain(Call),
-    /// Request permission from the circuit breaker. The reply is `Granted`, immediately or after a release.
+    /// Request permission from the circuit breaker. The reply is `Granted`, immediately or after a release of
+    /// the breaker.
     RequestPermission,
     /// Cancel the request for permission.
     CancelRequest,
@@ -226,7 +227,7 @@ impl Workload {
         self.desired.as_ref().map(|d| &d.deployment)
     }
 
-    /// Returns the version that the cluster accepted last, or 0 for none.
+    /// Returns the version that the cluster accepted last, or 0 if the cluster has accepted no version.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.applied
@@ -258,7 +259,7 @@ impl Workload {
     }
 
     /// Lowers the height of the close report to at most `to`, because a higher height is from an invalid
-    /// chain. A lease record proves the close only if it is newer than the report.
+    /// chain. A lease record proves the close only if the record is newer than the report.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         if let Some(report) = &mut self.close_report {
             report.height = to.min(report.height);
@@ -397,7 +398,7 @@ impl Workload {
         }
     }
 
-    /// Cancels an intended close that has not been sent, because its reason no longer applies.
+    /// Cancels the close that this provider intends for `reason`, unless the close message was already sent.
     fn cancel_end(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
         if let Some(ending) = self.ending.filter(|e| e.reason == reason && !e.commanded) {
             self.ending = None;

@@ -33,15 +33,15 @@ use crate::engine::effect::Call;
 use crate::engine::table::Machine;
 use crate::engine::timers::Deadlines;
 
-/// Maximum number of failed attempts to fetch the order or to send the bid. The order is then declined with
-/// the reason `Unknown`, and retried later.
+/// Maximum number of failed attempts to fetch the order or to send the bid. After the last failure, the order
+/// is declined with the reason `Unknown`, and retried later.
 const READ_ATTEMPTS: u32 = 5;
-/// Maximum number of failed attempts to count the bids on an order. The provider then bids without a count,
-/// because more retries would delay the bid too long. If the order has too many bids, the chain rejects the
-/// bid.
+/// Maximum number of failed attempts to count the bids on an order. After these failures, the provider bids
+/// without a count, because more retries would delay the bid too long. If the order has too many bids, the
+/// chain rejects the bid.
 const COUNT_ATTEMPTS: u32 = 2;
-/// Maximum number of bid transactions with unknown result. The order then waits until these transactions have
-/// expired.
+/// Maximum number of bid transactions with unknown result. After this number, the order waits until these
+/// transactions have expired.
 const BID_ATTEMPTS: u32 = 3;
 
 /// Phase of an order.
@@ -52,7 +52,7 @@ pub enum Phase {
         /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
-    /// The engine decides whether to bid, or waits for audits of this provider.
+    /// The engine decides whether to bid, or waits for queries of attributes that auditors signed.
     Judging,
     /// The engine reserves capacity, or waits for the first inventory update.
     Reserving,
@@ -91,16 +91,16 @@ pub enum Phase {
     Checking {
         /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
-        /// Outcome of the order, if the order ended. An open bid must then be closed.
+        /// Outcome of the order, if the order ended. If set, an open bid must be closed.
         ending: Option<Outcome>,
-        /// Block time until which a bid transaction may still be included in a block. Until then, a missing
-        /// bid proves nothing.
+        /// Block time until which a bid transaction may still be included in a block. Before this time, a
+        /// query without the bid does not prove that the bid is missing.
         expires: BlockTime,
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time at which the bid is closed, or of the next check while the bid timeout has not started.
-        /// `None` if no timeout is configured or the bid has won.
+        /// Block time at which the bid is closed. While the bid timeout has not started, block time of the
+        /// next check. `None` if no timeout is configured or the bid has won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.
@@ -160,7 +160,7 @@ pub enum Input {
     Reserved(Result<Arc<Vec<ResourceUnit>>, Decline>),
     /// Result of `CalculatePrice`: the price per block for the whole group.
     Priced(Result<DecCoin, Failure>),
-    /// Result of `Broadcast`, for the bid or its close.
+    /// Result of `Broadcast` of the message that creates or closes the bid.
     Tx(Result<TxOutcome, Failure>),
     /// Result of `FetchBid`, with the height of the record.
     BidFetched(Result<Observed<Bid>, Failure>),
@@ -185,7 +185,7 @@ pub enum Input {
 /// Action of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Make a call. Its completion comes back as the matching input.
+    /// Make a call. The completion of the call arrives as the matching input.
     Call(Call),
     /// Decide whether to bid, and reply with `Judged`, immediately or after the required audits were read.
     Judge,
@@ -209,8 +209,8 @@ pub enum Action {
         /// True if the order has not waited for the balance before.
         is_first: bool,
     },
-    /// Retry the order after the market parameters were read again. The chain rejected the bid because of a parameter
-    /// that the engine does not know yet.
+    /// Retry the order after the market parameters were read again. The chain rejected the bid because of a
+    /// changed parameter that the engine has not read yet.
     AwaitParameters,
     /// Publish an event about the order or its bid.
     Publish(Event),
@@ -231,8 +231,8 @@ pub struct Order {
     /// True if the order has waited for the deposit before.
     was_unfunded: bool,
     attempts: u32,
-    /// True if the chain has reported the bid, in a record, an event or a transaction result. The bid then exists, even
-    /// if a later query does not find it.
+    /// True if the chain has reported the bid, in a record, an event or a transaction result. In this case,
+    /// the bid exists, even if a later query does not find it.
     is_on_chain: bool,
     /// Minimum height at which a query result without the bid proves that the bid does not exist.
     min_read_height: Option<Height>,
@@ -248,7 +248,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Creates an order after an event about it. The record of the order is then fetched.
+    /// Creates an order after an event about the order, and fetches the order record.
     pub fn from_event(id: &OrderId, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::OrderSeen { order: id.clone() }));
         out.push(Action::Call(Call::FetchOrder(id.clone())));
@@ -314,7 +314,6 @@ impl Order {
         }
     }
 
-    /// Limits every stored height to at most `to`.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         for height in [&mut self.min_read_height, &mut self.timeout_from]
             .into_iter()
@@ -359,7 +358,7 @@ impl Order {
         }
     }
 
-    /// Returns the price of the bid, or `None` before it is calculated.
+    /// Returns the price of the bid, or `None` before the price is calculated.
     #[must_use]
     pub const fn price(&self) -> Option<&DecCoin> {
         self.price.as_ref()
@@ -401,8 +400,8 @@ impl Order {
         matches!(self.phase, Phase::Open { .. })
     }
 
-    /// Returns true if this process sent the bid. No other instance can then have accepted a manifest for the lease
-    /// of the bid.
+    /// Returns true if this process sent the bid. In this case, no other instance can have accepted a
+    /// manifest for the lease of the bid.
     #[must_use]
     pub const fn is_own_bid(&self) -> bool {
         self.committed

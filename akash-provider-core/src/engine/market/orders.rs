@@ -33,12 +33,12 @@ pub(in crate::engine) struct Orders {
     machines: Table<Order>,
     finished: FxHashMap<OrderId, OrderResult>,
     pub(in crate::engine) retries: Retries,
-    /// Last decline of each order. A decline that equals the last one is not published again.
+    /// Last decline of each order, so that an equal decline is not published again.
     last_decline: FxHashMap<OrderId, Decline>,
     waiting_for_capacity: Vec<OrderId>,
-    /// Order with a rejected bid, if the chain applied market parameters that the engine does not know yet.
+    /// Order of a bid that the chain rejected because of market parameters that the engine has not read yet.
     awaits_parameters: Option<OrderId>,
-    /// By order: the value of `Retries::sequence` when capacity was reserved.
+    /// Value of `Retries::sequence` at the time of the reservation, by order.
     reserved: FxHashMap<OrderId, Sequence>,
     pub(in crate::engine) bids: bids::BidCounts,
     pub(in crate::engine) decline_counts: BTreeMap<DeclineCode, u64>,
@@ -94,7 +94,6 @@ impl Orders {
         matches!(self.finished.get(id), Some(OrderResult::Retryable))
     }
 
-    /// Records that this provider has used its only bid on the order.
     pub(in crate::engine) fn mark_bid_used(&mut self, id: &OrderId) {
         self.retries.remove(id);
         self.finished.insert(id.clone(), OrderResult::BidUsed);
@@ -107,14 +106,12 @@ impl Orders {
         self.last_decline.remove(id);
     }
 
-    /// Limits every stored height to at most `to`.
     pub(in crate::engine) fn lower_heights(&mut self, to: Height) {
         self.machines
             .each_mut()
             .for_each(|machine| machine.lower_heights(to));
     }
 
-    /// Removes the results of orders that are no longer open.
     pub(in crate::engine) fn retain_open(&mut self, open: &BTreeSet<&OrderId>) {
         self.finished.retain(|id, _| open.contains(id));
         self.bids
@@ -136,8 +133,8 @@ impl Orders {
 
     /// Stores the result of a finished order and schedules its retry.
     ///
-    /// - `retry_undecided`: an order that could not be decided is retried, because the missing data may
-    ///   become available.
+    /// - `retry_undecided`: if the engine could not decide about an order, the order is retried, because the
+    ///   missing data may become available.
     /// - `prices_follow_capacity`: an order with a price above its maximum is retried after capacity is
     ///   released.
     fn store_outcome(

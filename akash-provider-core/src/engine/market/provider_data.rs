@@ -18,8 +18,8 @@ const FAILED_TTL: Duration = Duration::from_secs(15);
 const AUDITORS_MAX: usize = 1024;
 /// Maximum number of cached attributes per auditor, because any account can sign any number of attributes.
 const SIGNED_MAX: usize = 1024;
-/// Maximum number of temporary failures of an audit query. The orders that wait for the audit are then
-/// declined.
+/// Maximum number of temporary failures of an audit query. After the last failure, the orders that wait for
+/// the audit are declined.
 const ATTEMPTS: u32 = 3;
 
 /// Cached audit by one auditor.
@@ -80,8 +80,8 @@ impl ProviderData {
         std::mem::take(&mut self.changed)
     }
 
-    /// Returns a counter that changes with every change of the provider record, the audits or the parameters. An
-    /// order compares counters to detect that its decision used older data.
+    /// Returns a counter that changes with every change of the provider record, the audits or the parameters.
+    /// An order compares this counter with the value at its decision, to detect outdated data.
     #[must_use]
     pub(in crate::engine) const fn version(&self) -> u32 {
         self.version

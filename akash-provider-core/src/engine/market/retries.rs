@@ -21,8 +21,8 @@ const FIRST_STEP: u32 = 3;
 /// retry the order. The failure is probably permanent, and each calculation may run an external program.
 const PRICES_TRIED: u32 = 6;
 
-/// Number that increases with each decline for lack of capacity. It shows whether an order was declined
-/// before or after a reservation.
+/// Number that increases with each decline for lack of capacity. The number shows whether an order was
+/// declined before or after a reservation.
 pub(in crate::engine) type Sequence = u64;
 
 /// Queue of declined orders to retry.
@@ -113,7 +113,7 @@ impl Retries {
         }
     }
 
-    /// Removes an order from the waiting orders, and its number of failures.
+    /// Removes a waiting order and its number of failures.
     pub(in crate::engine) fn remove(&mut self, id: &OrderId) {
         self.start_retry(id);
         self.failures.remove(id);

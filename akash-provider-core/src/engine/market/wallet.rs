@@ -45,8 +45,8 @@ pub(in crate::engine) struct Wallet {
     read: BTreeMap<Denom, u128>,
     /// True while a read of the balance is in flight.
     is_reading: bool,
-    /// Deposits that the balance being read may not reflect yet. Their bids were in flight when the read was
-    /// requested, or were sent since.
+    /// Deposits of bids that were in flight when the current read of the balance was requested, or were sent
+    /// since. The balance from this read may include these deposits.
     unconfirmed: BTreeMap<OrderId, Coin>,
     /// Processed height when the last read was requested, and whether events of the next block had already
     /// been received.
@@ -64,13 +64,13 @@ pub(in crate::engine) struct Wallet {
     is_changed: bool,
     /// Denominations that the chain rejected as deposits for insufficient balance.
     rejected: BTreeMap<Denom, Rejection>,
-    /// Rejection of a transaction because the account cannot pay its fee.
+    /// Rejection of a transaction because the account cannot pay the transaction fee.
     fee_rejected: Option<Rejection>,
     /// True if the chain rejected a bid although the balance was sufficient, and has accepted no bid since.
     is_unexplained: bool,
     /// Order with the single bid that is sent while the balance is uncertain.
     single_bid: Option<OrderId>,
-    /// Orders that wait for the balance read in flight before they reserve capacity.
+    /// Orders that reserve capacity only after the pending read of the balance.
     waiting: BTreeSet<OrderId>,
 }
 
@@ -99,7 +99,7 @@ impl Rejection {
     }
 
     /// Returns true if `balances` is sufficient, and the balance in the first read after the rejection was
-    /// not.
+    /// insufficient.
     fn is_resolved(&self, balances: &BTreeMap<Denom, u128>) -> bool {
         let has_enough = amount(balances, &self.missing.denom) >= self.missing.amount;
         self.is_read && !self.is_unexplained && has_enough
@@ -139,7 +139,7 @@ impl Wallet {
         }
     }
 
-    /// Returns the number of bids with this deposit that the account can pay, by the estimated balance.
+    /// Returns the number of bids with this deposit that the account can pay from the estimated balance.
     fn payable(&self, deposit: &Coin, fee: &Coin) -> u128 {
         if self.rejected.contains_key(&deposit.denom) || self.fee_rejected.is_some() {
             return 0;
@@ -180,8 +180,7 @@ impl Wallet {
         self.next = Some(now);
     }
 
-    /// Clears the rejections that occurred despite a sufficient balance, after the market parameters were
-    /// read.
+    /// After the market parameters were read, clears the rejections despite a sufficient balance.
     pub(in crate::engine) fn parameters_read(&mut self) {
         // A rejection for insufficient balance is cleared only by a higher balance.
         let stands = |rejection: &Rejection| !rejection.is_unexplained;
@@ -189,7 +188,7 @@ impl Wallet {
         self.fee_rejected.take_if(|rejection| !stands(rejection));
     }
 
-    /// Schedules a read of the balance at the end of a block, if a read is needed.
+    /// At the end of a block, schedules a read of the balance if a read is needed.
     pub(in crate::engine) fn block(&mut self, now: Mono) {
         if self.has_waiting || self.next.is_none() {
             self.read_soon(now);
@@ -236,8 +235,8 @@ impl Wallet {
         }
     }
 
-    /// Stores the balance that was read, minus the deposits and fees that it may not reflect yet. Returns
-    /// true if the balance in the fee denomination has increased.
+    /// Stores the balance that was read, minus the deposits and fees that this balance may still include.
+    /// Returns true if the balance in the fee denomination has increased.
     fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());
@@ -327,7 +326,8 @@ impl Engine {
         waits
     }
 
-    /// Reads the account balance if a read is due. Postpones the read while this instance may not write.
+    /// Reads the account balance if a read is due. Postpones the read while this instance has no permission
+    /// to write.
     pub(in crate::engine) fn drive_wallet(&mut self) {
         let now = self.progress.mono();
         if self.market.wallet.next.is_none_or(|at| at > now) {

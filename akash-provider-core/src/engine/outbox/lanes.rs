@@ -65,7 +65,7 @@ impl Call {
 struct QueuedCall {
     id: EffectId,
     call: Call,
-    /// Ids of deploys of other leases that must complete before this call is sent.
+    /// Ids of other leases' deploys that must complete before this call is sent.
     after: BTreeSet<EffectId>,
 }
 
@@ -93,7 +93,6 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Replaces the secrets of manifests with the texts that `cover` returns.
     pub(super) fn hide(&mut self, cover: &Cover<'_>) {
         for queued in self.by_lease.values_mut().flat_map(|lane| &mut lane.queue) {
             hide_in_call(&mut queued.call, cover);
@@ -103,7 +102,7 @@ impl Lanes {
             .for_each(|spec| hide_in_spec(spec, cover));
     }
 
-    /// Queues a call. Returns the next call of this lease if it can be sent now.
+    /// Queues a call. Returns the next call of this lease if that call can be sent now.
     fn enter(&mut self, id: EffectId, lease: LeaseId, call: Call) -> Option<(EffectId, Call)> {
         // Records and teardowns declare no hostnames.
         let after = if let Call::Deploy { deployment, .. } = &call {
@@ -120,7 +119,8 @@ impl Lanes {
         self.next(&lease)
     }
 
-    /// Stores the hostnames that a deploy declares, and returns the deploys of other leases that declare any of them.
+    /// Stores the hostnames that a deploy declares, and returns other leases' deploys that declare any of
+    /// these hostnames.
     fn declare(
         &mut self,
         id: EffectId,
@@ -218,7 +218,6 @@ impl Engine {
         }
     }
 
-    /// Sends the next call of a lease if one is ready.
     pub(super) fn send_next(&mut self, lease: &LeaseId) {
         if let Some((id, call)) = self.outbox.lanes.next(lease) {
             self.send_queued(id, call);

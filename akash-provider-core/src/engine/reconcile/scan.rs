@@ -26,7 +26,7 @@ struct ScanInProgress {
     /// True if the scan only lists the cluster, and does not fetch a snapshot of the chain.
     cluster_only: bool,
     dry_run: bool,
-    /// Requests that were pending at the start of the scan and get its result.
+    /// Requests that were pending at the start of the scan and receive the result of the scan.
     requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
@@ -51,7 +51,8 @@ pub(in crate::engine) struct Scan {
     running: Option<ScanInProgress>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
-    /// True if a listing was requested because the state of a workload is unknown, but was not started yet.
+    /// True if the last requested listing has not started yet. A listing is requested when the state of a
+    /// workload is unknown.
     needs_listing: bool,
     /// True if the last scan failed because the cluster could not be listed.
     has_listing_failed: bool,
@@ -62,7 +63,6 @@ pub(in crate::engine) struct Scan {
 }
 
 impl Scan {
-    /// Replaces the secrets of manifests with the texts that `cover` returns.
     pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
         let listed = self
             .running

@@ -9,8 +9,8 @@ use crate::inventory::{AdjustOptions, Allocation, Explanation, Inventory};
 use crate::pricing::Utilization;
 use crate::types::{GroupSpec, OrderId, ResourceUnit};
 
-/// Copy of the free capacity at one point in time. The copy can be used on another thread. Changes to it
-/// reserve nothing.
+/// Copy of the free capacity at one point in time. The copy can be used on another thread. Changes to the
+/// copy reserve nothing.
 #[derive(Debug)]
 pub struct Capacity {
     config: Config,
@@ -24,7 +24,7 @@ pub struct Capacity {
 pub(super) struct BlockingOrders {
     /// A lease with unknown resources.
     pub(super) unread: Option<OrderId>,
-    /// Order with a GPU reservation in which a replica fits on no node.
+    /// Order that has reserved GPUs, and of which a replica fits on no node.
     pub(super) unplaced_gpus: Option<OrderId>,
 }
 
@@ -53,7 +53,8 @@ impl Capacity {
     /// Returns the units that [`Reservations::reserve`] would reserve for a group, without reserving them.
     ///
     /// # Errors
-    /// Returns the missing resource: capacity, external ports or leased IPs. Also fails while one of them is unknown.
+    /// Returns the missing resource: capacity, external ports or leased IPs. Also fails while one of these
+    /// amounts is unknown.
     pub fn fit(&mut self, spec: &GroupSpec) -> Result<Vec<ResourceUnit>, Decline> {
         let only_try = AdjustOptions { dry_run: true };
         check(spec, &self.pools, &self.blocking)?;

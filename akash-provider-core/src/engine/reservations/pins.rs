@@ -4,7 +4,6 @@ use crate::inventory::{AdjustOptions, Allocation};
 use crate::inventory::{InsufficientCapacity, Inventory, ReplicaGroup};
 use crate::types::ResourceUnit;
 
-/// Returns the number of placed replicas of a unit.
 pub(super) fn placed(places: &[ReplicaGroup], unit: u32) -> u32 {
     let of_unit = places.iter().filter(|p| p.unit == unit);
     of_unit.fold(0, |sum, p| sum.saturating_add(p.replicas))
@@ -69,7 +68,7 @@ pub(super) fn find(inventory: &mut dyn Inventory, missing: &[ResourceUnit]) -> V
     found
 }
 
-/// Places the largest number of replicas of one unit that fits.
+/// Places as many replicas of one unit as fit.
 fn most_of(inventory: &mut dyn Inventory, unit: &ResourceUnit) -> Option<Allocation> {
     // Binary search, because each attempt checks all nodes.
     let (mut fits, mut fails) = (0, unit.count.saturating_add(1));

@@ -160,7 +160,7 @@ async fn the_suite_detects_each_violation() {
     }
 }
 
-/// Prices only requests for a GPU in one denomination. The contract allows this.
+/// Strategy that has prices only for GPU orders in uakt. The contract allows such a strategy.
 #[derive(Debug)]
 struct GpuOnlyStrategy;
 

@@ -95,8 +95,8 @@ impl<'a> Element<'a> {
 }
 
 impl<'a> GpuAttributes<'a> {
-    /// Returns the GPU model of each vendor. If several models of a vendor are listed, the last one is used.
-    /// Malformed attributes are skipped.
+    /// Returns the GPU model of each vendor. If several models of a vendor are listed, the last model is
+    /// used. Malformed attributes are skipped.
     fn of(attributes: &'a [Attribute]) -> Self {
         let models = attributes.iter().filter_map(|a| GpuModel::parse(&a.key));
         let entry = |gpu: GpuModel<'a>| {

@@ -30,8 +30,8 @@ pub(super) enum RunError {
     TooMuchOutput,
 }
 
-/// Environment variables of the provider that a script receives. Programs need them to run and to access the
-/// network, or existing scripts of operators read them.
+/// Environment variables of the provider that a script receives. Programs need these variables to run and to
+/// access the network, or existing scripts of operators read them.
 const PASSED: [&str; 22] = [
     "PATH",
     "HOME",
@@ -67,7 +67,7 @@ fn inherited(
     environment.filter(|(name, _)| name.to_str().is_some_and(is_passed))
 }
 
-/// Returns whether a script receives an environment variable of the provider.
+/// Returns whether a script receives the provider's environment variable `name`.
 pub(super) fn is_passed(name: &str) -> bool {
     PASSED.contains(&name) || PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

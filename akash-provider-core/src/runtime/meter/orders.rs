@@ -94,7 +94,8 @@ impl OrderCounts {
         }
     }
 
-    /// Returns whether the order is in progress. The order leaves this set when its bid becomes a lease.
+    /// Returns whether the order is in progress. After its bid becomes a lease, an order is no longer in
+    /// progress.
     pub(super) fn is_in_progress(&self, order: &OrderId) -> bool {
         self.in_progress.contains_key(order)
     }

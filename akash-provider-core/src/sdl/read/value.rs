@@ -20,7 +20,6 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> ValueRef<'a> {
-    /// Returns the root of the document.
     pub(super) fn top(node: &'a Node) -> Self {
         let spot = Location::new(node.line, "document");
         Self { node, spot }

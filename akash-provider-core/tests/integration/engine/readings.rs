@@ -13,7 +13,6 @@ fn is_look(call: &Call) -> bool {
     matches!(call, Call::FetchLease(_))
 }
 
-/// Removes and returns the first pending call of this kind.
 fn pending_call(world: &mut World, which: Which) -> (EffectId, Call) {
     let at = world.in_flight.iter().position(|(_, call)| which(call));
     world

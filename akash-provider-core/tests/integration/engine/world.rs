@@ -49,7 +49,7 @@ pub(crate) struct World {
     pub(crate) facts: Vec<Event>,
     pub(crate) replies: BTreeMap<u64, Response>,
     pub(crate) cluster: BTreeMap<LeaseId, Arc<WorkloadSpec>>,
-    /// Calls that get no response until the test sends one.
+    /// Calls that get no response until the test sends the response.
     pub(crate) hold: Option<Which>,
     /// Calls that fail temporarily.
     pub(crate) fail: Option<Which>,
@@ -109,7 +109,7 @@ pub(crate) fn tenant(number: u8) -> Address {
 }
 
 /// Returns a deployment id. The second tenant owns numbers from 8000 to 8999, the third tenant owns numbers
-/// from 9000 to 9999, and the first tenant owns all others.
+/// from 9000 to 9999, and the first tenant owns all other numbers.
 pub(crate) fn deployment_id(dseq: u64) -> DeploymentId {
     let number = match dseq {
         8_000..9_000 => 2,
@@ -166,7 +166,6 @@ pub(crate) fn failure(transient: bool) -> Failure {
     }
 }
 
-/// An SDL with one web service in each placement.
 pub(crate) fn sdl_of(service: &str, image: &str, hosts: &[&str], placements: &[&str]) -> Sdl {
     let accept = if hosts.is_empty() {
         String::new()
@@ -284,7 +283,7 @@ impl World {
         self.settle();
     }
 
-    /// Ends the process without a shutdown and starts another one. Chain and cluster keep their state.
+    /// Ends the process without a shutdown and starts another process. Chain and cluster keep their state.
     pub(crate) fn restart(&mut self) {
         self.crash();
         self.start();
@@ -320,8 +319,8 @@ impl World {
         self.take(effects);
     }
 
-    /// Returns the number of status changes and the status without counters in every 13th step if `looks` is
-    /// true. Otherwise returns `None`, because the comparison is slow.
+    /// If `looks` is true, returns the number of status changes and the status without counters in every 13th
+    /// step. Otherwise returns `None`, because the comparison is slow.
     fn counted_status(&self) -> Option<(u64, Status)> {
         let is_looked_at = self.looks && self.steps.is_multiple_of(13);
         is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))
@@ -366,13 +365,12 @@ impl World {
         panic!("the engine never becomes idle");
     }
 
-    /// Removes and returns the first pending call of a kind.
     pub(crate) fn take_pending(&mut self, which: Which) -> (EffectId, Call) {
         let at = self.in_flight.iter().position(|(_, call)| which(call)).unwrap();
         self.in_flight.remove(at).unwrap()
     }
 
-    /// Completes the first pending transaction of this kind with an error of the chain.
+    /// Completes the first pending transaction of this kind with an error from the chain.
     pub(crate) fn refuse(&mut self, which: Which, error: TxError, code: &str) {
         let (id, _) = self.take_pending(which);
         let (code, log) = (code.to_owned(), "refused".to_owned());
@@ -557,7 +555,6 @@ impl World {
         self.blocks(1, BLOCK);
     }
 
-    /// Creates a deployment of the SDL and returns its order.
     pub(crate) fn order(&mut self, dseq: u64, sdl: &Sdl) -> OrderId {
         self.order_as(deployment_id(dseq), sdl, None);
         order_id(dseq)

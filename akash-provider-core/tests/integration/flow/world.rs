@@ -146,7 +146,6 @@ impl World {
         self.chain.tenant(msg).unwrap();
     }
 
-    /// Returns the tenant's lease of the deployment `dseq`.
     pub(crate) fn lease(&self, dseq: u64) -> LeaseId {
         bid_id(TENANT, dseq, PROVIDER)
     }
@@ -183,7 +182,6 @@ impl World {
         self.act(TenantMsg::CreateLease { bid });
     }
 
-    /// Subscribes to the events from now on.
     pub(crate) async fn subscribe(&self) -> Subscription {
         Subscription(self.bus.subscribe(&[Topic::Facts]).await.unwrap())
     }
@@ -212,7 +210,6 @@ impl Subscription {
         names.filter(|name| !aside.contains(&name.as_str())).collect()
     }
 
-    /// Returns the names of all published events.
     pub(crate) async fn names(self) -> Vec<String> {
         let name = |fact: &Arc<Event>| {
             serde_json::to_value(fact).unwrap()["event"]

@@ -35,9 +35,9 @@ case $1 in
 esac
 "#;
 /// Script that sends HUP, and KILL a second later, to the sessions of marked processes. Sessions that the
-/// command itself created get no signal. The first process of such a session still runs and has a parent in
+/// command itself created get no signal: the first process of such a session still runs and has a parent in
 /// the container. The script retries, because a command starts a little after its request. `grep` runs
-/// without `-F`: with it, busybox searches only the first variable.
+/// without `-F`, because busybox with `-F` searches only the first variable.
 const SCRIPT: &str = r#"
 stat() { { read -r line </proc/$1/stat; } 2>/dev/null; }
 gone=" "; tries=0
@@ -131,13 +131,14 @@ impl Session {
         marker.chain(command.iter().cloned()).collect()
     }
 
-    /// Records that the command ended or was never started. Dropping the session then stops nothing.
+    /// Records that the command ended or was never started. After this call, dropping the session stops
+    /// nothing.
     pub(super) const fn over(&mut self) {
         self.over = true;
     }
 
-    /// Returns true if `env` reported that the executable does not exist. The exit code of `env` is then 127.
-    /// The command can also return this code, so the container is checked.
+    /// Returns true if `env` reported that the executable does not exist. In this case, the exit code of
+    /// `env` is 127. The command can also return 127, so the container is checked.
     pub(super) async fn is_missing(&self, code: i32, command: &[String]) -> bool {
         let Some(name) = command.first().filter(|_| self.mark.is_some() && code == 127) else {
             return false;

@@ -18,7 +18,7 @@ impl Store {
         Some(Stored { record, version })
     }
 
-    /// Forges the term of the record, and the holder if `forgery` names one.
+    /// Forges the term of the record, and the holder if `forgery` names a holder.
     fn forge(&mut self, forgery: &Forgery) {
         if let Some(record) = &mut self.record {
             record.term = forgery.term;

@@ -18,14 +18,15 @@ pub enum Origin {
     Recorded,
 }
 
-/// Evidence whether a lease has a manifest, used until this engine accepts a manifest for the lease.
+/// Information whether a lease has a manifest. Used until this engine accepts a manifest for the lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Evidence {
     /// No manifest exists, so the manifest deadline applies.
     Missing,
-    /// The cluster may have a manifest. Only a later listing of the cluster shows whether it exists.
+    /// The cluster may have a manifest. Only a later listing of the cluster shows whether the manifest
+    /// exists.
     Unlisted,
-    /// The deadline has passed, and the cluster is being listed again.
+    /// The manifest deadline has passed, and the cluster is being listed again.
     Due,
     /// The cluster has a record or workload of the lease, but the record does not specify what to run.
     Unusable(Arc<str>),
@@ -37,10 +38,10 @@ pub(super) struct LeaseEntry {
     pub(super) deadline: Option<BlockTime>,
     pub(super) has_manifest: bool,
     pub(super) evidence: Evidence,
-    /// Leadership epoch in which the lease was won. `None` if a manifest was found or may have been stored
-    /// since.
+    /// Leadership epoch in which the lease was won. `None` if a manifest was found, or may have been stored
+    /// since then.
     pub(super) bare_since: Option<u64>,
-    /// True if the manifest deadline may start: all events of the block that created the lease were received.
+    /// True if the manifest deadline can start: all events of the block that created the lease were received.
     pub(super) has_started: bool,
 }
 
@@ -54,13 +55,14 @@ impl LeaseEntry {
         self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Returns true if the manifest deadline has started. A lease record can then only move the deadline to a
-    /// later time.
+    /// Returns true if the manifest deadline has started. After the start, a lease record from the chain can
+    /// only postpone the deadline.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }
 
-    /// Marks the record of the lease as unusable, publishes the problem once, and stops the deadline.
+    /// Marks the record of the lease as unusable, publishes the problem once, and stops the manifest
+    /// deadline.
     pub(super) fn mark_unusable(&mut self, problem: &Arc<str>, out: &mut Vec<Action>) {
         // Listings repeat, but each problem is published once.
         if self.evidence == Evidence::Unusable(Arc::clone(problem)) {

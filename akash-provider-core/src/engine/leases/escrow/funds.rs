@@ -47,8 +47,8 @@ pub fn whole_blocks(left: i128) -> u64 {
     u64::try_from(left.max(0)).unwrap_or(u64::MAX)
 }
 
-/// Returns the delay until the next balance check: the time until the account is empty, limited to the
-/// configured interval. The limit is at least one block.
+/// Returns the delay until the next balance check: the time until the account is empty, but at most the
+/// configured interval. An interval below one block counts as one block.
 #[must_use]
 pub fn next_check(blocks_left: Option<u64>, config: &Config, block: Duration) -> Duration {
     let in_interval = config.balance_check_interval.as_millis() / block.as_millis().max(1);

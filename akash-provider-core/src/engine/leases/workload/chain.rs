@@ -12,7 +12,7 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Time to wait for the event after a close or reclaim message was committed. After this time, the lease
+/// Time to wait for the chain event of a committed close or reclaim message. After this time, the lease
 /// record is read.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between checks whether a planned close may be sent now.
@@ -36,7 +36,7 @@ pub enum ChainLane {
     SendRetry(Mono),
     /// The result of the message is unknown. The transaction expires at this block time.
     Unsure(BlockTime),
-    /// The message was committed. If no event arrives, the record is read at this time.
+    /// The message was committed. If the chain event does not arrive, the lease record is read at this time.
     AwaitEvent(Mono),
     /// `FetchLease` is in flight or waits for a retry.
     Fetching {

@@ -40,7 +40,6 @@ impl DesiredSpec {
         }
     }
 
-    /// Returns the call that deploys this specification in a leadership epoch.
     pub(super) fn deploy(&mut self, epoch: u64) -> Call {
         // Cloned only if the epoch changed, because the specification is shared with the status and the ledgers.
         if self.deployment.epoch != epoch {

@@ -43,7 +43,7 @@ pub enum Verdict {
     },
     /// The record shows the lease as active, which refutes the report.
     Live(Arc<LeaseRecord>),
-    /// The record proves nothing and must be read again. Contains the reason.
+    /// The record does not prove whether the lease is closed, and must be read again. Contains the reason.
     Undecided(&'static str),
 }
 
