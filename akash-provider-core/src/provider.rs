@@ -34,8 +34,8 @@ impl Provider {
     ///
     /// # Behavior
     /// - Workloads and open bids are not removed. The next start takes them over.
-    /// - If the chain is unavailable, the provider waits without a time limit, and reports this in its
-    ///   status.
+    /// - If the chain is unavailable, the provider waits without a time limit, and reports this problem in
+    ///   its status.
     /// - If the provider is not registered on the chain, it runs and does not bid.
     ///
     /// # Errors

@@ -145,8 +145,8 @@ impl KubeCluster {
         self.inner.counters.statistics()
     }
 
-    /// Applies the isolation level of the provider's settings to a running lease. Replaces the pods of
-    /// workloads with a changed pod template.
+    /// Applies the isolation level of the provider's settings to a running lease. If the pod template of a
+    /// workload changes, its pods are replaced.
     ///
     /// # Errors
     /// As [`Cluster::deploy`](akash_provider_core::cluster::Cluster::deploy).

@@ -424,8 +424,8 @@ impl Workload {
         remember(&mut self.events, event);
     }
 
-    /// Assigns an external port to each expose that needs one. An expose keeps its port. A new expose gets
-    /// the lowest free port.
+    /// Assigns an external port to each expose that needs one. An expose that has a port keeps the port.
+    /// Other exposes get the lowest free ports.
     fn assign_ports(&mut self, mut taken: BTreeSet<u16>) {
         let mut ports = BTreeMap::new();
         for service in self.running.iter().flat_map(|d| &d.group.services) {

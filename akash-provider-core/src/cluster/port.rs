@@ -127,7 +127,8 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Behavior
     /// - Existing lines come first, the oldest line of each replica first. Each line contains the name of its
-    ///   replica. Then the stream ends, or continues with new lines if [`LogOptions::follow`] is set.
+    ///   replica. After these lines, the stream ends, or continues with new lines if [`LogOptions::follow`]
+    ///   is set.
     /// - [`LogOptions::tail_lines`] limits the existing lines to the last lines of each replica.
     /// - If any of the requested services is unknown, the call returns `NotFound`.
     async fn lease_logs(

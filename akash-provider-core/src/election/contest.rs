@@ -18,8 +18,8 @@ pub struct Candidate {
     /// Names of the settings that identify the election. A candidate never leads if its value of such a
     /// setting differs from the record.
     pub fixed: &'static [&'static str],
-    /// Whether this candidate can replace a leader with other settings at once. If false, the candidate waits
-    /// one more lease duration, so that a candidate with the leader's settings can take over first.
+    /// Whether this candidate can at once replace a leader that has other settings. If false, the candidate
+    /// waits one more lease duration, so that a candidate with the leader's settings can take over first.
     pub brings_settings: bool,
 }
 

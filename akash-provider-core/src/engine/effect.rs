@@ -14,7 +14,7 @@ pub struct EffectId(pub u64);
 /// One effect of [`Engine::step`](super::Engine::step). The driver must carry out every effect.
 ///
 /// The enum has no `#[non_exhaustive]`, on purpose. A driver with a `_` arm would ignore a new variant, and
-/// the engine would wait for its completion permanently. A new variant is therefore a breaking change.
+/// the engine would wait permanently for the completion. A new variant is therefore a breaking change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Make a call, and send back exactly one [`Completion`](super::Completion).

@@ -264,7 +264,7 @@ impl ProviderHandle {
     /// can still be a standby or not registered, as its status shows.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] if the provider stops first.
+    /// Returns [`ErrorKind::Stopped`] if the provider stops before it is ready.
     pub async fn wait_ready(&self) -> Result<(), Error> {
         let over = |p: &Progress| p.lifecycle >= Lifecycle::Shutdown;
         let ready = |p: &Progress| p.lifecycle == Lifecycle::Running && p.chain_known;

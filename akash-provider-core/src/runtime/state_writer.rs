@@ -29,7 +29,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 ///
 /// # Behavior
 /// - When [`StateStore::save`] returns `Ok`, the state is durable. Until then, but for at most ten seconds,
-///   the provider holds the effects that depend on the state.
+///   the provider delays the effects that depend on the state.
 /// - Calls are sequential. Each call contains the complete state.
 /// - A failed call is repeated until it succeeds. The provider continues in the meantime.
 #[async_trait]

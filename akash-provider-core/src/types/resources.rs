@@ -66,8 +66,8 @@ pub struct Storage {
     pub attributes: Vec<Attribute>,
 }
 
-/// Ephemeral storage in bytes for a replica that requests none: 1 GiB, for logs and temporary files. Without
-/// a limit, one container could fill its node.
+/// Ephemeral storage in bytes for a replica that requests no such storage: 1 GiB, for logs and temporary
+/// files. Without a limit, one container could fill its node.
 pub const DEFAULT_EPHEMERAL: u64 = 1 << 30;
 
 impl Resources {

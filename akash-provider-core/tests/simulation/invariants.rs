@@ -74,8 +74,8 @@ impl CallCheck<'_> {
         ensure("no_write_as_standby", may, || format!("{:?}", self.call))
     }
 
-    /// Checks that an engine starts no new writes after shutdown. It may still record the remaining groups of
-    /// a manifest.
+    /// Checks that an engine starts no new writes after shutdown. The engine may still record the remaining
+    /// groups of a manifest.
     fn nothing_new_after_shutdown(&self) -> Checked {
         let new = self.call.is_write() && !matches!(self.call, Call::Record(_));
         ensure(

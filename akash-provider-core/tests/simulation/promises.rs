@@ -150,7 +150,7 @@ impl CallCheck<'_> {
         }
     }
 
-    /// Returns the resources of all bids and leases that the engine has observed, including this bid.
+    /// Returns the resources of all bids and leases that the engine has observed, including the bid `id`.
     fn offers(&self, id: &LeaseId, offer: &[ResourceUnit]) -> Vec<Vec<ResourceUnit>> {
         // The bid may have been refused because a bid from before a crash, with other resources, had landed.
         // The resources of that bid are unknown until it is read.

@@ -29,7 +29,7 @@ impl Budget {
         }
     }
 
-    /// Creates the memory counter of one stream of a tenant, which starts at 0 bytes.
+    /// Creates the memory counter of one stream of a tenant. The counter starts at 0 bytes.
     pub(super) fn part(self: &Arc<Self>, tenant: &Address) -> Part {
         Part {
             of: Arc::clone(self),

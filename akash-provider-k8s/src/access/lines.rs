@@ -33,8 +33,8 @@ pub(super) struct Lines {
     buffer: Vec<u8>,
     open: Option<OpenLine>,
     mark: Option<Position>,
-    /// Set after a broken connection: the last returned line, and the number of lines with its timestamp that
-    /// the new stream has already repeated.
+    /// Set after a broken connection: the last returned line, and the number of lines with the same timestamp
+    /// that the new stream has already repeated.
     replay: Option<(Position, u32)>,
     /// Set after a broken connection: the partly returned line.
     part: Option<OpenLine>,

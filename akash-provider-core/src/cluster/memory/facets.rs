@@ -84,7 +84,7 @@ impl State {
         declared.map(|ip| ip.sharing_key.as_str()).collect()
     }
 
-    /// Returns the addresses of a lease. The address depends only on the sharing key, so IPs with the same
+    /// Returns the addresses of a lease. Each address depends only on the sharing key, so IPs with the same
     /// key share an address.
     pub(super) fn assigned_ips(&self, lease: &LeaseId) -> BTreeMap<String, Vec<AssignedIp>> {
         let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();

@@ -98,9 +98,9 @@ impl HostnameLedger {
         self
     }
 
-    /// Sets the hostname of the provider. Blocks this hostname, its subdomains, and Punycode hostnames that
-    /// look like them, because a tenant could impersonate the provider with such a hostname. Automatic
-    /// hostnames and hostnames that are already held are not affected.
+    /// Sets the hostname of the provider. Blocks this hostname, its subdomains, and similar Punycode
+    /// hostnames, because a tenant could impersonate the provider with such a hostname. Automatic hostnames
+    /// and hostnames that are already held are not affected.
     pub fn set_own(&mut self, hostname: &str) {
         self.own = Some(hostname.to_lowercase());
     }
@@ -211,7 +211,7 @@ impl HostnameLedger {
         Ok(moved.collect())
     }
 
-    /// Assigns a hostname that the cluster declares for a lease, even if the hostname is blocked. Returns the
+    /// Assigns a hostname to a lease as declared in the cluster, even if the hostname is blocked. Returns the
     /// previous holder of the hostname.
     pub fn adopt(&mut self, hostname: &str, lease: &LeaseId) -> Option<LeaseId> {
         let former = self.assign(&hostname.to_lowercase(), lease);

@@ -134,7 +134,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns a hostname of the manifest that overlaps with the domain of automatic hostnames, but is not an
+    /// Returns a manifest hostname that overlaps with the domain of automatic hostnames, but is not an
     /// automatic hostname of this lease. Such a hostname could receive the requests of another tenant.
     fn foreign_automatic<'n>(
         &self,

@@ -142,8 +142,8 @@ pub struct Amount(BigDecimal);
 
 /// Maximum length of a number, in bytes.
 const NUMBER_MAX: usize = 100;
-/// Maximum number of digits, both before and after the decimal point. Without this limit, a calculation with
-/// a number like `1e999999999` would need a gigabyte.
+/// Maximum number of digits on each side of the decimal point. Without this limit, a calculation with a
+/// number like `1e999999999` would need a gigabyte.
 const DIGITS_MAX: i64 = 40;
 
 impl Amount {

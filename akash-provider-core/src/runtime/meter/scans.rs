@@ -67,7 +67,6 @@ impl ScanTimes {
         }
     }
 
-    /// Returns the durations by the kind of the scan.
     pub(super) fn values(&self) -> BTreeMap<&'static str, DurationCounts> {
         [("full", self.full.values()), ("cluster", self.cluster.values())].into()
     }
