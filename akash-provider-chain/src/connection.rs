@@ -52,7 +52,7 @@ fn explain(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
     let text = causes(error);
     // The error of the resolver has no public type, so its text is compared.
     if text.contains("dns error") || text.contains("failed to lookup address") {
-        let help = "check the host name in the URL of the chain node, and the DNS server";
+        let help = "check the DNS server, and the host name in the URL of the chain node";
         return Some(("DNS lookup failed".to_owned(), help));
     }
     for cause in chain(error) {
@@ -153,7 +153,7 @@ mod tests {
         let name = io::Error::other("failed to lookup address information: Name or service not known");
         assert_eq!(
             message(name),
-            "(DNS lookup failed): check the host name in the URL of the chain node, and the DNS server"
+            "(DNS lookup failed): check the DNS server, and the host name in the URL of the chain node"
         );
         assert_eq!(
             message(ErrorKind::TimedOut.into()).split(')').next(),

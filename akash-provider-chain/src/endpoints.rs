@@ -381,7 +381,7 @@ impl Endpoints {
             _ => {
                 let now = Instant::now();
                 if health.warnings.is_logged(now) {
-                    tracing::warn!(endpoint = %member.endpoint.name, %fault, "request to a chain node failed, the node is not used until a later check succeeds: check the node, or remove it from --node");
+                    tracing::warn!(endpoint = %member.endpoint.name, %fault, "request to a chain node failed, the node is not used until it passes a check: repair the node, or remove it from --node");
                 }
                 health.record_failure(now, fault.clone(), jitter(at));
             }

@@ -284,7 +284,7 @@ impl<B: StateMachine> Driver<B> {
         let chain_id = &self.config.chain_id;
         self.chain_is_ours = snapshot.chain_id == *chain_id;
         if !self.chain_is_ours {
-            tracing::warn!(ours = %chain_id, theirs = %snapshot.chain_id, "chain node belongs to another chain, its state is ignored; check the nodes and the chain id in the settings");
+            tracing::warn!(ours = %chain_id, theirs = %snapshot.chain_id, "chain node has another chain id, the state from this node is ignored; check the chain id and the nodes in the settings");
             return;
         }
         self.block_time = snapshot.time;
@@ -431,13 +431,13 @@ impl<B: StateMachine> Driver<B> {
         if !idle || (aborted && !left.is_empty()) {
             tracing::warn!(
                 calls = left.len(),
-                "provider stopped with pending work, the next start continues this work; workloads and open bids are not removed"
+                "provider stopped with pending work, which the next start continues; workloads and open bids remain"
             );
             for (id, call) in left.iter().take(REPORTED_CALLS) {
                 tracing::warn!(
                     effect = id.0,
                     call = execute::name(call),
-                    "call not completed before the stop, the next start checks its outcome"
+                    "call not completed before the stop, the next start checks the outcome of the call"
                 );
             }
         }

@@ -202,7 +202,7 @@ impl Job<'_> {
     async fn make_way(&self, calls: &Calls, replaced: &[plan::Delete]) -> Result<(), Error> {
         for plan::Delete { id, uid } in replaced {
             calls.delete(id.kind, self.name, &id.name, uid.as_deref()).await?;
-            tracing::info!(namespace = self.name, object = %id, reason = "volumes changed", "object of a lease deleted, the next attempt creates it again");
+            tracing::info!(namespace = self.name, object = %id, reason = "volumes changed", "object of a lease deleted, the next attempt to deploy creates the object again");
         }
         let Some(first) = replaced.first() else {
             return Ok(());

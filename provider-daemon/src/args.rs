@@ -270,7 +270,7 @@ pub struct DevArgs {
     /// Connect the provider to the market through a development network, over the protocols of a node
     #[arg(long)]
     pub wire: bool,
-    /// Delete the objects of the embedded chain with this ID from the cluster, then exit
+    /// Delete from the cluster the objects of the embedded chain with this ID, then exit
     #[arg(long, value_name = "CHAIN_ID", requires = "kubeconfig")]
     pub remove_leftovers_of: Option<String>,
     /// Listen address of the gateway; port 0 chooses a port [default: 127.0.0.1:8443; none with --once]

@@ -6,7 +6,7 @@ use nix::sys::resource::{Resource, setrlimit};
 /// Disables core dumps for this process and its children. A failure is logged, and the program continues.
 pub(crate) fn disable() {
     if let Err(error) = disable_core_dumps() {
-        tracing::warn!(%error, "cannot disable core dumps, which would contain the private key; set the limit with `ulimit -c 0`");
+        tracing::warn!(%error, "cannot disable core dumps, which would contain the private key; run `ulimit -c 0` before the start");
     }
 }
 

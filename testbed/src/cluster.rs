@@ -83,7 +83,7 @@ impl Cluster {
                 objects::define(&cluster.layout, &options.crds)?;
                 return Ok(cluster);
             }
-            eprintln!("removing the cluster of an earlier start, because it is unhealthy");
+            eprintln!("removing the unhealthy cluster of an earlier start");
             teardown::run(&cluster.layout)?;
         }
         let mut layout = Layout::new(options.tier, &options.name, &dir, 0, &programs);

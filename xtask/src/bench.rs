@@ -44,11 +44,11 @@ enum Benchmark {
     Operators,
     /// Gateway, on memory backends
     Gateway,
-    /// High availability, and an instance with a thousand leases, as release build on a temporary cluster
+    /// Release build on a temporary cluster: high availability, and an instance with a thousand leases
     Ha,
-    /// Metrics of a provider with a thousand leases, order history, doctor and idle memory, as release build
+    /// Release build: metrics of a provider with a thousand leases, order history, doctor, idle memory
     Operate,
-    /// Builds from scratch of the daemon and of the tests: a quarter of an hour on two cores
+    /// Complete builds of the daemon and the tests; takes a quarter of an hour on two cores
     Build,
 }
 

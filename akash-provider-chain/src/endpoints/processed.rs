@@ -165,7 +165,7 @@ impl Endpoints {
             let height = block.height;
             tracing::warn!(
                 height,
-                "processed height reset: no chain node has this height, and a lower block has a later time; check the nodes of --node"
+                "last processed block discarded: no chain node has this height, and a lower block has a later time; check the nodes of --node"
             );
             return;
         }
@@ -174,7 +174,7 @@ impl Endpoints {
             let height = block.height;
             tracing::warn!(
                 height,
-                "no chain node has reached the processed height for 5 minutes: if the nodes are correct, stop the provider and run `provider-daemon state reset-height`"
+                "for 5 minutes, no chain node has reached the height of the last processed block: if the nodes are correct, stop the provider and run `provider-daemon state reset-height`"
             );
         }
     }

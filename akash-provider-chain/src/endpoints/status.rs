@@ -166,7 +166,7 @@ impl Endpoints {
             Err(error) => {
                 // Logged once per fault.
                 if !health.fault.as_ref().is_some_and(|old| old.is_like(&error.fault)) {
-                    tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "check of a chain node failed, the node is not used until a later check succeeds: check the node, or remove it from --node");
+                    tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "chain node failed its check, the node is not used until it passes a check: repair the node, or remove it from --node");
                 }
                 health.record_failure(Instant::now(), error.fault, jitter(at));
             }

@@ -562,7 +562,7 @@ impl Follower {
             tracing::debug!(%event, "malformed event of another provider ignored");
         }
         for event in &malformed {
-            tracing::warn!(%event, "cannot decode an event of the chain, reading the whole state of the chain instead: check whether this version supports the chain");
+            tracing::warn!(%event, "cannot decode an event of the chain, reading the whole state of the chain instead: check whether this provider supports the chain version");
         }
         if let Some(first) = malformed.first() {
             let why = format!("malformed event: {first}");

@@ -49,7 +49,7 @@ pub enum KeyringError {
     },
     /// The name is the address of another key in the keyring.
     #[error(
-        "invalid key name `{name}`: this is the address of another key, the address of this key is {address}"
+        "invalid key name `{name}`: the name is the address of another key; the new key has the address {address}"
     )]
     NamedAsAnother {
         /// Name as given, truncated to 80 characters.

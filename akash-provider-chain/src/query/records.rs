@@ -201,7 +201,7 @@ impl ReportedRecords {
         if is_new && records.len() == REPORTED_MAX {
             tracing::warn!(
                 records = REPORTED_MAX,
-                "too many malformed records on the chain: further ones are skipped without a log line"
+                "too many malformed records on the chain: further malformed records are skipped without a log line"
             );
         }
         is_new

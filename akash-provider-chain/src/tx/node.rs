@@ -75,7 +75,7 @@ fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Resu
             if may_have_arrived.load(Ordering::Relaxed) && !code.is_sdk(IN_MEMPOOL) =>
         {
             let message = format!(
-                "the transaction may have been sent: one node did not respond, and the next node refused it with {code} {log}"
+                "the transaction may have been sent: one node did not respond, and the next node refused the transaction with {code} {log}"
             );
             Err(Error::new(ErrorKind::Unavailable, "broadcast", message))
         }

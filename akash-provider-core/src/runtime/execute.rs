@@ -202,7 +202,7 @@ impl Executor {
         if let (Call::FetchDeployment(_), Completion::Deployment(Err(failure)))
         | (Call::Record(_), Completion::Cluster(Err(failure))) = (&*call, &completion)
         {
-            tracing::warn!(call = name(&call), error = %failure, "cannot check or store the manifest of a tenant; the tenant must send it again, and receives an error without this cause");
+            tracing::warn!(call = name(&call), error = %failure, "cannot check or store a manifest; the tenant gets an error without details, and must send the manifest again");
         }
         Some((id, completion))
     }

@@ -172,7 +172,7 @@ fn log(event: &Event) {
             message,
         } => tracing::info!(%order, %reason, why = %message, "order declined"),
         Event::BidsNotCounted { order, message } => {
-            tracing::warn!(%order, why = %message, "cannot count the existing bids on the order, bidding without a check of the chain's limit");
+            tracing::warn!(%order, why = %message, "cannot count the bids on the order, bidding without a check of the maximum number of bids");
         }
         Event::BidUnfunded { order, message } => {
             tracing::warn!(%order, why = %message, "bid postponed until the provider's account can pay the deposit and the fee; send funds to the account");
@@ -237,7 +237,7 @@ fn log_safeguard(event: &Event) {
             );
         }
         Event::BreakerTrippedFor { owner, wanted } => {
-            tracing::warn!(%owner, wanted, "circuit breaker tripped for one tenant: too many of its leases would be closed; check the cause, then run `provider-daemon breaker release --owner OWNER`");
+            tracing::warn!(%owner, wanted, "circuit breaker tripped for one tenant: too many leases of the tenant would be closed; check the cause, then run `provider-daemon breaker release --owner OWNER`");
         }
         Event::EndHeld { lease, message } => {
             tracing::warn!(%lease, why = %message, "circuit breaker delays the close of the lease, see the field `why`");
@@ -251,11 +251,11 @@ fn log_safeguard(event: &Event) {
         Event::RecordUnusable { lease, problem } => tracing::warn!(
             %lease,
             %problem,
-            "Manifest record of the lease in the cluster is unusable, the lease stays open; repair the \
+            "Manifest record of the lease is unusable, the lease stays open; repair the \
              record, or ask the tenant to send the manifest again"
         ),
         Event::RecordUsable { lease } => {
-            tracing::info!(%lease, "Manifest record of the lease in the cluster is usable again")
+            tracing::info!(%lease, "Manifest record of the lease is usable again")
         }
         Event::RecordsNotFound { leases, place } => tracing::warn!(
             leases,

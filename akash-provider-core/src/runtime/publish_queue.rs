@@ -66,7 +66,7 @@ impl PublishQueue {
         if timeout(limit, all).await.is_err() {
             tracing::warn!(
                 ?limit,
-                "bus did not accept the last events before the stop, they are lost for its subscribers"
+                "bus did not accept the last events before the stop, so subscribers miss these events"
             );
         }
     }
@@ -176,7 +176,7 @@ impl PublishFailures {
             failed = self.failed,
             overflowed = self.overflowed,
             error = self.last_error.as_deref().unwrap_or("queue full"),
-            "bus did not accept events; all except statuses are lost; check the connection to the bus"
+            "bus did not accept events; statuses are sent again, other events are lost; check the connection to the bus"
         );
         *self = Self {
             reported: Some(Instant::now()),

@@ -42,13 +42,12 @@ impl KubeCluster {
                     Some(Ok(leases)) => {
                         tracing::info!(
                             leases,
-                            "NetworkPolicies of leases updated, so that their pods cannot connect to \
-                             nodes and API servers"
+                            "NetworkPolicies updated, so that pods of leases cannot connect to nodes and API servers"
                         );
                         break;
                     }
                     Some(Err(error)) => {
-                        tracing::warn!(%error, "cannot update the NetworkPolicies of leases, retrying; until then, their pods can connect to new nodes and API servers");
+                        tracing::warn!(%error, "cannot update the NetworkPolicies of leases, so pods of leases can connect to new nodes and API servers, retrying");
                     }
                     // The next leader closes them.
                     None => continue,

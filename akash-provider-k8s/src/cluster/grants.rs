@@ -62,7 +62,7 @@ impl Inner {
             match self.is_confined(operation).await {
                 Ok(true) => {}
                 Ok(false) => {
-                    let help = "to forbid this, run `kubectl apply --filename deploy/rbac/confined.yaml`";
+                    let help = "run `kubectl apply --filename deploy/rbac/confined.yaml` to limit the permissions";
                     tracing::warn!(
                         help,
                         "the Kubernetes account of the provider can give itself permissions outside the namespaces of leases"

@@ -208,7 +208,7 @@ impl Inner {
             Err(error) => {
                 repairs.backoff.failed(&key, limit, now);
                 self.counters.count_drift(id.kind, DriftOutcome::Failed);
-                tracing::warn!(namespace = home, object = %id, %error, "cannot restore object of a lease that another client changed or deleted, retrying");
+                tracing::warn!(namespace = home, object = %id, %error, "cannot restore a changed or deleted object of a lease, retrying");
                 repairs.backoff.waits_until(&key, now)
             }
         }
@@ -332,7 +332,7 @@ impl Inner {
         }
         repairs.labels.failed(&key, Limit::Isolation, now);
         let Err(error) = read else { return Err(None) };
-        tracing::warn!(namespace = home, %error, "cannot read the namespace of a lease to compare its labels, retrying");
+        tracing::warn!(namespace = home, %error, "cannot read the labels of the namespace of a lease, retrying");
         Err(repairs.labels.waits_until(&key, now))
     }
 
@@ -403,14 +403,13 @@ impl Inner {
             Ok(()) => {
                 backoff.repaired(&key, limit, now);
                 self.counters.count_drift(id.kind, DriftOutcome::Deleted);
-                let label = labels::KEEP;
-                tracing::warn!(namespace = home, object = %id, label, "object of another client deleted from the namespace of a lease, because the object can weaken the isolation");
+                log_deletion(home, id);
                 None
             }
             Err(error) => {
                 backoff.failed(&key, limit, now);
                 self.counters.count_drift(id.kind, DriftOutcome::Failed);
-                tracing::warn!(namespace = home, object = %id, %error, "cannot delete object of another client that can weaken the isolation of a lease, retrying");
+                tracing::warn!(namespace = home, object = %id, %error, "cannot delete an object of another client, retrying; the object can weaken the isolation of the lease");
                 backoff.waits_until(&key, now)
             }
         }
@@ -428,7 +427,7 @@ impl Inner {
         let (view, calls) = (self.state.lease_in(home), self.calls(operation));
         for (id, meta) in still_there(foreign(is_among(items), view.openings())) {
             calls.delete_version(id.kind, home, &meta).await?;
-            tracing::warn!(namespace = home, object = %id, "object of another client deleted from the namespace of a lease, because the object can weaken the isolation");
+            log_deletion(home, &id);
         }
         for found in unplanned(items, &view) {
             let id = &found.write.id;
@@ -498,6 +497,13 @@ impl Inner {
         }]);
         Ok(Some((repair, meta)))
     }
+}
+
+/// Logs the deletion of an object that can weaken the isolation. The field `label` names the label that
+/// prevents the deletion.
+fn log_deletion(home: &str, id: &Id) {
+    let label = labels::KEEP;
+    tracing::warn!(namespace = home, object = %id, label, "deleted an object of another client, because the object can weaken the isolation of the lease");
 }
 
 fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {

@@ -207,7 +207,7 @@ impl Guard {
         if was_held && self.held_records().next().is_none() {
             if self.report.is_none() {
                 tracing::info!(
-                    "deletions are no longer held: each missing record was restored, or another client deleted its objects"
+                    "deletion of objects no longer waits for a confirmation: the missing records were restored, or other clients deleted the objects"
                 );
             }
             self.report = None;
@@ -332,7 +332,7 @@ impl Guard {
             tracing::warn!(
                 names,
                 remedy = REMEDY,
-                "deletions held until a command confirms them: the records of the objects are missing"
+                "deletion of objects waits for a confirmation, because the records of the objects are missing"
             );
         }
     }

@@ -334,7 +334,7 @@ impl<I: Index> OperatorState<I> {
         let is_absent = error.kind() == ErrorKind::NotFound;
         let is_new = self.inner().guard.fail(error.to_string(), is_absent);
         if is_new {
-            tracing::warn!(%error, "cannot check whether the missing records were deleted, so their objects are not deleted yet");
+            tracing::warn!(%error, "cannot check whether the missing records were deleted, so the objects of these records remain");
         }
     }
 
@@ -343,7 +343,7 @@ impl<I: Index> OperatorState<I> {
         let confirmed = self.judge_again(Guard::confirm);
         tracing::info!(
             confirmed,
-            "held deletions confirmed by a command, the operator deletes the objects"
+            "command confirmed the deletion, the operator deletes the objects without records"
         );
         confirmed
     }

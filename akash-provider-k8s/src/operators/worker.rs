@@ -150,7 +150,7 @@ async fn run(writer: impl ObjectWriter, pace: Timing, until: CancellationToken) 
     }
     let rest = async { while jobs.next().await.is_some() {} };
     if timeout(pace.grace, rest).await.is_err() {
-        tracing::warn!("operator stopped while its writes were running; the next start completes them");
+        tracing::warn!("operator stopped before its writes were complete; the next start completes the writes");
     }
 }
 

@@ -153,7 +153,7 @@ impl Reader {
             tracing::warn!(
                 namespace = HEARTBEATS,
                 %error,
-                "cannot read heartbeats of nodes, using their Ready condition only: grant `get` on leases"
+                "cannot read the heartbeats of nodes, using only the condition Ready: grant `get` on leases.coordination.k8s.io"
             );
         }
     }

@@ -65,7 +65,7 @@ pub(super) async fn listen<F>(
         let (stream, peer) = match taken {
             Ok(taken) => taken,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept connection to the devnet, retrying; raise the limit of open files if this persists");
+                tracing::warn!(%error, "cannot accept connection to the devnet, retrying; if the error persists, raise the limit of open files");
                 // File descriptors become free when other connections close, so an immediate retry is useless.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;

@@ -393,7 +393,7 @@ async fn follow_files(tls: &Tls, settings: &Settings) {
             }
             // The files are written one after the other, so they may not match for a moment.
             Err(error) => {
-                tracing::warn!(%error, "gateway cannot reload the certificate of its public hostname, the previous one is used; check the certificate and key files")
+                tracing::warn!(%error, "gateway cannot reload the certificate of its public hostname, using the previous certificate; check the certificate and key files")
             }
         }
     }

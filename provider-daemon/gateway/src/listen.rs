@@ -111,7 +111,7 @@ impl Listener {
             let (tcp, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept connection to the gateway, retrying; raise the limit of open files if this persists");
+                    tracing::warn!(%error, "cannot accept connection to the gateway, retrying; if the error persists, raise the limit of open files");
                     tokio::time::sleep(REFUSED_PAUSE).await;
                     continue;
                 }

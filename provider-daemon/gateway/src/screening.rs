@@ -175,13 +175,13 @@ fn public_reason(decline: &Decline) -> String {
     };
     tracing::warn!(
         error = message.as_str(),
-        "cannot calculate the price for a screening request, request declined; check the price script or the price policy"
+        "screening request declined: cannot calculate the price; check the price script or the price policy"
     );
     "the provider could not calculate a price".to_owned()
 }
 
 fn unavailable(error: &Error) -> ScreeningError {
-    tracing::warn!(%error, "cannot check for a client whether the provider would bid, request refused; check the chain node and the status of the provider");
+    tracing::warn!(%error, "screening request refused: cannot decide whether the provider would bid; check the chain node and the provider's status");
     ScreeningError::Unavailable("cannot query the chain or the provider; try again")
 }
 

@@ -26,7 +26,7 @@ pub struct ClusterArgs {
     /// GPUs of each node, as vendor/model[/memory[/interface]]=count; repeatable
     #[arg(long, value_parser = values::gpus)]
     pub node_gpus: Vec<GpuSpec>,
-    /// Size of a persistent storage class, as class=size; on Kubernetes only if its capacity is not reported;
+    /// Size of a persistent storage class, as class=size; on Kubernetes, replaces the reported capacity;
     /// repeatable
     #[arg(long, value_parser = values::storage_class)]
     pub storage_class: Vec<(String, i64)>,

@@ -9,7 +9,7 @@ pub struct DoctorArgs {
     /// Flags of `run`.
     #[command(flatten)]
     pub run: RunArgs,
-    /// Create missing directories and remove the access of other accounts to the files of the provider
+    /// Create missing directories, and deny other system users access to the files of the provider
     #[arg(long)]
     pub fix: bool,
 }

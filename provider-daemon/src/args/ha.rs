@@ -39,7 +39,8 @@ pub struct HaArgs {
     /// Gateway address of this instance, as HOST:PORT; standbys redirect tenants to the address of the leader
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub ha_address: Option<String>,
-    /// Time without a lease renewal after which a standby takes over; the leader stops after two thirds of it
+    /// Time without a leader heartbeat after which a standby takes over; the leader stops after two thirds of
+    /// this time
     #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = lease)]
     pub ha_lease: Duration,
     /// Take over immediately, even if the previous leader had other settings [default: after a delay]

@@ -10,8 +10,8 @@ pub struct LimitArgs {
     /// Maximum connections per port, from 16 to 100000; reduced if the limit of open files is too low
     #[arg(long, value_name = "COUNT", default_value_t = 12_000, value_parser = value_parser!(u32).range(16..=100_000))]
     pub gateway_connections: u32,
-    /// Maximum connections without a live lease per network (IPv4 address or IPv6 /64), from 1 to 100000;
-    /// more close old ones
+    /// Connection limit per network (IPv4 or IPv6 /64) for clients without a lease, from 1 to 100000; new
+    /// ones close old ones
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = value_parser!(u32).range(1..=100_000))]
     pub gateway_strangers: u32,
     /// Maximum requests without credentials per minute and network (IPv4 or IPv6 /64), from 1 to 1000000;

@@ -67,7 +67,7 @@ pub struct HostnameArgs {
     /// Time to wait for the status of a new Ingress before the HTTPRoute of the same hostname is deleted
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::go_duration)]
     pub handover_wait: Duration,
-    /// Keep the routes of the other --ingress-mode after a change of the mode
+    /// After a change of --ingress-mode, keep the routes of the previous mode
     #[arg(long)]
     pub keep_other_routes: bool,
     /// Checks of hostnames.

@@ -109,7 +109,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Bids")]
 pub struct BidArgs {
-    /// Deposit of a bid; comma-separated alternatives are tried in this order
+    /// Deposit of a bid; comma-separated alternatives are tried from left to right
     #[arg(
         long,
         value_name = "COIN",

@@ -213,7 +213,7 @@ impl Writer {
         if failure.dropped == 0 {
             tracing::warn!(
                 dropped,
-                "audit log incomplete: the oldest lines were dropped while it was not writable; check the free space"
+                "audit log incomplete: the oldest lines were dropped while the log was not writable; check the free space"
             );
         }
         failure.dropped += dropped;

@@ -22,8 +22,8 @@ use std::{fs, io};
 
 /// Name of the only migration, as in the Go provider.
 const NAME: &str = "ingress-to-httproute-001";
-const DESCRIPTION: &str = "admits the Gateway to the namespaces of leases from --ingress-mode ingress; the hostname operator moves \
-                     their routes";
+const DESCRIPTION: &str = "admits the Gateway to namespaces of leases that were deployed for Ingresses; the hostname operator moves \
+                     the routes";
 /// Version of the Go provider that introduced the migration.
 const FROM: &str = "0.10.6";
 /// Maximum size of the state file, in bytes.

@@ -61,7 +61,7 @@ fn gaps_of(at: &str, prices: &Prices) -> Vec<String> {
     let mut gaps: Vec<String> = free.map(|(what, _)| format!("{at}: {what} is free")).collect();
     if !prices.storage.contains_key("ephemeral") {
         gaps.push(format!(
-            "{at}: storage of class `ephemeral` has no price; nearly every order requires it and gets no bid"
+            "{at}: storage of class `ephemeral` has no price; nearly every order requires this class and gets no bid"
         ));
     }
     if prices.gpu.is_empty() {

@@ -376,7 +376,7 @@ pub(super) fn text(head: &Head, outcome: &Outcome) -> String {
     }
     if outcome.missing > 0 || outcome.skipped > 0 {
         text.push_str(&format!(
-            "{} turns were never written, and {} have no preceding state: they are not replayed\n",
+            "not replayed: {} turns that were never written, and {} turns without a preceding state\n",
             outcome.missing, outcome.skipped
         ));
     }

@@ -48,7 +48,7 @@ fn text(is_known: bool, capacity: &Metrics) -> String {
     }
     if capacity.overcommitted_replicas > 0 {
         let replicas = capacity.overcommitted_replicas;
-        text.push_str(&format!("replicas of leases without capacity: {replicas}\n"));
+        text.push_str(&format!("replicas without capacity: {replicas}\n"));
     }
     for ignored in &capacity.ignored {
         text.push_str(&format!("not offered: {}\n", plain::line(ignored.reason())));
@@ -159,7 +159,7 @@ mod tests {
             "node n1: CPU 1.5 of 4 free; memory 1Gi of 2Gi free; ephemeral storage unlimited; GPU 1 of 2 \
                             free (2 × nvidia/a100 80Gi); storage classes beta2\n\
                             storage class beta2: 10 of 1Mi free\n\
-                            replicas of leases without capacity: 1\n"
+                            replicas without capacity: 1\n"
                 .to_owned();
         for kind in [
             "ObjectKind",

@@ -101,7 +101,7 @@ fn release(home: &Path, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
             .as_ref()
             .map(|owner| format!(" for {owner}"))
             .unwrap_or_default();
-        format!("circuit breaker released{scope}; leases whose close continues:\n{waited}")
+        format!("circuit breaker released{scope}; leases that the provider closes now:\n{waited}")
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -371,7 +371,7 @@ fn ask_within(home: &Path, request: &Request, limit: Duration) -> anyhow::Result
             ),
             ErrorKind::PermissionDenied => (
                 "permission denied",
-                "run this command as the account of the provider or as root",
+                "run this command as the system user of the provider or as root",
             ),
             _ => (
                 "cannot connect to the provider",
@@ -419,10 +419,10 @@ fn exchange(
     if !response.ends_with(b"\n") {
         bail!(WithHelp::new(
             format!(
-                "{}: the provider stopped, or rejected this account, before it responded",
+                "{}: the provider stopped, or rejected this system user, before a response",
                 at.display()
             ),
-            "run this command as the account of the provider or as root"
+            "run this command as the system user of the provider or as root"
         ));
     }
     serde_json::from_slice(&response).with_context(odd)
@@ -505,7 +505,7 @@ mod tests {
             }
         });
         let error = ask(&home, &Request::Breaker).unwrap_err().to_string();
-        assert!(error.contains("before it responded"), "{error}");
+        assert!(error.contains("before a response"), "{error}");
         let error = ask(&home, &Request::Breaker).unwrap_err().to_string();
         assert!(error.contains("may have another version"), "{error}");
         answering.join().unwrap();

@@ -73,8 +73,7 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
             tracing::warn!(
                 path = %path(&home).display(),
                 %error,
-                "socket for commands, provider.sock, not available, so commands to this process fail; \
-                 check the home directory"
+                "command socket provider.sock is not available, so commands to this process fail; check the home directory"
             );
             return;
         }
@@ -108,11 +107,10 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
                 });
             }
             Ok(_) => tracing::warn!(
-                "connection to the socket for commands, provider.sock, rejected: the client runs as \
-                 another system user"
+                "connection to the command socket provider.sock rejected: the client runs as another system user"
             ),
             Err(error) => {
-                tracing::warn!(%error, "cannot accept connection to the socket for commands, provider.sock, retrying");
+                tracing::warn!(%error, "cannot accept connection to the command socket provider.sock, retrying");
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -215,7 +213,7 @@ impl SocketHandler {
             },
             Request::EndLease { lease, reason } => match self.handle.end_lease(&lease, reason).await {
                 Ok(()) => {
-                    tracing::warn!(%lease, ?reason, "close of a lease requested by a command");
+                    tracing::warn!(%lease, ?reason, "the command `end-lease` started to close a lease");
                     Response::Ending
                 }
                 Err(refusal) => refused(refusal.message),
@@ -271,7 +269,7 @@ impl SocketHandler {
                     "the order history is unavailable: {}",
                     health
                         .problem
-                        .unwrap_or_else(|| "the file is being opened; repeat the command".to_owned())
+                        .unwrap_or_else(|| "the provider still opens the file; repeat the command".to_owned())
                 )),
             }
         });
@@ -314,7 +312,7 @@ impl SocketHandler {
         }
         tracing::warn!(
             owner = owner.as_ref().map(Address::as_str),
-            "circuit breaker released by an operator command, closes of leases are permitted again"
+            "the command `breaker release` released the circuit breaker, the provider can close leases again"
         );
         let before = before.map(|status| status.breaker.clone()).unwrap_or_default();
         let is_shut = before.tripped || before.records_missing.is_some();
@@ -372,7 +370,7 @@ fn log_level(level: Option<&str>) -> Result<Response, String> {
     };
     let level = level.unwrap_or(&before).to_owned();
     if level != before {
-        tracing::warn!(level, before, "log level changed by a command");
+        tracing::warn!(level, before, "the command `log-level` changed the log level");
     }
     Ok(Response::LogLevel { level, before })
 }

@@ -21,7 +21,7 @@ pub(super) async fn port(client: &Client, args: &CommonArgs, name: &str) -> Opti
     match within(LIMIT, "read the own pod", api.get(pod)).await {
         Ok(found) => port_of(&found, name),
         Err(error) => {
-            tracing::warn!(%error, "operator cannot read its own pod, so it listens on the default ports");
+            tracing::warn!(%error, "operator cannot read the Pod object of this process, listening on the default ports");
             None
         }
     }

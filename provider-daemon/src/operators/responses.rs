@@ -66,7 +66,7 @@ pub(super) fn forgotten(
     tracing::info!(
         lease,
         count,
-        "failed objects of a lease queued for an immediate attempt"
+        "failed objects of a lease are retried immediately"
     );
     let done = serde_json::json!({ "lease": lease, "forgotten": count });
     answer(StatusCode::OK, &done)

@@ -303,7 +303,7 @@ async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(
     let state = RestartState::from_json(&election.state()).unwrap_or_else(|error| {
         tracing::warn!(
             %error,
-            "invalid state of the previous leader, so the circuit breaker is tripped for all owners; check the leases and run \
+            "invalid circuit breaker state of the previous leader, so the breaker is tripped for all owners; check the leases and run \
              `provider-daemon breaker release`"
         );
         RestartState::unknown()

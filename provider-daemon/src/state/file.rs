@@ -146,7 +146,7 @@ impl StateFile {
         match &result {
             Ok(_) => {
                 if self.pause().take().is_some() {
-                    tracing::info!(path = %self.path.display(), "state file in the home directory can be used again");
+                    tracing::info!(path = %self.path.display(), "state file in the home directory is usable again");
                 }
             }
             Err(error) => self.pause_after(error),

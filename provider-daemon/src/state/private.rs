@@ -49,7 +49,7 @@ pub(super) fn close(home: &Path, owned: &Path) {
             home = %home.display(),
             count = failures.len(),
             first,
-            "cannot restrict permissions of the home directory: other accounts of this machine may read it; run chmod -R go-rwx on it"
+            "cannot deny other system users access to the home directory; run `chmod -R go-rwx` on the directory"
         );
     }
 }

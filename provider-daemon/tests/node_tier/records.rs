@@ -95,7 +95,7 @@ fn missing_and_unreadable_records_end_no_lease() {
     let log = provider.log();
     let warnings = log
         .lines()
-        .filter(|l| l.contains("record of the lease in the cluster is unusable"));
+        .filter(|l| l.contains("Manifest record of the lease is unusable"));
     assert_eq!(warnings.count(), LEASES.len(), "one warning per lease:\n{log}");
 
     let asked = network.who("provider").good(&["leases"]);

@@ -1,9 +1,9 @@
-//! Known vulnerabilities of dependencies.
+//! Checks all external packages for known vulnerabilities in the RustSec database.
 //!
-//! Packages are looked up in the RustSec database, which cargo-audit and cargo-deny also store. The database
-//! is updated if it can be reached. Otherwise the newest copy is used. The output contains its age, because
-//! the copy lacks vulnerabilities that were published later. Without a copy the check is skipped, and the
-//! output reports this. The check has its own copy in the target folder, which is never committed.
+//! The check downloads or updates its own copy of the database, which is in the target folder. Then the
+//! check uses the newest of this copy and the copies of cargo-audit and cargo-deny. A copy lacks
+//! vulnerabilities that were published later, so the output contains the age of the copy. If no copy exists,
+//! the output reports that the check was skipped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -503,7 +503,7 @@ impl Planner {
         }
         let outcome = rejected(code, log, flight.msgs().first());
         if is_panic(code) {
-            tracing::warn!(%code, log = %shortened(log), "chain rejected a transaction, because the chain's code for the message panicked");
+            tracing::warn!(%code, log = %shortened(log), "chain rejected a transaction, because the execution of the message panicked on the chain");
         }
         self.reply(id, &Ok(outcome), out);
     }

@@ -95,7 +95,7 @@ impl Repair {
                  stop the client that changes the object"
             );
         } else {
-            tracing::info!(namespace = home, object = %id, reason, by, "object of a lease restored, because it differed from the deployed state");
+            tracing::info!(namespace = home, object = %id, reason, by, "object of a lease restored, because the object differed from the deployed state");
         }
     }
 }

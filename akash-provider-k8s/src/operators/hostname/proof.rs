@@ -127,7 +127,7 @@ pub(super) async fn run(
                 return again;
             };
             if note.state != ProofState::Waiting {
-                tracing::info!(hostname = name, state = ?note.state, why = note.why, "proof of ownership of a hostname by a DNS record changed its state");
+                tracing::info!(hostname = name, state = ?note.state, why = note.why, "DNS proof of ownership of a hostname accepted or withdrawn, see the field `state`");
             }
             if !notes.write(&name, &host, labels::HOSTNAME_PROOF, &note).await {
                 return SOON.min(budget.every);

@@ -315,7 +315,7 @@ impl Index {
         if !live.is_leased || live.lease.as_ref() != Some(&leased.lease) {
             return Err(
                 "a Service of another client has this name, and its labels name no leased address of this lease; the \
-                 operator does not change that Service, and the address serves no traffic until it is deleted"
+                 operator does not change that Service, and the address serves no traffic until that Service is deleted"
                     .to_owned(),
             );
         }

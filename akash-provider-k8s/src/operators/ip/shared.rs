@@ -129,7 +129,7 @@ impl Shared {
             tracing::warn!(
                 service,
                 notice = notice.to_string(),
-                "Service has a leased address outside its pool, or shares the address with another lease; check the pools of MetalLB"
+                "leased address of a Service is outside the pool, or shared with another lease; check the pools of MetalLB"
             );
         }
         // During an outage of MetalLB all Services wait, so they share one line.

@@ -55,7 +55,7 @@ impl History {
                 self.restore(stored);
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot load the Kubernetes events of leases from the previous run, continuing without them; check the home directory")
+                tracing::warn!(%error, "cannot load the stored Kubernetes events of leases, continuing without these events; check the home directory")
             }
         }
         // Events may have been recorded before the first wait.
@@ -71,7 +71,7 @@ impl History {
                 Ok(()) => is_failing = false,
                 Err(error) if !is_failing => {
                     is_failing = true;
-                    tracing::warn!(%error, "cannot store the Kubernetes events of leases, so a restart would lose the newest, retrying; check the home directory");
+                    tracing::warn!(%error, "cannot store the Kubernetes events of leases, retrying; a restart loses the newest events; check the home directory");
                 }
                 Err(_) => {}
             }

@@ -35,7 +35,7 @@ pub(crate) fn strangers() -> anyhow::Result<()> {
     over.store(true, Ordering::Relaxed);
     let tenant = tenant
         .join()
-        .map_err(|_| anyhow::anyhow!("the thread that simulates a tenant panicked"))?;
+        .map_err(|_| anyhow::anyhow!("a thread of the benchmark panicked"))?;
     outcome?;
     let mut took = tenant?;
     figure("storm_p99_ms", f64::from(percentile(&mut took, 99)) / 1e3, "ms");

@@ -38,7 +38,8 @@ pub struct CommonArgs {
     /// Leader election by a Lease object in --k8s-manifest-ns
     #[arg(long, value_enum, default_value = "on")]
     pub election: ElectionArg,
-    /// Time without a lease renewal after which a standby takes over; the leader stops after two thirds of it
+    /// Time without a leader heartbeat after which a standby takes over; the leader stops after two thirds of
+    /// this time
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = values::go_duration)]
     pub election_lease: Duration,
 }

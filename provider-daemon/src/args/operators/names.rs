@@ -18,7 +18,7 @@ pub struct NamesArgs {
     /// lease
     #[arg(long)]
     pub probe: bool,
-    /// Interval between probes of a hostname, a fifth of it after a failed probe; requires --probe
+    /// Interval between probes of a hostname, divided by 5 after a failed probe; requires --probe
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = values::go_duration)]
     pub probe_interval: Duration,
     /// Maximum number of probes per minute; requires --probe

@@ -65,7 +65,7 @@ pub enum MarketTx {
 /// Actions on leases.
 #[derive(Debug, Subcommand)]
 pub enum LeaseTx {
-    /// Accept the bid of one provider, or the cheapest bid on every open order of a deployment
+    /// Accept the cheapest bid on every open order of a deployment, or the bids of --provider
     Create(LeaseCreateArgs),
 }
 

@@ -35,7 +35,7 @@ fn judge(settings: &AuditSettings) -> Check {
         Err(why) => Check::failure(
             SUBJECT,
             format!("not writable, so closes of leases and teardowns wait: {why}"),
-            format!("give the account of the provider write access to {dir}, or set --audit-log"),
+            format!("give the system user of the provider write access to {dir}, or set --audit-log"),
         ),
     }
 }

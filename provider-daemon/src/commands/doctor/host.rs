@@ -150,7 +150,7 @@ pub(super) fn judge_modes(
     }
     let name = |(path, mode): &(PathBuf, u32)| format!("{} ({mode:04o})", path.display());
     let names = listed(open.iter().map(name), FILES_MAX);
-    let detail = format!("other accounts may access {names}");
+    let detail = format!("other system users may access {names}");
     Some(Check::problem(is_mounted, subject, detail, FIX))
 }
 

@@ -192,7 +192,7 @@ async fn routes(context: &Context<'_>, client: &Client) -> Check {
         Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
             return Check::skipped(
                 subject,
-                "this account has no right to read it; the hostname operator may have this right",
+                "this Kubernetes user has no right to read the object; the hostname operator possibly has this right",
             );
         }
         Ok(Err(error)) => Err(error.to_string()),

@@ -145,7 +145,7 @@ impl List {
         let fresh = path.with_extension("new");
         let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
         if let Err(error) = written {
-            tracing::warn!(path = %path.display(), %error, "cannot store the list of GPUs, so the next start has no list before its first download; check the state directory");
+            tracing::warn!(path = %path.display(), %error, "cannot store the list of GPUs, so a restart has no list before the first download; check the state directory");
         }
     }
 }

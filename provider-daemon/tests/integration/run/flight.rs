@@ -94,7 +94,7 @@ fn full_disk_stops_only_recording_until_space_is_free() {
     let (code, out, err) = stage.ran(&["replay", inside.to_str().unwrap()]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(
-        out.contains("turns were never written"),
+        out.contains("turns that were never written"),
         "the replay does not report the missing turns: {out}"
     );
     assert!(out.contains("all as recorded"), "{out}");

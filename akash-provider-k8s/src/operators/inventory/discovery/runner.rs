@@ -359,7 +359,7 @@ impl DiscoveryRunner {
             tracing::info!(
                 node,
                 why,
-                "cannot read the CPU models of a node, so the inventory status has none for this node"
+                "cannot read the CPU models of a node, so the inventory status omits these models"
             );
             Vec::new()
         })
