@@ -150,7 +150,9 @@ async fn run(writer: impl ObjectWriter, pace: Timing, until: CancellationToken) 
     }
     let rest = async { while jobs.next().await.is_some() {} };
     if timeout(pace.grace, rest).await.is_err() {
-        tracing::warn!("operator stopped before its writes were complete; the next start completes the writes");
+        tracing::warn!(
+            "operator stopped before its writes were complete; the next start completes the writes"
+        );
     }
 }
 

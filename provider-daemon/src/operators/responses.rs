@@ -63,11 +63,7 @@ pub(super) fn forgotten(
         return refused;
     }
     let count = forget();
-    tracing::info!(
-        lease,
-        count,
-        "failed objects of a lease are retried immediately"
-    );
+    tracing::info!(lease, count, "failed objects of a lease are retried immediately");
     let done = serde_json::json!({ "lease": lease, "forgotten": count });
     answer(StatusCode::OK, &done)
 }

@@ -113,9 +113,9 @@ async fn query(client: &Client, service: &str) -> OperatorFacts {
     };
     match client.request_text(request).await {
         Ok(_) => OperatorFacts::Health(Ok(200)),
-        Err(kube::Error::Api(status)) if status.code == 403 => {
-            OperatorFacts::Unknown("this Kubernetes user has no right to the proxy of the API server".to_owned())
-        }
+        Err(kube::Error::Api(status)) if status.code == 403 => OperatorFacts::Unknown(
+            "this Kubernetes user has no right to the proxy of the API server".to_owned(),
+        ),
         Err(error) => OperatorFacts::Health(Err(error.to_string())),
     }
 }
