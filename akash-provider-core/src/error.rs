@@ -171,7 +171,7 @@ pub fn listen_text(error: &io::Error) -> String {
     let text = match error.kind() {
         io::ErrorKind::AddrInUse => "another program uses this address: stop it, or set another address",
         io::ErrorKind::AddrNotAvailable => {
-            "this machine does not have this address: set one of its addresses, or 0.0.0.0"
+            "this machine does not have this address: set an address of the machine, or 0.0.0.0"
         }
         io::ErrorKind::PermissionDenied => "this user cannot use this port: set a port of 1024 or higher",
         _ => return format!("cannot listen: {error}"),

@@ -189,7 +189,7 @@ impl Rotation {
                         recheck.min(self.settings.recheck_max)
                     }
                     Ok(done) => {
-                        tracing::info!(?done, "rotation step of the provider's certificate completed, see the field `done`");
+                        tracing::info!(?done, "rotation of the provider's certificate: one step completed, see the field `done`");
                         wait = self.settings.retry_min;
                         Duration::ZERO
                     }

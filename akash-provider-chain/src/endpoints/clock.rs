@@ -34,8 +34,7 @@ impl Endpoints {
         if !had_corrected && correction > 0 {
             tracing::warn!(
                 behind_s,
-                "clock of this machine is behind the chain nodes, the check of block times adds the difference: set the clock, for example with \
-                 `timedatectl set-ntp true`"
+                "clock of this machine is behind the chain nodes, the check of block times adds the difference: set the clock with `timedatectl set-ntp true`"
             );
         } else if had_corrected && correction == 0 {
             tracing::info!("clock of this machine is no longer behind the clocks of the chain nodes");

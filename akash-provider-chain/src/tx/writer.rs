@@ -267,7 +267,7 @@ impl Task {
         if let Err(error) = getrandom::fill(&mut salt) {
             // Two processes with the same key could then choose the same nonce. This is rare. The chain refuses the
             // second transaction, which is sent again with another nonce.
-            tracing::warn!(%error, "system returned no random bytes for transaction nonces, using fixed bytes; run no other process with the same key");
+            tracing::warn!(%error, "operating system returned no random bytes for transaction nonces, using fixed bytes; run no other process with the same key");
         }
         let stored = expenses.load().unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot load the fees that were paid in the last hour, so the hourly fee limit counts from 0: check the home directory");

@@ -84,7 +84,7 @@ enum ScriptError {
     #[error("cannot be started: {0}; check that the script exists and is executable")]
     Start(#[source] std::io::Error),
     /// The script did not exit in time.
-    #[error("did not exit within {0:?}, or a child process kept its output open; it was killed")]
+    #[error("was killed after {0:?}: no exit, or a child process kept the output open")]
     Timeout(Duration),
     /// The script failed.
     #[error("failed with {status}; stderr: {stderr}")]

@@ -270,8 +270,7 @@ impl Report for DefinitionReport {
         if is_new {
             tracing::warn!(
                 error = text,
-                "cannot watch CustomResourceDefinitions, polling missing kinds: grant the permission to list and watch \
-                 customresourcedefinitions.apiextensions.k8s.io"
+                "cannot watch CustomResourceDefinitions, polling missing kinds: grant `list` and `watch` on customresourcedefinitions.apiextensions.k8s.io"
             );
         }
         // Logged here.

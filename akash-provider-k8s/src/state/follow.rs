@@ -322,13 +322,13 @@ impl Watch {
             tracing::info!(
                 kind,
                 error,
-                "the cluster does not serve an optional kind, waiting for its definition"
+                "the cluster does not serve an optional kind, waiting until the kind is installed"
             );
         } else if is_new {
             tracing::warn!(
                 kind,
                 error,
-                "the cluster does not serve a required kind, waiting: apply its definition"
+                "the cluster does not serve a required kind, waiting: install the kind"
             );
         }
         let seldom = config.absent(self.absences, report.may_be_absent());

@@ -19,18 +19,18 @@ pub struct RuleArgs {
     /// Time window in which the circuit breaker counts leases closed by the provider
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
     pub breaker_window: Duration,
-    /// Number of leases that the provider may always close within --breaker-window
+    /// Number of leases that the provider can always close within --breaker-window
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub breaker_floor: u32,
-    /// Percentage of all leases that the provider may close within --breaker-window, if more than
+    /// Percentage of all leases that the provider can close within --breaker-window, if more than
     /// --breaker-floor
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub breaker_percent: u32,
     /// Maximum number of closes that --breaker-percent permits; a higher --breaker-floor takes precedence
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub breaker_ceiling: u32,
-    /// Time after the start in which the provider closes no lease on its own, from the first listing of the
-    /// cluster
+    /// Time in which the provider closes no lease on its own, from the first listing of the cluster after a
+    /// start
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
     pub breaker_warmup: Duration,
     /// Timeout of one cluster operation, which may be many API calls

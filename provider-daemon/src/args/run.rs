@@ -293,13 +293,16 @@ const CHANGE_BIDS: [&str; 9] = [
     "kube-call-timeout",
 ];
 
+/// Help of `--output` for a command that prints a result instead of events.
+const OUTPUT_OF_A_RESULT: &str = "Output format of the result";
+
 /// Removes the trial defaults of `run` and `explain`, because the operator of a real provider must set prices
 /// and the public host name. Also hides the flags of `explain` that do not affect bids.
 #[must_use]
 pub fn for_a_real_chain(root: Command) -> Command {
     let root = root.mut_subcommand("run", with_its_defaults);
-    let root = root.mut_subcommand("doctor", with_its_defaults);
-    let root = root.mut_subcommand("config", |config| config.mut_subcommands(with_its_defaults));
+    let root = root.mut_subcommand("doctor", with_a_result);
+    let root = root.mut_subcommand("config", |config| config.mut_subcommands(with_a_result));
     root.mut_subcommand("explain", |explain| {
         explain.mut_args(|arg| match arg.get_long() {
             Some(price) if PRICES.contains(&price) => {
@@ -307,6 +310,7 @@ pub fn for_a_real_chain(root: Command) -> Command {
             }
             Some("kubeconfig") => arg.help("Kubeconfig of the cluster of the provider"),
             Some("cluster-k8s") => arg.help("Use the cluster of --kubeconfig, KUBECONFIG or this pod"),
+            Some("output") => arg.help(OUTPUT_OF_A_RESULT),
             Some(flag) if CHANGE_BIDS.contains(&flag) => arg,
             Some("shutdown-grace") => arg.hide(true),
             _ => match arg.get_help_heading() {
@@ -321,6 +325,14 @@ fn with_its_defaults(run: Command) -> Command {
     run.mut_args(|arg| match arg.get_long() {
         Some(price) if PRICES.contains(&price) => arg.default_value("0"),
         Some("cluster-public-hostname") => arg.default_value(""),
+        _ => arg,
+    })
+}
+
+/// Applies the defaults of `run` to a command that prints a result instead of events.
+fn with_a_result(command: Command) -> Command {
+    with_its_defaults(command).mut_args(|arg| match arg.get_long() {
+        Some("output") => arg.help(OUTPUT_OF_A_RESULT),
         _ => arg,
     })
 }

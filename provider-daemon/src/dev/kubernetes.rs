@@ -274,8 +274,7 @@ fn refusal(found: &[ForeignObject]) -> Option<WithHelp> {
     chains.dedup();
     let remedy = match chains.first() {
         Some(chain) => format!(
-            "some are from an earlier `dev`: continue with its --state file, or remove them with \
-             --remove-leftovers-of {chain}"
+            "for leases of an earlier `dev`, use the same --state file, or delete the leases with --remove-leftovers-of {chain}"
         ),
         None => "use a cluster without leases".to_owned(),
     };

@@ -76,7 +76,7 @@ fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
             text.push_str(&lines(&waiting));
         }
         if !held_owners.is_empty() {
-            text.push_str("owners for which it tripped:\n");
+            text.push_str("owners for which the breaker tripped:\n");
             text.push_str(&lines(&held_owners));
         }
         text

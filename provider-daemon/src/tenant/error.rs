@@ -172,7 +172,7 @@ fn close_reason(code: u16, reason: &str) -> String {
     let meaning = match code {
         1001 => "the provider is stopping",
         CREDENTIALS_EXPIRED => "the token or certificate is no longer valid",
-        4001 => "no such lease or service, or it is not running",
+        4001 => "no such lease or service, or the service is not running",
         4002 => "the cluster of the provider is unavailable",
         _ => "the provider failed",
     };

@@ -50,7 +50,7 @@ impl NoteWriter {
                     tracing::warn!(
                         hostname = name,
                         %error,
-                        "cannot write the result of a probe or a DNS proof to the ProviderHost object; grant the permission to patch ProviderHosts"
+                        "cannot write the result of a probe or a DNS proof to the ProviderHost object; grant `patch` on providerhosts"
                     );
                 }
                 false

@@ -159,7 +159,9 @@ const fn owner(host: &Host) -> &Address {
 async fn find(lookup: &dyn TxtLookup, hostname: &str, owner: &Address) -> Finding {
     let (name, value) = record(hostname, owner);
     if name.len() > NAME_MAX {
-        return Finding::Absent("the name is longer than DNS allows, so the hostname cannot be proven");
+        return Finding::Absent(
+            "the TXT record name is longer than DNS allows, so the hostname cannot be proven",
+        );
     }
     let found = timeout(LIMIT, lookup.txt(&name)).await;
     let records = match found {

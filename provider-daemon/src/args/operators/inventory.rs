@@ -46,7 +46,7 @@ pub struct GpuListArgs {
     /// Base URL of the GPU list, to which /devices/gpus is appended; empty disables the download
     #[arg(long, value_name = "URL", default_value = "https://provider-configs.akash.network", value_parser = configs_url)]
     pub provider_configs_url: ConfigsUrl,
-    /// Interval at which the GPU list is downloaded, or read from its file
+    /// Interval at which the GPU list is downloaded, or read from --gpu-list
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
     pub registry_query_period: Duration,
     /// File with the GPU list, instead of the download; read again every --registry-query-period

@@ -155,7 +155,7 @@ async fn orders(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> any
     let leases: Vec<String> = record.leases.iter().map(|lease| lease.id.to_string()).collect();
     bail!(WithHelp::new(
         format!(
-            "deployment {id} has no open order that matches --gseq and --oseq; it already has the leases {}",
+            "deployment {id} has no open order that matches --gseq and --oseq; the deployment already has the leases {}",
             leases.join(", ")
         ),
         "send the manifest with `send-manifest`"

@@ -108,7 +108,7 @@ fn breaker_of_one_owner_stays_tripped_across_restarts_until_released() {
     provider.says("ready: bidding");
     let (_, stdout, problem) = stage.ran(&["breaker", "show"]);
     assert!(
-        stdout.contains("owners for which it tripped") && stdout.contains(ADDRESS),
+        stdout.contains("owners for which the breaker tripped") && stdout.contains(ADDRESS),
         "{stdout}{problem}"
     );
     let other = Address::from_bytes(&[9; 20]).unwrap();
