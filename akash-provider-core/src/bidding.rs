@@ -138,10 +138,11 @@ pub enum Decline {
     },
     /// The order has reached the maximum number of bids.
     #[error(
-        "the order already has {bids} bids; the chain accepts another bid only on an order with at most {limit}"
+        "the order already has {bids} bids or more; the chain accepts another bid only on an order with at most {limit}"
     )]
     OrderFull {
-        /// Number of open, active and closed bids on the order.
+        /// Number of open, active and closed bids on the order. If the chain refused a bid, the order may have
+        /// more bids than this.
         bids: u32,
         /// The chain parameter `order_max_bids`. The chain accepts a bid while the number of bids does not
         /// exceed this value.

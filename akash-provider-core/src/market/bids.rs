@@ -160,7 +160,8 @@ impl Market {
             .ok_or_else(|| Rejection::market(TxError::OrderNotOpen, 15, "order not found"))?;
         // The network compares with "greater than", so one bid more than the limit is accepted.
         if counted_bids(order) > usize::try_from(self.params.order_max_bids).unwrap_or(usize::MAX) {
-            let log = "invalid bid: too many bids on the order";
+            let limit = self.params.order_max_bids;
+            let log = format!("invalid bid: too many existing bids ({limit})");
             return Err(Rejection::market(TxError::InvalidBid, 31, log));
         }
         check_open(order)?;

@@ -319,6 +319,30 @@ fn bid_with_free_rejection_is_sent_without_a_query() {
 }
 
 #[test]
+fn order_is_declined_as_full_if_the_chain_refuses_the_bid() {
+    let mut config = settings();
+    config.refused_bids_are_free = true;
+    let mut world = World::with(config);
+    let mut params = world.market.params().clone();
+    params.order_max_bids = 0;
+    world.market.set_params(params.clone());
+    // Neither the order nor the other bid is received as an event.
+    world.deaf = true;
+    let order = world.order(1, &web());
+    rival_bids(&mut world, &order);
+    world.restart();
+    assert_eq!((world.count(is_count), world.count(is_bid)), (0, 1));
+    assert_eq!(world.status().declines[&DeclineCode::OrderFull], 1);
+    // The number of bids on an order does not fall, so only a higher limit permits a bid.
+    world.wait(Duration::from_secs(3600));
+    assert_eq!(world.count(is_bid), 1);
+    params.order_max_bids = 1;
+    world.market.set_params(params);
+    world.resync();
+    assert_eq!(world.pending(), [order]);
+}
+
+#[test]
 fn w12_deposit_uses_denomination_accepted_by_chain() {
     let mut config = settings();
     let uakt = |amount| akash_provider_core::types::Coin {

@@ -298,7 +298,8 @@ fn rejection_by_unread_bid_limit_is_retried() {
     world.hold = None;
     world.settle();
     assert_eq!(world.count(is_bid), 1);
-    assert!(decline(&world, &order).is_some_and(|why| why.starts_with("cannot decide whether to bid")));
+    let reason = decline(&world, &order).unwrap();
+    assert!(reason.contains("at most 0"), "the unread limit: {reason}");
     // The parameters have the values from before the first read.
     world.market.set_params(before);
     world.resync();

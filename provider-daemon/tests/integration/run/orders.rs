@@ -1,9 +1,11 @@
 //! The order history: a won, a lost and two declined orders, read from the running and from the stopped provider.
 
 use crate::run::served::Served;
-use crate::stage::{Stage, TENANT, until};
+use crate::stage::{ADDRESS, Stage, TENANT, until};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{Address, BidId, BidState, DecCoin, DeploymentId, Msg, ProviderRecord};
+use akash_provider_core::types::{
+    Address, BidId, BidState, DecCoin, DeploymentId, MarketParams, Msg, ProviderRecord,
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -156,4 +158,31 @@ fn history_shows_each_order_while_the_provider_runs_and_after_it_stopped() {
     assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.dump());
     assert_eq!(outcomes(&served.stage), expected());
     check(&served.stage);
+}
+
+#[test]
+fn order_with_more_bids_than_the_chain_accepts_is_declined() {
+    let stage = Stage::new("full", true);
+    stage.chain.market(|market| {
+        let params = MarketParams {
+            order_max_bids: 0,
+            ..market.params().clone()
+        };
+        market.set_params(params);
+    });
+    let served = Served::on(stage, None, &[]);
+    let stage = &served.stage;
+    // No block is created until both exist, so the provider sees the order together with the bid.
+    let id = stage.order_of(&TENANT.parse().unwrap(), 30);
+    other_bid(stage, &id);
+    let listed = || object(stage, &["orders", "--code", "order_full"])["orders"].clone();
+    served.until("the decline is recorded", || listed() != json!([]));
+    let text = listed().to_string();
+    assert!(text.contains("the order already has 1 bids or more"), "{text}");
+    let own = stage
+        .bids(&id)
+        .iter()
+        .filter(|bid| bid.id.provider.as_str() == ADDRESS)
+        .count();
+    assert_eq!(own, 0);
 }

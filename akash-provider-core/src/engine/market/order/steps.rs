@@ -334,6 +334,12 @@ impl Order {
         if matches!(error, TxError::InsufficientFunds | TxError::FeeUnpaid) {
             return self.await_balance(out);
         }
+        if error == TxError::InvalidBid
+            && let Some(limit) = max_bids(&message)
+        {
+            let bids = limit.saturating_add(1);
+            return self.decline(Decline::OrderFull { bids, limit }, out);
+        }
         let is_by_current_data = self.provider_version == cx.provider_version;
         if is_by_current_data && is_by_parameters(error) {
             out.push(Action::AwaitParameters);
@@ -730,4 +736,14 @@ const fn is_by_parameters(error: TxError) -> bool {
         error,
         TxError::Deposit | TxError::Reclamation | TxError::InvalidBid
     )
+}
+
+/// Returns the maximum number of bids from the reason why the chain refused a bid on an order with more bids.
+/// Returns `None` if the reason is another one.
+///
+/// The reason contains the market parameter that the chain applied, which may differ from the parameter known
+/// to the engine.
+fn max_bids(reason: &str) -> Option<u32> {
+    let (_, limit) = reason.split_once("too many existing bids (")?;
+    limit.split_once(')')?.0.parse().ok()
 }
