@@ -291,8 +291,8 @@ pub struct OrderContext<'a> {
     pub audited: &'a [AuditedAttributes],
     /// Market parameters of the chain. With `None`, the checks that need the parameters are skipped.
     pub params: Option<&'a MarketParams>,
-    /// Number of other providers' bids on the order that count against the limit of the chain. With `None`,
-    /// [`check_bid_count`] is skipped. The check follows the reservation of capacity for the order.
+    /// Number of bids of other providers on the order that count against the limit of the chain. With `None`,
+    /// [`check_bid_count`] is skipped. Otherwise, the engine runs this check after reserving capacity.
     pub bids: Option<u32>,
 }
 
@@ -424,7 +424,7 @@ fn whole_seconds_up(window: Duration) -> u64 {
 }
 
 /// Returns the configured deposits that the chain accepts, in the configured order. Without parameters,
-/// returns all configured deposits. The caller selects one that the account can pay.
+/// returns all configured deposits. The caller selects a deposit that the account can pay.
 pub fn deposits<'a>(config: &'a Config, params: Option<&MarketParams>) -> impl Iterator<Item = &'a Coin> {
     let taken = move |deposit: &&Coin| {
         let enough = |least: &Coin| least.denom == deposit.denom && deposit.amount >= least.amount;
