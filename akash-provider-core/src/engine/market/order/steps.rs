@@ -729,8 +729,8 @@ impl Order {
     }
 }
 
-/// Returns true if the chain rejected a bid because of market parameters. The parameters known to the engine
-/// are then outdated, and must be read again.
+/// Returns true if the chain rejected a bid because of market parameters. In this case, the engine's copy of
+/// the parameters is outdated and must be read again.
 const fn is_by_parameters(error: TxError) -> bool {
     matches!(
         error,
