@@ -33,13 +33,14 @@ enum Name {
     Sim,
     /// A thousand simulated histories, recorded and replayed
     Replay,
-    /// Chain client with a misbehaving node: a hundred seeds of faults, two hundred kills, a cut of a minute
+    /// Chain client with a faulty node: a hundred seeds of faults, two hundred kills, a minute without
+    /// connection
     Chain,
-    /// Daemon that gets false data from a chain node for a minute, with and without an honest node and a
-    /// restart
+    /// Daemon with a chain node that returns false data for a minute: alone or with an honest node, with or
+    /// without a restart
     Lies,
-    /// Two daemons that receive orders: a hundred fail-overs with a lease of 4 s, then forty with the default
-    /// lease
+    /// Two daemons that receive orders: a hundred fail-overs with an election lease of 4 s, then forty with
+    /// the default
     Ha,
     /// Twenty bursts of fifty orders in one block, with a change of the price policy in the middle of each
     /// burst
@@ -50,7 +51,7 @@ enum Name {
     K8s,
     /// A kubelet that is paused for ten minutes: no lease is closed
     Kubelet,
-    /// Requests to leases while the CustomResourceDefinitions of the provider's records are deleted and
+    /// Requests to hostnames while the CustomResourceDefinitions of the provider's records are deleted and
     /// restored
     Definitions,
     /// A provider with metrics and recording, and five orders per second for an hour: after ten minutes, memory,

@@ -18,7 +18,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Starts a cluster, or shows a healthy running one
+    /// Starts a cluster, or shows the running cluster if it is healthy
     Up {
         #[command(flatten)]
         which: Selection,
@@ -48,7 +48,7 @@ enum Action {
         #[arg(long, value_parser = str::parse::<Tier>)]
         tier: Tier,
     },
-    /// Runs the tests of a tier like the test command, on temporary clusters
+    /// Runs the tests of a tier on temporary clusters, like the test command
     Test {
         /// Tier: api or node
         #[arg(long, value_parser = str::parse::<Tier>)]

@@ -270,7 +270,7 @@ impl Task {
             tracing::warn!(%error, "operating system returned no random bytes for transaction nonces, using fixed bytes; run no other process with the same key");
         }
         let stored = expenses.load().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot load the fees that were paid in the last hour, so the hourly fee limit counts from 0: check the home directory");
+            tracing::warn!(%error, "cannot load the fees of the last hour, so the hourly fee limit counts from 0: check the home directory");
             Vec::new()
         });
         let planner = Planner::new(config.clone(), u32::from_le_bytes(salt));
@@ -407,7 +407,7 @@ impl Task {
         if let Err(error) = &stored
             && !self.has_store_failed
         {
-            tracing::warn!(%error, "cannot store the fees that were paid in the last hour, so the hourly fee limit counts from 0 after a restart: check the home directory");
+            tracing::warn!(%error, "cannot store the fees of the last hour, so the hourly fee limit counts from 0 after a restart: check the home directory");
         }
         self.has_store_failed = stored.is_err();
     }

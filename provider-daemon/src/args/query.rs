@@ -203,7 +203,7 @@ pub enum ProviderQuery {
 /// Queries about certificates.
 #[derive(Debug, Subcommand)]
 pub enum CertQuery {
-    /// List all certificates, or those of one account
+    /// List all certificates, or those of --owner
     List {
         /// Only certificates of this account
         #[arg(long)]
@@ -289,7 +289,7 @@ pub enum DeploymentQuery {
         #[arg(long)]
         dseq: u64,
     },
-    /// List all deployments, or those of one tenant
+    /// List all deployments, or those of --owner
     List {
         /// Only deployments of this tenant
         #[arg(long)]

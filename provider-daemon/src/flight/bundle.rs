@@ -39,7 +39,7 @@ pub struct BundleArgs {
     /// Omit files of the recording that end before this time, such as 2026-11-23T18:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub from: Option<u64>,
-    /// Omit files that start after this time
+    /// Omit recorded files that start after this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub until: Option<u64>,
 }
