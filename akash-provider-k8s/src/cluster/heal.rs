@@ -499,8 +499,7 @@ impl Inner {
     }
 }
 
-/// Logs the deletion of an object that can weaken the isolation. The field `label` names the label that
-/// prevents the deletion.
+/// Logs the deletion of an object, with the label that prevents such deletions.
 fn log_deletion(home: &str, id: &Id) {
     let label = labels::KEEP;
     tracing::warn!(namespace = home, object = %id, label, "deleted an object of another client, because the object can weaken the isolation of the lease");

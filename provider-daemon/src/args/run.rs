@@ -293,7 +293,6 @@ const CHANGE_BIDS: [&str; 9] = [
     "kube-call-timeout",
 ];
 
-/// Help of `--output` for a command that prints a result instead of events.
 const OUTPUT_OF_A_RESULT: &str = "Output format of the result";
 
 /// Removes the trial defaults of `run` and `explain`, because the operator of a real provider must set prices
