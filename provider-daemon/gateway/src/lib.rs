@@ -313,8 +313,14 @@ impl Gateway {
     pub async fn serve_through(self, draining: CancellationToken, shutdown: CancellationToken) {
         let app = self.app;
         let places = descriptors::places(app.limits.connections);
-        if let Some(warning) = descriptors::warning(places, app.limits.connections) {
-            tracing::warn!("{warning}");
+        if let Some(needed) = descriptors::files_to_raise_to(places, app.limits.connections) {
+            tracing::warn!(
+                rest = places.rest,
+                grpc = places.grpc,
+                needed,
+                "limit of open files allows few connections, tenants may have to wait: raise it to `needed` with \
+                 `ulimit -n`, or with LimitNOFILE of a systemd unit"
+            );
         }
         let places_of = [places.rest, places.grpc];
         let table = Connections::new(places_of, app.limits.unleased_per_network, app.counters.clone());

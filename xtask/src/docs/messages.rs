@@ -107,9 +107,17 @@ fn table(messages: &BTreeSet<Message>) -> String {
     text
 }
 
-/// Returns the messages of one source file, up to its `#[cfg(test)]` module.
+/// Returns the messages of one source file, up to its test module. A test module in a file of its own is
+/// declared at any line.
 fn scan(target: &str, source: &str) -> Vec<Message> {
-    let source = source.split("#[cfg(test)]\nmod").next().unwrap_or(source);
+    let is_module = |at: &usize| {
+        source[*at..]
+            .lines()
+            .nth(1)
+            .is_some_and(|line| line.ends_with('{'))
+    };
+    let mut modules = source.match_indices("#[cfg(test)]\nmod").map(|(at, _)| at);
+    let source = &source[..modules.find(is_module).unwrap_or(source.len())];
     let mut found = Vec::new();
     for (level, name) in LEVELS.iter().enumerate() {
         for call in source.split(&format!("tracing::{name}!(")).skip(1) {
@@ -183,8 +191,8 @@ mod tests {
 
     #[test]
     fn reads_the_phrase_and_the_fields_of_a_call() {
-        let source = "tracing::warn!(%lease, key = f(a, \"x\"), ?self.name, \"lease (closed), \\\n    see | below\");\n\
-                      tracing::debug!(\"not listed\");\n#[cfg(test)]\nmod tests { tracing::warn!(\"no\"); }";
+        let source = "#[cfg(test)]\nmod a;\ntracing::warn!(%lease, key = f(a, \"x\"), ?self.name, \"lease (closed), \\\n    see | below\");\n\
+                      tracing::debug!(\"not listed\");\n#[cfg(test)]\nmod tests {\ntracing::warn!(\"no\"); }";
         let expected = Message {
             level: 1,
             text: "lease (closed), see \\| below".to_owned(),
