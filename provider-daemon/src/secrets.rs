@@ -99,7 +99,7 @@ fn next_line() -> anyhow::Result<SecretString> {
 /// Opens the keyring; prompts for its passphrase unless it is configured.
 ///
 /// # Errors
-/// Returns an error if backend, directory or passphrase are invalid.
+/// Returns an error if the backend, the directory or the passphrase is invalid.
 pub fn open_keyring(args: &KeyringArgs, home: &Path) -> anyhow::Result<Keyring> {
     let backend: Backend = args.keyring_backend.parse()?;
     let folder = args.keyring_dir.as_deref().unwrap_or(home);
@@ -148,7 +148,8 @@ fn from_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
 /// Checks the settings of the signing key, without its passphrase.
 ///
 /// # Errors
-/// Returns an error if the backend is invalid, the key is not selected, or its file or mnemonic is invalid.
+/// Returns an error if the backend is invalid, if no key is selected, or if the key file or the mnemonic is
+/// invalid.
 pub fn check(args: &SignerArgs) -> anyhow::Result<()> {
     args.keyring.keyring_backend.parse::<Backend>()?;
     if let Some(path) = &args.key_file {
@@ -162,7 +163,7 @@ pub fn check(args: &SignerArgs) -> anyhow::Result<()> {
 /// Returns whether the signing key is in a keyring.
 ///
 /// # Errors
-/// Returns an error if the mnemonic of the environment cannot be read.
+/// Returns an error if the environment variable with the mnemonic cannot be read.
 pub(crate) fn uses_keyring(args: &SignerArgs) -> anyhow::Result<bool> {
     Ok(args.key_file.is_none() && from_environment("key-mnemonic")?.is_none())
 }
@@ -180,7 +181,8 @@ fn from(args: &SignerArgs) -> anyhow::Result<&str> {
 /// Returns the signing key.
 ///
 /// # Errors
-/// Returns an error with the location and the remedy if the key is not selected or unavailable.
+/// Returns an error if no key is selected, or if the key is unavailable. The error contains the location of
+/// the key and the remedy.
 pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
     let Some(key) = secret_key(args)? else {
         let from = from(args)?;
@@ -201,7 +203,7 @@ pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
     Ok(key)
 }
 
-/// Returns the key of `--key-file` or of the environment, or `None` if the key is in a keyring.
+/// Returns the key from `--key-file` or from the environment variable, or `None` if the key is in a keyring.
 fn secret_key(args: &SignerArgs) -> anyhow::Result<Option<PrivateKey>> {
     let Some(path) = &args.key_file else {
         let mnemonic = from_environment("key-mnemonic")?;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Time after the first signal in which further signals are ignored, because terminal and supervisor may both
-/// send one.
+/// Time after the first signal in which further signals are ignored. The terminal and the supervisor may send
+/// one signal each.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Cancels `shutdown` with the first signal, and `abort` with a later one. A closed terminal counts as a signal.

@@ -36,7 +36,7 @@ use std::time::SystemTime;
 
 /// Name of the file in the home directory.
 pub const FILE: &str = "state.redb";
-/// Size of the page cache, in bytes; larger than the file.
+/// Size of the page cache, in bytes.
 const CACHE_BYTES: usize = 1 << 20;
 /// Table with metadata of the file, such as the version of its layout.
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
@@ -74,7 +74,7 @@ pub enum StateError {
         /// Cause, such as a missing permission.
         source: std::io::Error,
     },
-    /// The database failed, but the file is not damaged.
+    /// The database cannot open the file, although the file is not damaged.
     #[error("cannot open {}", path.display())]
     Database {
         /// Path of the file, which is not damaged and is not renamed.
@@ -119,7 +119,7 @@ pub struct State {
     path: PathBuf,
 }
 
-/// Opened state, and the path of a damaged predecessor.
+/// Opened state, and the new path of the previous state file if that file was damaged.
 #[derive(Debug)]
 pub struct OpenedState {
     /// Opened state. The state is empty if `moved_aside` is set.
@@ -134,8 +134,8 @@ enum OpenError {
 }
 
 impl State {
-    /// Opens the state in a home directory. Creates the directory (0700) and the file (0600) if they are missing, and
-    /// removes the access of other accounts to all files in the directory.
+    /// Opens the state in a home directory. Creates the directory (0700) and the file (0600) if they are
+    /// missing, and removes the access of other system users to all files in the directory.
     ///
     /// # Errors
     /// Returns an error if the file is unusable but not damaged.
@@ -151,8 +151,8 @@ impl State {
         Ok(OpenedState::new(database, path, moved_aside))
     }
 
-    /// Creates the home directory (0700) if it is missing, and removes the access of other accounts to all files in
-    /// it. Returns one line for each failure.
+    /// Creates the home directory (0700) if it is missing, and removes the access of other system users to
+    /// all files in the directory. Returns one line for each failure.
     #[must_use]
     pub fn restrict_access(home: &Path) -> Vec<String> {
         match private::folder(home) {
@@ -161,8 +161,8 @@ impl State {
         }
     }
 
-    /// Returns the path and mode of each entry of a home directory to which other accounts have access, and
-    /// one line for each entry that cannot be read.
+    /// Returns the path and mode of each entry of a home directory to which other system users have access,
+    /// and one line for each entry that cannot be read.
     #[must_use]
     pub fn accessible_files(home: &Path) -> (Vec<(PathBuf, u32)>, Vec<String>) {
         private::accessible(home, &home.join(FILE))

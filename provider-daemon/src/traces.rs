@@ -117,7 +117,8 @@ fn invalid(error: String) -> WithHelp {
     )
 }
 
-/// Returns the attributes of this process, including `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES`.
+/// Returns the attributes of this process, including the attributes from `OTEL_SERVICE_NAME` and
+/// `OTEL_RESOURCE_ATTRIBUTES`.
 fn resource(provider: &Address, chain_id: &str) -> Resource {
     let own = [
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),

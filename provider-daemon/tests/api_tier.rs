@@ -57,7 +57,7 @@ const FILES: [&str; 11] = [
 ];
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Removes the fields added by the API server and the controllers from a recorded object.
+/// Removes from a recorded object the fields that the API server and the controllers added.
 fn bare(mut object: Value) -> Value {
     for field in [
         "uid",
@@ -98,8 +98,8 @@ fn lease(folder: &Path) -> Vec<Value> {
     found
 }
 
-/// Returns one line for each object that a client wrote, with the object's identity and the time of each last
-/// write. Components of Kubernetes are not counted as clients, because they write at any time.
+/// Returns one line for each object that a client wrote, with the identity of the object and the time of each
+/// client's last write. Components of Kubernetes are not counted as clients, because they write at any time.
 fn everything(cluster: &Cluster) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])

@@ -18,7 +18,7 @@ const VARIABLE: &str = "AKASH_TESTBED";
 /// Time limit of a build. Building the API server takes four minutes on two cores, and three builds may run
 /// at the same time.
 const LIMIT: Duration = Duration::from_mins(30);
-/// Version of Kubernetes in go.mod, which the linker embeds in the programs.
+/// Kubernetes version in go.mod. The linker embeds this version in the programs.
 const KUBERNETES: &str = "v1.34.4";
 
 /// Go program: its package, and the module that pins its version.
@@ -152,7 +152,8 @@ pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
     Ok(beside.join(name))
 }
 
-/// Returns the directory name for the pinned versions: 16 digits of their hash.
+/// Returns the directory name for the pinned versions: 16 digits of the hash of their `go.mod` and `go.sum`
+/// files.
 fn key(sources: &Path) -> Result<String> {
     let mut digest = Sha256::new();
     for module in [".", "kwok", "coredns"] {

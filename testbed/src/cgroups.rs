@@ -15,8 +15,8 @@ pub(crate) fn create(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes the group and its child groups. First kills the processes in them, because containers survive the
-/// end of their parent process.
+/// Removes the group and its child groups. First kills the processes in these groups, because containers
+/// survive the end of their parent process.
 pub(crate) fn remove(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         prune(&top.join(name))?;

@@ -26,7 +26,7 @@ pub use status::{ComponentStatus, Health, Status};
 /// Time limit of an attempt to start a component, generous for busy machines.
 const HEALTHY_WITHIN: Duration = Duration::from_mins(1);
 
-/// Maximum time until a component is suspended after the signal.
+/// Maximum time from the signal until the component is suspended.
 const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Maximum number of attempts to start a component.
@@ -44,7 +44,8 @@ pub struct Options {
     pub name: String,
     /// State folder.
     pub dir: PathBuf,
-    /// Folder with CustomResourceDefinitions to install. If the folder does not exist, none are installed.
+    /// Folder with CustomResourceDefinitions to install. If the folder does not exist, no definition is
+    /// installed.
     pub crds: PathBuf,
 }
 
@@ -60,7 +61,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails without root permissions, if a program cannot be built or installed, or if a component does not
-    /// become healthy. The error contains the end of its log, and started components are stopped.
+    /// become healthy. The error contains the end of the component's log. The started components are stopped.
     pub fn up(options: &Options) -> Result<Self> {
         check_name(&options.name)?;
         if let Some(obstacle) = network::obstacle() {
@@ -205,7 +206,8 @@ impl Cluster {
     /// Retries if the component ends or stays unhealthy, because an API server exits if its store is slow.
     ///
     /// # Errors
-    /// Fails if the component is paused or does not become healthy. The error contains the end of its log.
+    /// Fails if the component is paused or does not become healthy. The error contains the end of the
+    /// component's log.
     pub fn start(&self, component: Component) -> Result<()> {
         self.check(component)?;
         let mut left = STARTS;
@@ -382,8 +384,8 @@ impl Cluster {
     }
 }
 
-/// Returns an error if the folder is not empty and is not the state folder of a cluster, because its contents
-/// will be deleted.
+/// Returns an error if the folder is not empty and is not the state folder of a cluster. The contents of an
+/// accepted folder will be deleted.
 fn check_folder(dir: &Path) -> Result<()> {
     let failed = |error| Error::at(dir, error);
     let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();

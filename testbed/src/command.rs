@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Output and exit code of a program.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) stdout: String,

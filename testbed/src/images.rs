@@ -42,7 +42,7 @@ pub(crate) fn import(layout: &Layout) -> Result<()> {
 }
 
 /// Creates three images. `localhost/busybox:1` starts a shell, and `localhost/pause:1` sleeps.
-/// `localhost/bare:1` also sleeps, and contains one program without a shell.
+/// `localhost/bare:1` also sleeps, and contains one program and no shell.
 fn build(folder: &Path) -> Result<PathBuf> {
     create_dir(&folder.join("save"))?;
     let full = layer(folder, "full", furnish)?;

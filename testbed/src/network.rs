@@ -45,7 +45,7 @@ pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     )))
 }
 
-/// Deletes namespace, link and routes. Missing ones are ignored.
+/// Deletes the namespace, the link and the routes, if they exist.
 pub(crate) fn delete(layout: &Layout) -> Result<()> {
     if !exists(&layout.netns) {
         return Ok(());

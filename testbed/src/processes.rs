@@ -31,9 +31,8 @@ pub(crate) enum State {
 /// Starts a program in a network namespace, with its output in `log`. The program continues when this process
 /// ends.
 ///
-/// The program gets a session of its own. In the session of this process, a paused program would receive
-/// SIGHUP at the end of this process (`setpgid(2)`, orphaned process groups). A Kubernetes controller ends on
-/// SIGHUP.
+/// The program gets a session of its own. In a shared session, a paused program would receive SIGHUP when
+/// this process ends (`setpgid(2)`, orphaned process groups), and a Kubernetes controller ends on SIGHUP.
 pub(crate) fn start(
     netns: &str,
     program: &Path,
@@ -128,7 +127,7 @@ impl ProcessId {
         }
     }
 
-    /// Stops the process: SIGTERM, then SIGKILL after `grace`, and waits for the end.
+    /// Stops the process with SIGTERM, and after `grace` with SIGKILL. Waits until the process has ended.
     pub(crate) fn stop(self, grace: Duration) -> Result<()> {
         if !grace.is_zero() {
             self.signal(Signal::SIGTERM)?;

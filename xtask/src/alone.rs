@@ -10,11 +10,11 @@ use crate::workspace::{Package, Workspace};
 /// select the version, so these libraries are checked together with their tests.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
-/// Folders of the development tools, which are not checked here: each of their commands builds them
-/// separately.
+/// Folders of the development tools. The tools are not checked here, because each of their commands builds
+/// them separately.
 const TOOLS: [&str; 2] = ["testbed", "xtask"];
 
-/// Checks each crate except the tools with default features, without features, and with each single feature.
+/// Checks each crate with default features, without features, and with each single feature. Skips the tools.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let is_tool = |member: &&Package| {
         let of = |folder: &&str| {

@@ -64,7 +64,7 @@ pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
 
 #[cfg(test)]
 impl Benchmark {
-    /// Returns the short form of the benchmark, which the test command runs.
+    /// Returns the short form of the benchmark. The test command runs the short form.
     const fn small_form(self) -> SmallForm {
         match self {
             Self::Core => SmallForm::Benches(&[
@@ -277,7 +277,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     Error::from_findings("missing figures", &missing(&found, wanted))
 }
 
-/// Runs a program and collects its figures. If the program fails, `found` still receives the earlier figures.
+/// Runs a program, and adds the figures that it prints to `found`, even if the program fails later.
 fn collect(program: Process, found: &mut Vec<Figure>) -> Result<()> {
     let (lines, outcome) = program.collect(|_| {})?;
     found.extend(figures::find(lines.iter().map(String::as_str)));

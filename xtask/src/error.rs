@@ -13,7 +13,7 @@ impl Error {
         Self(message.into())
     }
 
-    /// Returns one error for a list of findings, or `Ok` for an empty list.
+    /// Returns one error with all findings, or `Ok` without findings.
     pub(crate) fn from_findings(what: &str, findings: &[String]) -> Result<()> {
         if findings.is_empty() {
             return Ok(());

@@ -26,7 +26,7 @@ pub(crate) fn read(lines: &[String]) -> Vec<Failure> {
         .collect()
 }
 
-/// Returns the output of the test from its first panic.
+/// Returns the output of the failed test, from the first panic of the test.
 fn reason(lines: &[String], test: &str) -> String {
     let heading = format!("---- {test} stdout ----");
     let output = lines

@@ -1,6 +1,6 @@
 //! Short forms of campaigns and benches. The test command runs them, so that a broken long form is noticed.
 
-/// Short form of a campaign or a bench, which the test command runs.
+/// Short form of a campaign or a bench. The test command runs the short form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SmallForm {
     /// Names of tests, which must not be marked as ignored.

@@ -149,7 +149,7 @@ fn run_target(workspace: &Workspace, (name, program): &Program, seconds: u64, se
         .run()
 }
 
-/// Runs the test `fuzz` with this duration and seed. A release build tries more inputs.
+/// Runs the test `fuzz` with this duration and seed, as a release build, which tries more inputs.
 fn seeded(workspace: &Workspace, seconds: u64, seed: u64) -> Result<()> {
     let tests = workspace
         .cargo(&["test", "--locked", "--release", "-p", "akash-provider-gateway"])

@@ -36,14 +36,14 @@ const EMBEDDER: &str = "example-own-gateway";
 const CANONICAL: &str = "example-embedded";
 
 /// Package of the development commands, which depends on `TESTBED`. In other crates, only tests may depend on
-/// it.
+/// `TESTBED`.
 const TOOL: &str = "xtask";
 const TESTBED: &str = "testbed";
 /// Benchmark of the operators' release build. The benchmark decodes objects and messages of the operators, so
 /// it may depend on the core and the backends.
 const OPERATOR_BENCH: &str = "operator-bench";
 
-/// Reason that a violation reports: the core must not depend on crates with the wire format of the chain.
+/// Reason that a violation reports if the core depends on a crate with the wire format of the chain.
 const CHAIN_WIRE: &str = "the wire format of the chain belongs to akash-provider-chain";
 
 /// Crates that the core never depends on, with any feature. Each name also bans the crates that start with
@@ -162,8 +162,8 @@ fn is_of_family(name: &str, family: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
 }
 
-/// Returns the dependencies between workspace crates that the layers do not permit, and the examples with
-/// several backends.
+/// Returns the dependencies between workspace crates that the layers do not permit, and the examples that
+/// depend on several backends.
 fn misplaced(workspace: &Workspace) -> Vec<String> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut findings = Vec::new();

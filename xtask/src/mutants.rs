@@ -34,7 +34,8 @@ const TEST_SECONDS: u64 = 120;
 /// time for each mutant.
 const SECONDS_FOR_ONE: u64 = 180;
 
-/// Crate with the tests that run for its mutants. These tests detect the most mutants per second.
+/// Crate, and the tests that run for each mutant of the crate. These tests detect the most mutants per
+/// second.
 struct Subject {
     package: &'static str,
     /// Test binaries.
@@ -82,7 +83,7 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// Tries the mutants, compares survivors with the list and prints the figures.
+/// Tries the mutants, compares the undetected mutants with the list, and prints the figures.
 pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
     let begun = Instant::now();
     let accepted = Accepted::parse(&read(&workspace.root.join(ACCEPTED))?)?;

@@ -69,7 +69,7 @@ impl Process {
         self
     }
 
-    /// Suppresses the output of the command line before the program runs.
+    /// Suppresses the line that shows the command before the program runs.
     pub(crate) fn quiet(mut self) -> Self {
         self.quiet = true;
         self

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
 }
 
-/// Number of words in several files, and the listed terms among them.
+/// Number of words in several files, and uses of listed terms in these files.
 #[derive(Debug, Default)]
 struct Survey {
     words: usize,

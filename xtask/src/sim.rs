@@ -36,7 +36,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Command that builds and runs tests of the core.
+    /// Returns the command that builds and runs tests of the core.
     pub(crate) const fn command(self) -> &'static [&'static str] {
         match self {
             Self::Released => &[

@@ -98,7 +98,6 @@ fn ran(
     Ok((counter, SecondRun::of(&failed, environment)))
 }
 
-/// Creates the command of a test program.
 fn process(suite: &Suite, threads: &str, environment: &[(&str, &OsStr)]) -> Process {
     let program = Process::new(&suite.program, &suite.folder)
         .args(["--show-output"])

@@ -27,7 +27,7 @@ const EXAMPLES: [&str; 8] = [
 const SERVED: &str = "example-watch_bus";
 /// Time limit of an example or of `dev --once`.
 const LIMIT: Duration = Duration::from_mins(2);
-/// Folder with SDL files. The daemon runs an order with each of them until its close.
+/// Folder with SDL files. For each file, the daemon runs one order until the order is closed.
 const SDL: &str = "akash-provider-core/tests/data/sdl";
 
 /// Runs all stages and prints the time table. Fails if a stage fails.

@@ -385,7 +385,7 @@ pub(crate) fn read(path: &Path) -> Result<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Creates a workspace of `members` with normal dependencies, and of external packages.
+    /// Creates a workspace with `members`, which have normal dependencies, and with external packages.
     pub(crate) fn workspace_of(
         members: &[(&str, &str, &[&str])],
         external_packages: &[(&str, &str, &str)],

@@ -135,7 +135,6 @@ struct ClusterConnector {
 }
 
 impl ClusterConnector {
-    /// Connects to the cluster, and then runs the background work of the cluster.
     async fn work(self, proxy: ClusterProxy, until: CancellationToken) -> Result<(), String> {
         let connector = async {
             self.run(proxy, until.clone()).await;
@@ -148,7 +147,8 @@ impl ClusterConnector {
         }
     }
 
-    /// Tries to connect until the cluster responds, and then runs the background work of the cluster.
+    /// Retries until the cluster is connected. Then starts the embedded operators and the storage of lease
+    /// events.
     async fn run(self, proxy: ClusterProxy, until: CancellationToken) {
         let mut wait = WAIT_MIN;
         loop {

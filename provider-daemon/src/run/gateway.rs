@@ -47,8 +47,7 @@ pub(super) struct GatewayOptions {
     home: PathBuf,
     account: Address,
     key: Arc<PrivateKey>,
-    /// Host names in the certificate that the provider creates and renews; empty if the provider does not
-    /// renew it.
+    /// Host names for the certificate that the provider creates and renews; empty without renewal.
     domains: Vec<String>,
     /// Expiry of the certificate that the gateway uses.
     expiry: CertificateExpiry,
@@ -83,8 +82,8 @@ impl GatewayDependencies {
         }
     }
 
-    /// Returns the source of the problem that the gateway reports while the audit log is not writable. The
-    /// text omits the cause, which contains a local path.
+    /// Returns a callback for the message that the gateway reports while the audit log is not writable. The
+    /// message omits the cause, which contains a local path.
     fn problem(&self) -> Option<ProblemSource> {
         let audit = self.audit.clone()?;
         Some(ProblemSource::new(move || {
@@ -180,7 +179,7 @@ pub(super) fn hold_bids(builder: ProviderBuilder, gateway: Option<&GatewayOption
     }
 }
 
-/// Starts the gateway as a supervised part, if it is enabled.
+/// If the gateway is enabled, starts the gateway as a supervised part.
 pub(super) fn start(
     plan: Option<GatewayOptions>,
     dependencies: GatewayDependencies,
@@ -327,8 +326,8 @@ async fn maintain_certificate(
     }
 }
 
-/// Waits for the certificate and starts the gateway. Returns the gateway, with the modification time and size
-/// that the certificate file had before the read. Returns `None` at a shutdown.
+/// Waits for the certificate and starts the gateway. Also returns the modification time and size of the
+/// certificate file, taken before the file was read. Returns `None` at a shutdown.
 async fn begin(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,

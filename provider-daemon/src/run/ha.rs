@@ -41,9 +41,9 @@ use tokio_util::task::AbortOnDropHandle;
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum time to release the election lease. Without a release, standbys take over only after one lease duration.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Namespace with the UID that identifies the cluster, because this namespace is never deleted.
+/// Namespace that is never deleted. Its UID therefore identifies the cluster.
 const NEVER_DELETED: &str = "kube-system";
-/// Maximum time for which the start waits for an unresponsive cluster.
+/// Maximum time that the provider waits at startup for an unresponsive cluster.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a standby checks the election term.
 const TERM_INTERVAL: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ const TERM_INTERVAL: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(super) struct Ha {
     election: Option<Arc<Election>>,
-    /// Task that updates the hashes of the settings of this instance in the election.
+    /// Task that writes the hashes of this instance's settings to the election whenever the hashes change.
     following: Option<Arc<AbortOnDropHandle<()>>>,
     address: Option<String>,
     terms: Terms,

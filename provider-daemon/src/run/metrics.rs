@@ -42,7 +42,6 @@ pub(super) fn start(
     metrics
 }
 
-/// Parts of a provider that are sources of metrics.
 #[derive(Debug)]
 pub(super) struct MeasuredParts {
     pub(super) chain: ChainSource,

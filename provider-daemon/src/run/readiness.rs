@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Interval of the checks of the conditions.
+/// Interval of the checks of the conditions for bids.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of the printed summaries.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
@@ -96,7 +96,7 @@ pub(super) struct Watch {
     reported: Mutex<Option<Vec<String>>>,
     /// Status of the flight recorder.
     recording: Option<flight::Health>,
-    /// Last reported failure of the recording.
+    /// Last reported failure of the flight recorder.
     reported_recording: Mutex<Option<String>>,
     history: Option<History>,
     /// Last reported failure of the order history.
@@ -136,8 +136,8 @@ impl Watch {
         }
     }
 
-    /// Checks the conditions until `until` is cancelled or the provider stops. Without an election, then
-    /// closes the gate for writes.
+    /// Checks the conditions until `until` is cancelled or the provider stops. Afterwards closes the gate for
+    /// writes if there is no election.
     pub(super) async fn follow(
         &self,
         handle: &ProviderHandle,
@@ -221,7 +221,7 @@ impl Watch {
         }
     }
 
-    /// Logs that the recording has failed or has resumed.
+    /// Prints that the flight recorder has failed or has resumed.
     fn report_recording(&self, recording: &flight::RecordingStatus) {
         let mut reported = self
             .reported_recording
@@ -241,7 +241,7 @@ impl Watch {
         reported.clone_from(&recording.trouble);
     }
 
-    /// Prints that the recording of orders was interrupted or continues.
+    /// Prints that the recording of the order history has failed or has resumed.
     fn report_history(&self, history: &HistoryHealth) {
         let mut reported = self
             .reported_history
@@ -267,7 +267,7 @@ impl Watch {
         reported.clone_from(&history.problem);
     }
 
-    /// Prints that the audit log cannot be written, or is written again.
+    /// Prints that the audit log is not writable, or is writable again.
     fn report_audit(&self, health: &AuditHealth) {
         let mut reported = self.reported_audit.lock().unwrap_or_else(PoisonError::into_inner);
         if reported.is_some() == health.problem.is_some() {

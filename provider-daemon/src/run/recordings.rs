@@ -34,8 +34,8 @@ pub(super) struct Recordings {
 }
 
 impl Recordings {
-    /// Starts the enabled recorders and adds the metrics of the traces. Returns the handles of the recorders, and the
-    /// builder of the provider with the recorders.
+    /// Starts the enabled recorders and adds the metrics of the traces. Returns a provider builder with these
+    /// recorders, and the handles of the recorders.
     pub(super) async fn start(
         args: &RunArgs,
         home: &Path,
@@ -129,7 +129,7 @@ fn run_act(config: &Config) -> Act {
     act
 }
 
-/// Returns a note for the operator while the audit log cannot be written.
+/// Returns a note for the operator: whether the audit log is writable again, or why it is not writable.
 pub(super) fn audit_note(health: &AuditHealth) -> String {
     match &health.problem {
         Some(why) => format!("{UNWRITABLE}: {why}"),

@@ -35,7 +35,8 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Creates the factory with the gate of the election, or with `None` for a single instance, which always writes.
+    /// Creates the factory. `gate` is the gate of the election, or `None` for a single instance, which always
+    /// writes.
     pub(super) fn new(gate: Option<LeadershipGate>, lease: Duration) -> Self {
         Self {
             gate,
@@ -44,7 +45,7 @@ impl Writers {
         }
     }
 
-    /// Returns the counter of requests to the cluster, of all clients that this factory creates.
+    /// Returns the counter of the requests to the cluster. All clients from this factory share the counter.
     pub(super) const fn calls(&self) -> &ApiCalls {
         &self.calls
     }
@@ -80,8 +81,8 @@ impl Writers {
     /// Returns a client of the cluster for all parts of the program. Requests that change an object get the response
     /// 503 while another instance leads.
     ///
-    /// The client checks the gate directly before it sends a request, after all queues. A process that
-    /// resumes after a suspension therefore sends no queued write.
+    /// After a request has passed all queues, the client checks the gate and sends the request. A process
+    /// that was suspended therefore sends no queued write after it resumes.
     pub(crate) fn kubernetes<S, B>(&self, builder: ClientBuilder<S>) -> Client
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,

@@ -90,11 +90,11 @@ impl<T: Clone + fmt::Debug> DelayedWriter<T> {
         self.shared.pending().newest.clone()
     }
 
-    /// Passes the latest value to `next` and stores the result. If `next` returns `None`, the value is
-    /// unchanged.
+    /// Passes the latest value to `next`. Stores the value that `next` returns; with `None`, the latest value
+    /// is unchanged.
     ///
     /// # Errors
-    /// Returns the failure of the previous write; the new value is written anyway.
+    /// Returns the failure of an earlier write. The new value is written even in this case.
     pub(super) fn put(&self, next: impl FnOnce(Option<&T>) -> Option<T>) -> Result<(), String> {
         let mut pending = self.shared.pending();
         if let Some(next) = next(pending.newest.as_ref()) {

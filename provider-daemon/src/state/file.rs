@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Pause of the writes after a failure, unless the cause is a full disk.
+/// Duration for which writes are paused after a failure other than a full disk.
 const RETRY: Duration = Duration::from_secs(60);
 /// Interval of checks whether a full disk has free space again.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);

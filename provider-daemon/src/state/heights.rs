@@ -14,12 +14,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Table of the last processed height by chain ID.
 const HEIGHTS: TableDefinition<'_, &str, u64> = TableDefinition::new("heights");
-/// Table of height and block time (milliseconds since the Unix epoch) of the last processed block by chain
-/// ID. A time is valid only if both tables have the same height, because earlier versions of this program
-/// update only [`HEIGHTS`].
+/// Table of the height and block time of the last processed block, by chain ID. The time is in milliseconds
+/// since the Unix epoch. The time is valid only if [`HEIGHTS`] has the same height, because earlier versions
+/// of this program update only [`HEIGHTS`].
 const TIMES: TableDefinition<'_, &str, (u64, i64)> = TableDefinition::new("height-times");
 
-/// Store of the last processed block of one chain. Dropping the store writes the last value.
+/// Store of the last processed block of one chain. Dropping the store writes a pending value.
 #[derive(Debug)]
 pub struct Heights {
     writer: DelayedWriter<Checkpoint>,
@@ -51,8 +51,8 @@ impl State {
         blocks.filter_map(Result::transpose).collect()
     }
 
-    /// Removes the stored last block of one chain, or of all chains without `chain_id`. Returns the number of removed
-    /// records.
+    /// Removes the stored last block of the chain `chain_id`; if `chain_id` is `None`, of all chains. Returns
+    /// the number of removed records.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -122,7 +122,7 @@ fn read(database: &Database, chain_id: &str) -> Result<Option<Checkpoint>, redb:
     }))
 }
 
-/// Returns the current time, which replaces the missing time of a stored block. The block cannot be newer.
+/// Returns the current time, which replaces a missing block time. No stored block is newer than this time.
 fn now() -> BlockTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     BlockTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

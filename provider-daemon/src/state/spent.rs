@@ -18,7 +18,7 @@ const ROW: usize = 32;
 /// Maximum number of stored minutes; sufficient for one hour.
 const ROWS_MAX: usize = 64;
 
-/// Store of the fees that one account paid on one chain. Dropping the store writes all values.
+/// Store of the fees that one account paid on one chain. Dropping the store writes pending values.
 #[derive(Debug)]
 pub struct Payments {
     writer: DelayedWriter<Vec<Minute>>,
@@ -55,7 +55,6 @@ fn row(minute: &Minute) -> [u8; ROW] {
     row
 }
 
-/// Decodes a row; `None` for invalid bytes.
 fn minute(row: &[u8]) -> Option<Minute> {
     let (at, rest) = row.split_first_chunk()?;
     let (gas, rest) = rest.split_first_chunk()?;

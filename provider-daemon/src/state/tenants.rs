@@ -24,8 +24,8 @@ const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("t
 /// older than all other keys.
 const KEY_AGES: TableDefinition<'_, &str, u64> = TableDefinition::new("tenant-key-ages");
 const CERTIFICATE_AGES: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("tenant-certificate-ages");
-/// Divisor for evictions: a full table loses 1/16 of its entries at once. Finding the oldest entries needs a
-/// full scan, so evictions must be rare.
+/// Divisor for evictions: when a table is full, 1/16 of its entries are removed at once. Finding the oldest
+/// entries needs a full scan, so evictions must be rare.
 const EVICTED_FRACTION: u64 = 16;
 
 /// Store of tenant keys and certificates.
@@ -122,8 +122,8 @@ impl Tenants {
     }
 }
 
-/// Returns nanoseconds since the Unix epoch. After the clock was set back, new entries look older and are
-/// evicted earlier.
+/// Returns nanoseconds since the Unix epoch. If the clock was set back, entries that are stored afterwards
+/// look older and are evicted earlier.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -150,8 +150,8 @@ fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     Ok(by_age.into_iter().take(go).map(|(_, key)| key).collect())
 }
 
-/// Returns the value of a successful `result`. Logs an error and returns the default value; the caller then
-/// queries the chain.
+/// Returns the value of a successful `result`. For an error, logs the error and returns the default value;
+/// the caller then queries the chain.
 fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     result.unwrap_or_else(|error| {
         // Reported by the file once, and not for each request of a tenant.

@@ -30,7 +30,7 @@ impl State {
 }
 
 impl Terms {
-    /// Returns the highest stored election term; 0 if none is stored.
+    /// Returns the highest stored election term; 0 if no term is stored.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.

@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-/// Maximum length of a status, which `systemctl status` prints on one line.
+/// Maximum length of the status text, which `systemctl status` prints on one line.
 const STATUS_MAX: usize = 1024;
 /// Capacity of the queue. A notification that does not fit is dropped. A dropped keep-alive does no harm,
-/// because the next one follows.
+/// because another keep-alive follows.
 const QUEUE: usize = 16;
 
 enum Notification {
@@ -34,8 +34,7 @@ static SOCKET_QUEUE: LazyLock<Option<SyncSender<Notification>>> = LazyLock::new(
     Some(queue)
 });
 
-/// Reports to systemd that all parts run. The provider may still wait with bids; the status states the
-/// reason.
+/// Reports to systemd that all parts run. Bids may still be delayed; the status text states the reason.
 pub(crate) fn ready() {
     queue(Notification::Ready);
 }
@@ -45,7 +44,7 @@ pub(crate) fn stopping() {
     queue(Notification::Stopping);
 }
 
-/// Reports to systemd, in one line, the conditions that the provider waits for.
+/// Reports to systemd, in one line, the conditions that must be met before the provider bids.
 pub(crate) fn status(text: &str) {
     let mut line: String = text.chars().take(STATUS_MAX).collect();
     // A line break would end the status and start another notification.

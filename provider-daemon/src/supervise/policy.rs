@@ -19,7 +19,7 @@ pub struct Policy {
     pub restarts: u32,
     /// Length of the window: older restarts are not counted.
     pub window: Duration,
-    /// Wait before the first counted restart; doubled for each further counted restart.
+    /// Pause before the first counted restart. The pause is doubled for each further counted restart.
     pub first: Duration,
     /// Maximum wait before a restart.
     pub longest: Duration,

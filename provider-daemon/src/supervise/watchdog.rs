@@ -8,10 +8,10 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Interval of the checks for stalled parts, unless systemd requires a shorter one.
+/// Interval of the checks for stalled parts, unless systemd requires a shorter interval.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Delay of a check that indicates a pause of the whole process, such as a stop or an overloaded machine.
-/// After a longer delay, the watchdog reports no stalls and restarts the measurement.
+/// Maximum delay of a check. A longer delay means that the whole process was paused, for example by SIGSTOP
+/// or an overloaded machine. The watchdog then reports no stalls and restarts the measurement.
 const OVERSLEPT: Duration = Duration::from_secs(3);
 
 /// Handle of the watchdog thread. Dropping the handle ends the thread.
@@ -53,7 +53,6 @@ impl Drop for Watchdog {
     }
 }
 
-/// Start or end of a stall.
 #[derive(Debug, PartialEq, Eq)]
 enum StallChange {
     Stalled(Standstill),

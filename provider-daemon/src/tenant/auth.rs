@@ -20,7 +20,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Tolerance for providers with slower clocks: a token is valid from this duration before its creation.
+/// Tolerance for providers with slow clocks: the validity of a token starts this duration before its
+/// creation.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.

@@ -38,7 +38,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the response to a manifest. A provider processes a manifest for up to two minutes.
 const MANIFEST_TIMEOUT: Duration = Duration::from_secs(150);
-/// Maximum size of a response, in bytes. The status of a provider with thousands of nodes has some hundred kilobytes.
+/// Maximum size of a response, in bytes. The status of a provider with thousands of nodes has several hundred
+/// kilobytes.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Content type of JSON bodies in requests, as the Go provider's tenant commands send it.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");

@@ -4,9 +4,9 @@ use super::auth::AuthMethod;
 use std::fmt;
 use std::time::Duration;
 
-/// Close code of a websocket with credentials that have expired or were revoked.
+/// Close code for expired or revoked credentials of a websocket.
 const CREDENTIALS_EXPIRED: u16 = 1008;
-/// Remedy for a client certificate that a provider rejects.
+/// Remedy if a provider rejects the client certificate.
 const CHECK_CERTIFICATE: &str =
     "check that your certificate is on the chain and not revoked (`query cert list --owner ADDRESS`)";
 
@@ -18,7 +18,7 @@ pub(super) enum ProviderError {
     /// The server did not prove that it is the provider.
     #[error("cannot verify that {at} is the provider: {why}")]
     Unverified { at: String, why: String },
-    /// The chain query for the certificate of the server failed.
+    /// The query of the server's certificate on the chain failed.
     #[error("cannot query the certificate of {at} on the chain")]
     Chain {
         at: String,
@@ -53,7 +53,8 @@ pub(super) enum Retry {
     NewToken,
     /// The client retries even during a long outage, because the provider is expected to return.
     Outage,
-    /// The client retries for a short time: the provider may still have to load the lease or replace pods.
+    /// The client retries for a short time, because the provider may still be loading the lease or replacing
+    /// pods.
     Brief,
     /// The stream is not reopened.
     Never,

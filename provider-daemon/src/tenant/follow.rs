@@ -22,8 +22,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Maximum duration of an outage before the client gives up reconnecting.
 const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
-/// Time after which the client gives up if a provider rejects reconnects. A provider loads all its leases in
-/// less time after a start.
+/// Maximum duration of an outage in which the provider rejects reconnects. A restarted provider needs less
+/// time to load all its leases.
 const REJECTION_MAX: Duration = Duration::from_secs(60);
 /// Duration after which a stream counts as stable: the next back-off starts at the initial value.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
@@ -37,8 +37,8 @@ pub(super) struct Subscription<'a> {
     pub(super) endpoint: &'static str,
     pub(super) scope: Scope,
     pub(super) query: Vec<(String, String)>,
-    /// Function for the history that resumes an interrupted stream. `None` without `--follow`: streams are
-    /// not resumed.
+    /// Function that creates the history for resuming an interrupted stream. `None` without `--follow`;
+    /// streams are then not resumed.
     pub(super) new_history: Option<NewHistory>,
     /// Formats a message; `None` for an unknown kind of message.
     pub(super) show: &'a (dyn Fn(&LeaseId, Json) -> anyhow::Result<Option<String>> + 'a),
@@ -136,7 +136,7 @@ struct LeaseStream<'a> {
     tenant: &'a Tenant,
     subscription: &'a Subscription<'a>,
     lease: LeaseId,
-    /// Reader of the connection; `None` after the end of the stream. Buffered messages may remain.
+    /// Reader of the connection; `None` after the end of the stream, when messages may still be buffered.
     reader: Option<StreamReader>,
     history: Option<History>,
     opened: Instant,
@@ -246,7 +246,7 @@ impl<'a> LeaseStream<'a> {
         self.take_new(fresh)
     }
 
-    /// Retries the connection. Returns `true` if the stream is open and `false` if the lease is closed.
+    /// Retries the connection. Returns `true` when the stream is open, and `false` if the lease is closed.
     /// Returns an error if the outage lasts too long.
     async fn reconnect(&mut self, mut failure: Option<ProviderError>) -> anyhow::Result<bool> {
         let now = Instant::now();
@@ -312,7 +312,7 @@ impl<'a> LeaseStream<'a> {
 }
 
 impl Outage {
-    /// Returns whether the client may try to connect again after the current duration of the outage.
+    /// Returns whether the client may reconnect after an outage of the current duration.
     fn permits(&self, retry: Retry) -> bool {
         let lasted = self.since.elapsed();
         match retry {

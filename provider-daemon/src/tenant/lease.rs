@@ -80,8 +80,8 @@ impl Tenant {
             .with_context(|| WithHelp::new("lease not found", "check --dseq, --gseq, --oseq and --provider"))
     }
 
-    /// Returns all active leases that match the selection. If the provider and the address of its gateway are
-    /// given, returns the lease without a chain query.
+    /// Returns all active leases that match the selection. If the flags contain the provider and the URL of
+    /// its gateway, returns one lease without a chain query.
     ///
     /// # Errors
     /// Returns an error if no lease matches, or if the chain query fails.
@@ -119,7 +119,8 @@ impl Tenant {
         Ok(leases)
     }
 
-    /// Returns the reason why the lease is closed, or `None` if the lease is active or its state is unknown.
+    /// Returns the reason why the lease is closed. Returns `None` if the lease is active, or if its state is
+    /// unknown.
     pub(super) async fn is_over(&self, lease: &LeaseId) -> Option<String> {
         match self.chain.as_ref()?.lease(lease).await {
             // A missing record is not evidence: a node may lag behind.
@@ -229,7 +230,7 @@ async fn all(chain: &Reader, deployment: &DeploymentId) -> anyhow::Result<Vec<Le
     }
 }
 
-/// Returns the error for a selection without an active lease.
+/// Returns the error for a selection that matches no active lease.
 fn not_found(deployment: &DeploymentId, ended: &[LeaseRecord]) -> anyhow::Error {
     let Some(last) = ended.last() else {
         return WithHelp::new(

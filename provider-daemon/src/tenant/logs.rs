@@ -32,7 +32,7 @@ pub(super) async fn run(args: &LogsArgs, home: &Path) -> anyhow::Result<ExitCode
     follow(&tenant, &args.lease, &subscription).await
 }
 
-/// Formats a log line as the Go provider does. Keeps colors and other escape sequences of the service.
+/// Formats a log line as the Go provider does. Colors and other escape sequences in the line are unchanged.
 fn text(lease: &LeaseId, line: &Json) -> Option<String> {
     let name = line.field("name")?.text()?;
     let message = line.field("message")?.text()?;

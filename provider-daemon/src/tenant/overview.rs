@@ -35,8 +35,8 @@ impl Service {
         }
     }
 
-    /// Returns whether all replicas are available and have the latest manifest. Returns false for a service
-    /// without replicas, which is not deployed yet.
+    /// Returns whether all replicas are available and have the latest manifest. A service without replicas is
+    /// not deployed yet, and counts as unavailable.
     pub(super) fn is_available(&self) -> bool {
         self.state() == "available"
     }
@@ -46,7 +46,8 @@ impl Service {
         format!("{}/{}", self.available, self.total)
     }
 
-    /// Returns the state of the service. For an unavailable service, adds the last container termination.
+    /// Returns the state of the service, and for an unavailable service also the last termination of a
+    /// container.
     pub(super) fn summary(&self) -> String {
         match &self.termination {
             Some(termination) if !self.is_available() => format!("{}: {termination}", self.state()),

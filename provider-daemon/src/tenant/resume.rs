@@ -22,10 +22,10 @@ pub(super) const HISTORY_MAX: usize = 5000;
 const PODS_MAX: usize = 64;
 /// Maximum size of the buffered lines of one pod, in bytes.
 const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Maximum pause within a replay. All repeated lines have arrived after this time without a new line, because
-/// providers send them without pauses.
+/// Maximum pause within a replay. Providers send the repeated lines without pauses, so the replay is complete
+/// when no line arrives for this time.
 const REPLAY_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum time for which repeated log lines are buffered, for a service that logs without pauses.
+/// Maximum time for which repeated log lines are buffered if the service logs without pauses.
 const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Printed messages of one stream.
@@ -49,7 +49,8 @@ pub(super) struct NewMessages {
 pub(super) struct Lines {
     /// Pods in the order of their first line.
     pods: Vec<(String, Pod)>,
-    /// True if the stream starts with the first line of each pod. False if it starts with the last lines.
+    /// True if the stream starts with the first line of each pod, and false if the stream starts with the
+    /// last lines.
     from_start: bool,
 }
 
@@ -230,8 +231,8 @@ impl Lines {
 }
 
 /// Returns the index of the first new line of `replay`. The lines before this index are already printed: they
-/// match the end of `printed`. Of several matches, the last counts. If `is_whole` is true, `replay` contains
-/// no lines older than `printed`.
+/// match the end of `printed`. If there are several matches, the last match counts. If `is_whole` is true,
+/// `replay` contains no lines older than `printed`.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
         replay.len().min(printed.len())

@@ -19,8 +19,8 @@ use std::time::Duration;
 /// Maximum length of a provider's reasons, in characters; providers that run this program send less.
 const REASON_CHARS_MAX: usize = 16 * 1024;
 
-/// Client that sends screening requests to a provider, with a chain reader for the verification of the provider's
-/// certificate.
+/// Client that sends screening requests to a provider. A chain reader verifies the certificate of the
+/// provider.
 #[derive(Debug)]
 pub(crate) struct Screener {
     client: Client,
@@ -70,7 +70,7 @@ impl Screener {
         &self.chain
     }
 
-    /// Returns the reclamation window that the provider offers; zero if the provider offers none.
+    /// Returns the reclamation window that the provider offers; zero if the provider offers no window.
     ///
     /// # Errors
     /// Returns an error if the provider does not respond or cannot be verified.

@@ -18,7 +18,8 @@ pub(super) struct SdlLocation {
     pub(super) description: String,
 }
 
-/// Returns the location of the first service, or else of the first group, that the text of a rejection names.
+/// Returns the location of the first service that the text of a rejection names. If the text names no
+/// service, returns the location of the first named group.
 pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLocation> {
     let services = manifest.groups.iter().flat_map(|group| {
         let of_group = group.services.iter();

@@ -40,13 +40,14 @@ const SIZE: u8 = 105;
 
 /// Maximum number of bytes of input in one frame.
 const CHUNK: usize = 4096;
-/// Capacity of the channel for input, in chunks of at most [`CHUNK`] bytes.
+/// Capacity of the channel for input, in chunks. A chunk has at most [`CHUNK`] bytes.
 const CHUNKS_MAX: usize = 16;
-/// Number that is added to the signal number for the exit code of a stopped process, as in shells.
+/// Offset for the exit code of a process that a signal stopped: the exit code is the offset plus the signal
+/// number, as in shells.
 const SIGNAL_BASE: i32 = 128;
 /// Exit code for a command that could not run, as in shells.
 const NOT_RUN: u8 = 1;
-/// Exit code after the user left the session with `~.`, as in ssh.
+/// Exit code if the user left the session with `~.`, as in ssh.
 const LEFT: u8 = 255;
 
 /// Result of the remote command.

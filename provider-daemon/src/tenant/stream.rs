@@ -22,8 +22,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Maximum time to send the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum message size, in bytes. A log line has up to 64 kilobytes, and JSON escapes make it at most six
-/// times as long.
+/// Maximum message size, in bytes. A log line has up to 64 kilobytes, and JSON escapes make the line at most
+/// six times as long.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Close code of a normal end (RFC 6455).
 const NORMAL: u16 = 1000;
@@ -109,7 +109,7 @@ impl StreamReader {
     /// Returns the next data message, or `None` at a normal end.
     ///
     /// # Errors
-    /// Returns an error if the stream is interrupted, or if the provider closes it with a failure.
+    /// Returns an error if the stream is interrupted, or if the provider closes the stream with a failure.
     pub(super) async fn next(&mut self) -> Result<Option<Data>, ProviderError> {
         loop {
             let next = timeout(IDLE_TIMEOUT, self.io.next()).await;
@@ -155,8 +155,7 @@ impl StreamReader {
         }
     }
 
-    /// Returns the error for a remote command that did not start and for which the provider reported no
-    /// reason.
+    /// Returns the error for a remote command that did not start. Used if the provider reported no reason.
     pub(super) fn failed(&self) -> ProviderError {
         ProviderError::Closed {
             at: self.at.clone(),

@@ -22,7 +22,7 @@ const NOT_FOUND: u16 = 404;
 /// Waits until every service is available, and prints progress to stderr.
 ///
 /// # Errors
-/// After the timeout, returns an error that names the missing services. Returns an error immediately if
+/// After the timeout, returns an error that names the unavailable services. Returns an error immediately if
 /// waiting cannot help, for example if a lease is closed.
 pub(super) async fn until_available(
     tenant: &Tenant,
@@ -69,7 +69,7 @@ async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyh
     }
 }
 
-/// Returns the services of a lease that are missing or outdated, or `None` if all are available.
+/// Returns the services of a lease that are missing or outdated, or `None` if all services are available.
 async fn missing_of(
     tenant: &Tenant,
     lease: &LeaseId,
@@ -106,9 +106,9 @@ async fn missing_of(
     Ok((!late.is_empty()).then_some(summary))
 }
 
-/// Returns an error text if the provider has a manifest with another version or has not deployed the
-/// manifest. Returns `None` if this version is deployed, or if the provider does not report manifest
-/// versions.
+/// Returns an error text if the provider has a manifest with another version, or has not deployed the
+/// manifest. Returns `None` if the manifest `version` is deployed, or if the provider does not report
+/// manifest versions.
 fn outdated(status: &Json, version: &str) -> Option<String> {
     let manifest = status.field("manifest")?;
     let short = |version: &str| shortened(version.get(..12).unwrap_or(version));

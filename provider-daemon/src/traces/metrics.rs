@@ -7,10 +7,10 @@ use crate::metrics::{Measure, MetricSource};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Source of the metrics of the export.
+/// Source of the metrics of the trace export.
 #[derive(Debug)]
 pub(crate) struct OtlpSource {
-    /// `None` if the export is disabled.
+    /// Counters of the trace export; `None` if the export is disabled.
     counts: Option<Arc<SpanCounts>>,
 }
 

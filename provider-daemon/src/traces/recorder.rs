@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
-/// Maximum number of pending calls with a span. Further calls replace the oldest.
+/// Maximum number of pending calls that have a span. Further calls replace the oldest calls.
 const CALLS_MAX: usize = 4096;
 
 /// Function that returns the hash of the last transaction that was sent with the given message.
 pub type TransactionOf = Box<dyn Fn(&Msg) -> Option<String> + Send>;
 
-/// Call in flight with a span.
+/// Pending call that has a span.
 #[derive(Debug)]
 pub(super) struct PendingCall {
     pub(super) start: SystemTime,
@@ -85,7 +85,7 @@ impl TraceRecorder {
         }
     }
 
-    /// Ends the root span of an order if the span is unfinished.
+    /// Ends the root span of an order if the root span is unfinished.
     fn end_order(&mut self, order: &OrderId, change: impl FnOnce(OpenSpan<'_>) -> OpenSpan<'_>) {
         let seen = self.orders.get(order).and_then(|trace| trace.seen.take());
         if let Some(seen) = seen {
@@ -212,7 +212,7 @@ impl TraceRecorder {
         self.send(span.with(attribute::OUTCOME, outcome.name()).end(now));
     }
 
-    /// Ends the trace of an order that was closed before a bid.
+    /// Ends the trace of an order that was closed before the provider placed a bid.
     fn order_closed(&mut self, order: &OrderId) {
         let has_bid = |trace: &mut OrderTrace| trace.bid.is_some() || trace.lease.is_some();
         // The end of a bid or of a lease is a separate event.

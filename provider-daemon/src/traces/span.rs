@@ -97,7 +97,8 @@ impl<'a> OpenSpan<'a> {
         self
     }
 
-    /// Adds an attribute with a bounded text, which may contain names that tenants choose.
+    /// Adds an attribute. Cuts the text to a maximum length, because the text may contain names that tenants
+    /// choose.
     pub(super) fn with_text(self, name: &'static str, text: &str) -> Self {
         self.with(name, cut(text.to_owned()))
     }

@@ -246,8 +246,8 @@ fn address_pools_and_operators_are_reported_until_they_exist() {
     assert_eq!(severities(&embedded, "leased IP addresses"), ["ok"], "{embedded}");
 }
 
-/// Namespace name in the form of a lease namespace. It sorts first, because `doctor` checks only the first
-/// namespaces.
+/// Namespace name in the form of a lease namespace. The name sorts first, because `doctor` checks only the
+/// first namespaces.
 const LEASE: &str = "0000000000000000000000000000000000000doctorle";
 const LEASE_NAME: &str = "doctor-lease";
 

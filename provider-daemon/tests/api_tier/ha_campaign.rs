@@ -144,8 +144,8 @@ impl<'a> Pair<'a> {
         );
     }
 
-    /// Asserts that no fail-over took longer than the election lease plus a quarter, or plus 3 s for a short
-    /// lease.
+    /// Asserts that every fail-over took at most 1.25 election leases. For a short lease, the limit is the
+    /// lease plus 3 s.
     fn is_in_time(&self, lease: Duration) {
         let most = lease + (lease / 4).max(Duration::from_secs(3));
         for (way, (_, took)) in &self.by_way {

@@ -16,7 +16,7 @@ use testbed::{Cluster, Tier};
 
 /// Number of concurrent manifest requests of the tenant.
 const AT_ONCE: usize = 4;
-/// Duration of the idle measurement of a full benchmark, in seconds.
+/// Duration for which the full benchmark measures an idle provider, in seconds.
 const WHOLE: u64 = 60;
 /// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
@@ -58,7 +58,6 @@ fn mib(one: &Running) -> f64 {
     line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
-/// Returns the CPU time of a process since its start, in seconds.
 fn cpu_seconds(one: &Running) -> f64 {
     let stat = std::fs::read_to_string(one.about("stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();

@@ -56,7 +56,7 @@ impl Drop for Node<'_> {
     }
 }
 
-/// Returns the output of `explain` for an order and the nodes of this cluster.
+/// Runs `explain` for an order with the nodes of this cluster, and returns the output.
 fn explained(stage: &Stage, kubeconfig: &str) -> Value {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let prices = PRICES.iter().copied();
@@ -98,7 +98,7 @@ impl<'a> StoredEvent<'a> {
         Self(cluster)
     }
 
-    /// Returns whether the home directory of a stopped provider contains the event.
+    /// Returns whether the home directory contains the event. The provider must have stopped.
     fn is_stored(stage: &Stage) -> bool {
         let state = State::open(&stage.path("")).unwrap().state;
         let stored = state.lease_events().load().unwrap();
@@ -248,8 +248,8 @@ fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
     assert!(code != 0 && err.contains("no provider runs"), "{err}");
 }
 
-/// Compares the metrics of the operator and of the inventory watches with the status of the operator. Must be called
-/// within ten seconds after a heartbeat of a node.
+/// Checks that the metrics of the operator and of the inventory watches agree with `status`, the status of
+/// the operator. Must be called within ten seconds after a heartbeat of a node.
 fn check_metrics(port: u16, provider: &Running, status: &Value) {
     let queue = |state: &str| {
         format!("akash_provider_operator_queue_depth{{operator=\"inventory\",state=\"{state}\"}}")

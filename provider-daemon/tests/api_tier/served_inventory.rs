@@ -87,7 +87,7 @@ fn served(quantity: &Value, whole: u64) -> Pair {
     }
 }
 
-/// Returns the node in the cluster inventory that the operator serves, if present.
+/// Returns the node of this test from the inventory that the operator serves, if present.
 fn node(cluster: &Value) -> Option<&Value> {
     cluster["nodes"]
         .as_array()?

@@ -72,7 +72,6 @@ impl Collector {
         self.shared.received.lock().unwrap().clone()
     }
 
-    /// Returns all received spans, in the order of their arrival.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let bodies = self.received().into_iter().map(|received| received.body);
         let scopes = bodies

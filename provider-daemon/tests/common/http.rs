@@ -37,14 +37,14 @@ pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String
     Some((status.parse().unwrap(), body.to_owned()))
 }
 
-/// Returns a token with full access to the leases of this tenant. The token is valid from 15 minutes ago, for
-/// slow clocks.
+/// Returns a token with full access to the leases of this tenant. Because clocks may be slow, the validity
+/// starts 15 minutes ago.
 pub(crate) fn token(key: &PrivateKey) -> String {
     token_within(key, 900, 7200)
 }
 
-/// Returns a token with full access to the leases of this tenant. The token is valid from `age` seconds ago and
-/// for `left` more seconds.
+/// Returns a token with full access to the leases of this tenant. The validity starts `age` seconds ago and
+/// ends in `left` seconds.
 pub(crate) fn token_within(key: &PrivateKey, age: u64, left: u64) -> String {
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
     let begins = now - age;

@@ -35,7 +35,6 @@ pub(crate) const PRICES: [&str; 4] = [
     "--bid-price-storage-scale=0.00001",
     "--bid-price-endpoint-scale=0.01",
 ];
-/// Maximum wait for a condition; long enough for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits for the condition `done`. After `PATIENCE`, panics with `what` and the result of `dump`.
@@ -285,7 +284,6 @@ impl Stage {
         Running { child, output, log }
     }
 
-    /// Creates an order of the tenant.
     pub(crate) fn order(&self, dseq: u64) -> DeploymentId {
         self.order_of(&TENANT.parse().unwrap(), dseq)
     }

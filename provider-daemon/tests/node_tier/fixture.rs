@@ -24,7 +24,8 @@ pub(crate) fn wait_limit() -> Duration {
     Duration::from_secs(90) + outage() * 2
 }
 
-/// Kinds of lease objects with the chain ID as an annotation, in the order of their deletion.
+/// Kinds of lease objects that have the chain ID as an annotation, in the order of their deletion by the
+/// test.
 const CHAIN_KINDS: [&str; 4] = [
     "namespaces",
     "providerhosts.akash.network",
@@ -39,7 +40,7 @@ pub(crate) struct Stage {
     _alone: Hold,
 }
 
-/// The embedded market of `dev` in this process, with a provider that runs its leases on the test cluster.
+/// The embedded market of `dev` in this process, and a provider that runs the leases on the test cluster.
 pub(crate) struct MarketFixture {
     pub(crate) testbed: Cluster,
     pub(crate) world: Arc<World>,
@@ -82,7 +83,8 @@ impl Stage {
         self.testbed.kubectl(&[&LABELLED[..], &names].concat()).unwrap()
     }
 
-    /// Deletes the lease objects of earlier tests. Waits until no lease namespace exists and the node accepts pods.
+    /// Deletes the lease objects of earlier tests. Waits until the cluster has no lease namespace and the
+    /// node accepts pods.
     fn clear(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -141,7 +143,6 @@ impl Stage {
         }
     }
 
-    /// Returns the settings of `dev` on this cluster.
     pub(crate) fn args(&self, more: &[&str]) -> DevArgs {
         let kubeconfig = self.testbed.kubeconfig();
         let fixed = [
@@ -160,8 +161,8 @@ impl Stage {
     }
 }
 
-/// Runs a test with a provider that offers the resources of the SDLs. Afterwards asserts that no lease object
-/// remains, and that the provider closed no lease.
+/// Runs a test with a provider that offers the resources of the SDLs. After the test, asserts that no lease
+/// object remains, and that the provider closed no lease.
 pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a MarketFixture) -> BoxFuture<'a, ()>) {
     run_with(&[], sdls, test);
 }
@@ -254,7 +255,7 @@ fn leftovers_of_a_killed_test_are_deleted() {
     assert_eq!(stage.labelled(), "");
 }
 
-/// Asserts that tenants closed all ended leases, and that no bid without a lease was closed.
+/// Asserts that every ended lease was closed by its tenant, and that no bid without a lease was closed.
 pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     let mut leases = 0;
     for record in market.leases() {
@@ -273,7 +274,6 @@ pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     println!("{leases} lease(s), closed by the provider: 0, closed bids: 0");
 }
 
-/// Blocks the current thread until a condition is true.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {

@@ -8,8 +8,8 @@ use futures::FutureExt;
 use std::net::UdpSocket;
 use tokio::task::block_in_place;
 
-/// Returns an SDL with the web server and a second service. Their resources and ports are equal, so that a
-/// test can exchange them.
+/// Returns an SDL with the web server and a second service. The services have equal resources and ports, so
+/// that a test can exchange the services.
 fn pair() -> String {
     let neighbour = "
   side:
@@ -143,7 +143,7 @@ async fn web_tenant(fixture: &MarketFixture) {
     web.gone().await;
 }
 
-/// Images of the pods of a service, without terminating pods.
+/// Returns the images of the pods of a service. Skips terminating pods.
 fn images(leased: &TenantLease<'_>, service: &str) -> Vec<String> {
     let selector = format!("akash.network/manifest-service={service}");
     let ns = leased.lease.namespace();
@@ -230,7 +230,7 @@ async fn roots_rights(tenant: &TenantLease<'_>) {
     }
 }
 
-/// Asserts that a port number with two protocols has a node port for each of them.
+/// Asserts that a port number with two protocols has one node port for each protocol.
 async fn both_protocols(tenant: &TenantLease<'_>) {
     let node = tenant.fixture.testbed.addresses().node.to_string();
     let tcp = tenant.node_port("root", 7000, Proto::Tcp).await;

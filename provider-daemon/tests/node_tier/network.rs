@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::time::UNIX_EPOCH;
 use tokio::runtime::Runtime;
 
-/// Id of the test chain. `Stage::take` deletes the leases of earlier tests that have this id.
+/// Id of the test chain. `Stage::take` deletes the leases that earlier tests created with this id.
 pub(crate) const CHAIN: &str = "node-tier";
 
 /// Node of the chain, and a proxy that can cut the provider's connection to the node.
@@ -131,7 +131,6 @@ impl Network {
     }
 }
 
-/// An account with a key and a home folder.
 #[derive(Clone, Copy)]
 pub(crate) struct Account<'a> {
     network: &'a Network,
@@ -152,7 +151,6 @@ impl Account<'_> {
         command
     }
 
-    /// Runs a command. Returns exit code, stdout and stderr.
     pub(crate) fn ran(&self, args: &[&str]) -> (i32, String, String) {
         outcome_of(&self.command(args).output().unwrap())
     }

@@ -198,7 +198,7 @@ async fn control_plane<'a>(
     vec![updated, deployed, late]
 }
 
-/// Stops a component of the node while one lease runs and another one is deployed.
+/// Stops a component of the node while one lease runs and the deployment of another lease is in progress.
 async fn node<'a>(
     fixture: &'a MarketFixture,
     part: Component,

@@ -39,7 +39,7 @@ const LEASES: [u64; 3] = [7, 8, 9];
 /// Time for which the leases are observed. A wrong close would happen within a second after the start.
 const WATCHED: Duration = Duration::from_secs(8);
 /// Manifest timeouts of the first and the second start. The second timeout is short: a provider that applied
-/// it to leases without a record would close them.
+/// this timeout to leases without a record would close these leases.
 const TIMEOUTS: [&str; 2] = ["--manifest-timeout=5m", "--manifest-timeout=1s"];
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";

@@ -45,7 +45,8 @@ fn is_reserved(tenant: &TenantLease<'_>) -> bool {
     reservations.into_iter().any(|r| r.order == tenant.lease.order)
 }
 
-/// Asserts that the provider retries to deploy an accepted manifest while Kubernetes admission refuses it.
+/// Makes Kubernetes admission refuse the Deployments of an accepted manifest. Asserts that the provider
+/// retries.
 pub(crate) async fn refused(fixture: &MarketFixture) {
     let tenant = Tenant::new(fixture, 4, &web("refused")).lease().await;
     let ns = tenant.lease.namespace();

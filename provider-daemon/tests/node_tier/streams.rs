@@ -54,7 +54,6 @@ impl<'a> Streams<'a> {
         streams
     }
 
-    /// Waits for the end of all streams.
     pub(crate) fn ended(self) -> Vec<Ended> {
         let all = self.open.into_iter().map(|(name, mut channel)| {
             let (_, frame) = self.network.runtime.block_on(channel.rest());

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-/// SDL with two services. The first service is a web server on port 80 and a node port that responds with
-/// `GREETING`.
+/// SDL with two services. The first service is a web server that responds with `GREETING`, on port 80 and on
+/// a node port.
 pub(crate) const WEB: &str = r#"
 version: "2.0"
 services:
@@ -59,7 +59,6 @@ pub(crate) struct Tenant<'a> {
     sdl: Sdl,
 }
 
-/// A lease, and the manifest of its tenant.
 pub(crate) struct TenantLease<'a> {
     pub(crate) fixture: &'a MarketFixture,
     pub(crate) id: DeploymentId,

@@ -69,7 +69,6 @@ struct State {
     cutter: CancellationToken,
 }
 
-/// State shared by all connections of a proxy.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) upstream: String,

@@ -101,7 +101,7 @@ async fn apply_view(
 
 impl View {
     /// Adds the height of the simulated node to a request without a height. Returns an error response if the
-    /// node does not have the requested height.
+    /// simulated node does not have the requested height.
     fn pin(&self, headers: &mut HeaderMap) -> Option<Response<Body>> {
         let Some(asked) = headers.get(&HEIGHT) else {
             headers.insert(HEIGHT, self.height.into());

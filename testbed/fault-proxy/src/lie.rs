@@ -9,7 +9,8 @@ const FUTURE: &str = "2126-01-01T00:00:00Z";
 /// Encoded second occurrence of the field `params`, with `order_max_bids: 0`. Decoders use the last
 /// occurrence.
 const NO_BIDS: [u8; 4] = [0x0a, 2, 0x10, 0];
-/// Encoded second occurrences of account number and sequence, with the value 99. Decoders use the last ones.
+/// Encoded second occurrences of account number and sequence, with the value 99. Decoders use the last
+/// occurrence.
 const OTHER_ACCOUNT: [u8; 4] = [0x18, 99, 0x20, 99];
 
 /// A false response.

@@ -105,7 +105,7 @@ async fn apply_view(
     }
 }
 
-/// Changes a response about the node if a fault requires it.
+/// Changes a response about the node if a fault requires this change.
 fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<Bytes> {
     let faults = shared.faults();
     let is_changed = match method {
@@ -173,7 +173,7 @@ impl View {
     }
 }
 
-/// Returns the status of the upstream node, with `height` as its newest block.
+/// Returns the status of the upstream node, changed so that `height` is the newest block.
 async fn older_status(shared: &Shared, http: &Http, id: &Value, height: u64) -> io::Result<Response<Bytes>> {
     let mut status = ask(shared, http, "status", json!({})).await?;
     let block = ask(shared, http, "block", json!({"height": height.to_string()})).await?;

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 const NEW_BLOCK: &str = "tendermint/event/NewBlock\"";
 
-/// Accepts the websocket of a client and opens one to the node.
+/// Accepts the websocket of a client, and opens a websocket to the node.
 pub(crate) fn upgrade(shared: Arc<Shared>, mut request: Request<Incoming>) -> io::Result<Response<()>> {
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY);
     let key = key.ok_or_else(|| io::Error::other("no websocket key"))?;

@@ -118,8 +118,8 @@ async fn measure(args: Args) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Prints the requests and the CPU time of each idle operator per minute. Lease renewals and watch restarts
-/// are not counted.
+/// Prints the requests per minute and the CPU time per minute of each idle operator. Lease renewals and watch
+/// restarts are not counted.
 async fn rest(running: &[(Operator<'_>, Program)]) -> Result<(), Failed> {
     // Wait until the work of the last part is done.
     sleep(Duration::from_secs(pick(1, 10))).await;
@@ -168,7 +168,6 @@ impl Bench {
 }
 
 impl Operator<'_> {
-    /// Starts the operator with additional flags.
     async fn start(&self, more: &[&str]) -> Result<Program, Failed> {
         let kubeconfig = self.bench.args.scratch.join(format!("{}.kubeconfig", self.name));
         std::fs::write(&kubeconfig, self.account.kubeconfig.to_string())?;

@@ -119,7 +119,6 @@ impl Program {
         })
     }
 
-    /// Returns the CPU time since the start of the program.
     pub(crate) fn cpu(&self) -> Result<Duration, Failed> {
         // Clock tick of the kernel on all common platforms.
         const TICK: Duration = Duration::from_millis(10);

@@ -15,7 +15,6 @@ use crate::error::{Error, Result};
 /// Node port of the Service in `manifests/check.yaml`.
 const NODE_PORT: u16 = 30080;
 
-/// Tests the node. Adds the results to `results`.
 pub(super) fn check(cluster: &Cluster, results: &mut Vec<String>) -> Result<()> {
     let ready = [
         "rollout",

@@ -7,7 +7,6 @@ use crate::error::Result;
 /// Number of simulated nodes.
 const NODES: usize = 100;
 
-/// Tests the nodes. Adds the results to `results`.
 pub(super) fn check(cluster: &Cluster, results: &mut Vec<String>) -> Result<()> {
     let nodes: String = (0..NODES).map(node).collect();
     cluster.kubectl_input(&["create", "-f", "-"], &nodes)?;

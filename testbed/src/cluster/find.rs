@@ -13,9 +13,9 @@ const VARIABLE: &str = "AKASH_TESTBED_DIR";
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Cluster {
-    /// Returns the cluster of `AKASH_TESTBED_DIR`, or one that `cargo xtask cluster up` started in this
-    /// checkout. If no cluster is suitable, prints `skipped: ` with the reason and returns `None`. Waits while
-    /// another test has exclusive access.
+    /// Returns the cluster of `AKASH_TESTBED_DIR`, or a cluster that `cargo xtask cluster up` started in this
+    /// checkout. If no cluster is suitable, prints `skipped: ` with the reason and returns `None`. Waits
+    /// while another test has exclusive access.
     ///
     /// # Errors
     /// Fails if the variable is set to a folder without a healthy cluster of the tier.
@@ -38,8 +38,8 @@ impl Cluster {
     }
 
     /// Returns a cluster as [`Self::from_env`] does, and waits for exclusive access. If `AKASH_TESTBED_DIR`
-    /// lists several clusters (separated as in `PATH`), selects the last unused one, so that exclusive tests
-    /// run in parallel.
+    /// lists several clusters (separated as in `PATH`), selects the last unused cluster, so that exclusive
+    /// tests run in parallel.
     ///
     /// # Errors
     /// Fails as [`Self::from_env`], or if a state folder cannot be written.

@@ -23,7 +23,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 pub enum Health {
     /// The component runs and reports that it is healthy.
     Healthy,
-    /// The component runs and is not healthy, with the reason.
+    /// The component runs but is not healthy, for this reason.
     Unhealthy(String),
     /// The process is suspended.
     Paused,
@@ -147,7 +147,7 @@ fn in_short(error: &str) -> String {
     reason.chars().take(200).collect()
 }
 
-/// Returns the health check of a component. The check has exit code 0 for a healthy component.
+/// Returns the command that checks the health of a component. For a healthy component, the exit code is 0.
 fn probe(layout: &Layout, component: Component) -> Run {
     let node = layout.addresses().node;
     let get = |url: &str| {

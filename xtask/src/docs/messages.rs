@@ -50,7 +50,7 @@ pub(crate) fn write(workspace: &Workspace) -> Result<()> {
     std::fs::write(&path, expected).map_err(|error| Error::new(format!("cannot write {PAGE}: {error}")))
 }
 
-/// Returns the path of the page, its current text, and its text with an updated table.
+/// Returns the path of the page, the current text of the page, and the text with an updated table.
 fn pages(workspace: &Workspace) -> Result<(PathBuf, String, String)> {
     let path = workspace.root.join(PAGE);
     let current = read(&path)?;

@@ -59,7 +59,7 @@ enum Scenario {
     Mutant(ListedMutant),
 }
 
-/// Parses the output of `--list --json`, and keeps its order.
+/// Parses the output of `--list --json`. Returns the mutants in the order of the output.
 pub(super) fn list(text: &str) -> Result<Vec<Mutant>> {
     let described: Vec<ListedMutant> = serde_json::from_str(text)
         .map_err(|error| Error::new(format!("cannot parse the list of cargo-mutants: {error}")))?;

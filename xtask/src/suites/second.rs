@@ -17,7 +17,6 @@ pub(super) struct Failed {
     pub(super) tests: Vec<Failure>,
 }
 
-/// Results of running failed tests again.
 #[derive(Debug, Default)]
 pub(super) struct SecondRun {
     /// Tests that failed and then passed.

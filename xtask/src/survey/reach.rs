@@ -11,7 +11,6 @@ pub(super) struct Declarations<'a> {
     of_function: BTreeMap<&'a str, HashSet<&'a str>>,
 }
 
-/// Block of code that is being parsed.
 struct Block<'a> {
     subject: &'a str,
     indent: usize,

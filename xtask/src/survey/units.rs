@@ -11,7 +11,6 @@ use crate::workspace::Workspace;
 /// `--unit-graph`.
 const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
-/// Number of compilation units of a build.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
     units: usize,

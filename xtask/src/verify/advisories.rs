@@ -115,8 +115,9 @@ impl Locations {
         }
     }
 
-    /// Returns the copy that the environment variable selects, or else the newest copy; `None` if no copy
-    /// exists. First updates the own copy of this check if it is missing or older than `FRESH`.
+    /// Returns the copy that the environment variable selects. Without the variable, updates this check's own
+    /// copy if that copy is missing or older than `FRESH`, and returns the newest copy; `None` if no copy
+    /// exists.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {
             if !named.join("crates").is_dir() {

@@ -13,7 +13,7 @@ const COLUMNS: usize = 3;
 /// Platform for which the weights are counted, because the required crates depend on the platform.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// Compares the page with the dependencies of all members and with cargo's metadata.
+/// Compares docs/dependencies.md with the dependencies of all members and with cargo's metadata.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let page = read(&workspace.root.join(PAGE))?;
     let wanted = wanted(workspace);
@@ -40,7 +40,8 @@ fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     Ok(wanted.keys().map(weigh).collect())
 }
 
-/// Updates the weight in a table row of a crate. Returns other lines unchanged.
+/// Updates the weight in `line` if the line is the table row of a crate. Otherwise returns the line
+/// unchanged.
 fn weighed(line: &str, weights: &BTreeMap<String, usize>) -> String {
     let named = rows(line).first().and_then(|(name, _)| weights.get(*name));
     match (named, line.trim_end().trim_end_matches('|').rsplit_once('|')) {

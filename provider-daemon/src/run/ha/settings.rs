@@ -25,8 +25,8 @@ const FILE_MAX: u64 = 8 << 20;
 /// Interval of file checks, shorter than the interval of heartbeats.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Default name of the election Lease. A namespace with Manifest records belongs to one provider, so the name is unique
-/// there. The Role in `deploy/rbac` contains this name.
+/// Default name of the election Lease. A namespace with Manifest records belongs to one provider, so this
+/// name is unique in the namespace. The Role in `deploy/rbac` contains this name.
 pub(super) const LEASE: &str = "akash-provider";
 
 /// Returns the default name of the election in Redis. Several providers may share a Redis server, so the name contains
@@ -91,7 +91,7 @@ impl Settings {
     }
 
     /// Reads the changed files and returns whether any hash changed. The hash of an unreadable file stays
-    /// unchanged, because the program still uses the last content.
+    /// unchanged, because the program still uses the previous content.
     fn refresh(&mut self) -> bool {
         let mut is_changed = false;
         for file in &mut self.files {

@@ -33,7 +33,6 @@ pub(crate) struct Deployment {
     pub(crate) closed: bool,
 }
 
-/// Account, credentials and gateways of a tenant.
 pub(crate) struct Tenant {
     pub(crate) chain: MemoryChain,
     pub(crate) key: PrivateKey,
@@ -106,7 +105,6 @@ impl Crowd {
 }
 
 impl Crowd {
-    /// Stops all actions of the tenants.
     pub(crate) fn stop(&self) {
         self.goes_on.store(false, Ordering::SeqCst);
         let thread = self.thread.lock().unwrap().take();
@@ -197,8 +195,8 @@ impl Life {
         }
     }
 
-    /// Sends the manifest to the gateway that accepted the last manifest, and to the other gateway if the
-    /// first one refuses. Returns whether a gateway accepted it.
+    /// Sends the manifest to the gateway that accepted the last manifest. If that gateway refuses, sends the
+    /// manifest to the other gateway. Returns whether a gateway accepted the manifest.
     fn send(&mut self, dseq: u64) -> bool {
         for turn in 0..self.tenant.gateways.len() {
             let who = (self.asks_first + turn) % self.tenant.gateways.len();
@@ -241,7 +239,7 @@ pub(crate) fn bids(chain: &MemoryChain, id: &DeploymentId) -> Vec<Bid> {
     })
 }
 
-/// Returns the number of closed leases and bids in deployments that the tenant did not close.
+/// Counts the closed leases and the closed bids of those deployments that the tenant did not close.
 pub(crate) fn wrongly_closed(stage: &Stage, all: &[Deployment]) -> usize {
     let is_wanted = |id: &DeploymentId| all.iter().any(|one| one.id == *id && !one.closed);
     stage.chain.market(|market| {

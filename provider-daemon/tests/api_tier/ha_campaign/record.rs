@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testbed::Cluster;
 
-/// State of the election record, and the time at which this process read it.
+/// Holder and term in the election record, and the time at which this process read the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObservedHolder {
     pub(crate) at: Instant,
@@ -75,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// Observes an election record in the Redis at this port by polling.
+    /// Starts an observer that polls the election record `name` in the Redis server at this port.
     pub(crate) fn of_redis(port: u16, name: &str) -> Self {
         const BOTH: &str = "return (redis.call('HGET', KEYS[1], 'term') or '0')..' '..(redis.call('HGET', KEYS[1], 'holder') or '')";
         let (holders, ends) = (
@@ -109,7 +109,7 @@ impl Watch {
     }
 }
 
-/// Stores a state of the election record if it differs from the last one.
+/// Stores a state of the election record if it differs from the last stored state.
 fn saw(seen: &Mutex<Vec<ObservedHolder>>, holder: &str, term: &str) {
     let current = ObservedHolder {
         at: Instant::now(),
@@ -143,7 +143,7 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Returns the latest arrival time of a write that was sent before the fault.
+    /// Returns the latest possible arrival time of a write that the daemon sent before the fault.
     fn latest_arrival(&self, to: To) -> Instant {
         let last = match (self.way, to) {
             // The fence is the last step before a transaction is sent, so a process that continues sends none.
@@ -158,7 +158,7 @@ impl Away {
 }
 
 /// Result of the check: the writes of a daemon that was not the leader, and the number of late writes. A late
-/// write was sent before a fault of its daemon and arrived afterwards.
+/// write was sent before a fault of its daemon and arrived after the start of the fault.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) two_writers: Vec<String>,

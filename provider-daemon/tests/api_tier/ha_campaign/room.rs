@@ -132,8 +132,9 @@ impl Room {
         ip(&["-n", &self.site, "route", "delete", "blackhole", &daemon]);
     }
 
-    /// Forwards connections that the daemon `who` opens to `port`. The target is in the network namespace of
-    /// the test. Records the writes in these connections as writes to `to`.
+    /// Accepts the connections that the daemon `who` opens to `port`, and forwards them to `target`, an
+    /// address in the network namespace of the test. Records the writes in these connections as writes to
+    /// `to`.
     pub(crate) fn lead(&self, who: usize, port: u16, to: To, target: SocketAddr) {
         let (site, at) = (self.site.clone(), Self::here(who, port));
         let (accepted, streams) = channel();

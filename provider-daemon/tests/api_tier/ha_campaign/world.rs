@@ -238,7 +238,6 @@ impl<'a> World<'a> {
         self.server.as_ref().is_some_and(|server| server.is_store)
     }
 
-    /// Watches the record of the election.
     pub(super) fn watch(&self) -> Watch {
         match &self.server {
             Some(server) if server.is_store => Watch::of_redis(server.port, LEASE),
@@ -253,7 +252,6 @@ impl<'a> World<'a> {
         Some(self.stage.running("facts", &words))
     }
 
-    /// Returns a tenant with funds, a token and a manifest.
     pub(crate) fn tenant(&self) -> Tenant {
         let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
         self.stage.chain.market(|market| {

@@ -54,8 +54,8 @@ impl Recorded {
     }
 }
 
-/// Returns the recorded response to the request, or a recorded response to the same query with other
-/// parameters.
+/// Returns the recorded response to the request. If the request was not recorded, returns the recorded
+/// response to the same query with other parameters.
 fn queried(answers: &Answers, params: &Value) -> Value {
     let unknown = json!({"response": {
         "code": 6, "codespace": "sdk", "log": "unknown query path", "height": "0", "value": null,

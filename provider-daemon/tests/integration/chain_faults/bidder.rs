@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Transaction that the bidder sent, and its outcome.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) msg: Msg,
@@ -111,7 +110,7 @@ impl Bidder {
         }
     }
 
-    /// Sends a bid until the chain accepts it or the order is closed.
+    /// Sends a bid repeatedly until the chain accepts the bid or the order is closed.
     async fn bid(&self, order: OrderId) {
         let msg = bid(&order);
         loop {

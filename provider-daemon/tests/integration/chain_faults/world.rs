@@ -187,7 +187,6 @@ pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
     }
 }
 
-/// Starts a client and its task.
 pub(crate) fn start(settings: ClientSettings, stop: &CancellationToken) -> AkashClient {
     let (client, task) = AkashClient::start(settings, stop.clone()).unwrap();
     tokio::spawn(task);

@@ -5,7 +5,8 @@ use crate::stage::{ADDRESS, Stage};
 use akash_provider_core::types::Address;
 use serde_json::{Value, json};
 
-/// Calls `run` while a file replaces the directory of the log, so that the log cannot be written.
+/// Replaces the directory of the audit log by a file, so that the log cannot be written. Then calls `run`,
+/// and restores the directory.
 fn without_log(stage: &Stage, run: impl FnOnce()) {
     let (dir, moved) = (stage.path("audit"), stage.path("moved"));
     std::fs::rename(&dir, &moved).unwrap();

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Steps of the chart: import the key, register or update, and create a certificate if the chain has no valid
-/// one. Prints the executed steps.
+/// certificate. Prints the executed steps.
 const SCRIPT: &str = r#"
 set -u
 cat "$AKASH_BOOT_KEYS/key-pass.txt" | { cat ; echo ; } \

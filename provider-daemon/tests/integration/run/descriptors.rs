@@ -20,7 +20,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Maximum wait for a condition, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Limit of open files of the provider process.
 const FILES: u32 = 1024;

@@ -74,7 +74,7 @@ pub(super) fn installation(name: &str) -> Stage {
     installation_at(name, Duration::ZERO)
 }
 
-/// Creates an [`installation`] with a chain clock that is ahead of this machine.
+/// Creates an [`installation`] on a chain with a clock that is ahead of the clock of this machine.
 pub(super) fn installation_at(name: &str, ahead: Duration) -> Stage {
     let mut stage = Stage::new(name, false);
     let time = BlockTime(i64::try_from((now() + ahead).as_millis()).unwrap());
@@ -131,7 +131,8 @@ impl Results {
         self.report["checks"].as_array().unwrap().iter()
     }
 
-    /// Returns the check with the highest severity for a subject.
+    /// Returns the check of a subject. If the subject has several checks, returns the check with the highest
+    /// severity.
     #[track_caller]
     pub(super) fn check(&self, subject: &str) -> &Value {
         let order = ["ok", "skipped", "warning", "failure"];

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// Block time of most tests, shorter than the block time of the Akash network (`NETWORK`).
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const NETWORK: Option<Duration> = Some(Duration::from_secs(6));
-/// Interval between orders. The provider wins, serves and closes each of them.
+/// Interval between orders. The provider wins a lease for each order, serves the lease and closes the lease.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
@@ -49,7 +49,6 @@ fn share(count: u64) -> u64 {
     count * seconds().min(WHOLE) / WHOLE
 }
 
-/// CPU time of the process since its start, in seconds.
 fn cpu_seconds(one: &Running) -> f64 {
     let stat = std::fs::read_to_string(one.about("stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -89,7 +88,7 @@ fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served
     served
 }
 
-/// Measures the CPU time of the whole provider process per order.
+/// Measures the CPU time that the whole provider process uses per order.
 fn cost_of_an_order(name: &str, record: Option<&Path>) -> f64 {
     let served = served(name, FAST, record);
     let mut crowd = Crowd::new(&served, Duration::from_secs(seconds().min(10)));

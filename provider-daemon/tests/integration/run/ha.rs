@@ -73,7 +73,7 @@ impl Pair {
         id
     }
 
-    /// Waits until every order has a bid. Asserts that each order has one bid, and that this bid is open.
+    /// Waits until every order has a bid. Asserts that each order has exactly one bid, which is open.
     fn every_order_is_served(&self, dump: impl Fn() -> String) {
         for id in &self.orders {
             until("the order has a bid", &dump, || !self.stage.bids(id).is_empty());

@@ -69,8 +69,8 @@ impl Case {
         stage.provider(name, &words)
     }
 
-    /// Makes the provider send the query that gets the false response. Queries that the provider sends
-    /// periodically need no action.
+    /// Makes the provider send the query that gets the false response. Does nothing for queries that the
+    /// provider sends periodically.
     fn provoke(self, stage: &Stage, provider: &Running) {
         match self.lie {
             Lie::Account => stage.chain.market(|market| {
@@ -98,8 +98,8 @@ impl Case {
         }
     }
 
-    /// Runs a provider with false responses for the time `length`. Returns the time to the next bid after the
-    /// last false response, and the number of false responses.
+    /// Runs a provider with false responses for the time `length`. Returns the time from the last false
+    /// response to the next bid, and the number of false responses.
     fn run(self, number: usize, length: Duration) -> (Duration, u64) {
         let ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stage = Stage::new(&format!("lies-{number}"), true);

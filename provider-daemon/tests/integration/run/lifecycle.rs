@@ -37,7 +37,6 @@ impl Manager {
         })
     }
 
-    /// Returns all received notifications, one line each.
     fn notifications(&mut self) -> &[String] {
         let mut bytes = [0; 4096];
         while let Ok(length) = self.0.recv(&mut bytes) {

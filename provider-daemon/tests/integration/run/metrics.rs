@@ -98,7 +98,7 @@ fn metrics_equal_requests_transactions_and_faults() {
     );
 }
 
-/// Sends requests of a tenant, and asserts that the metrics count each of them once.
+/// Sends requests of a tenant, and asserts that the metrics count each request once.
 fn check_requests(served: &Served, address: &str) {
     let status = "akash_provider_gateway_requests_total{route=\"/lease/{dseq}/{gseq}/{oseq}/status\",\
                   method=\"GET\",status=\"200\",grpc_status=\"0\"}";

@@ -31,7 +31,7 @@ const FLAGS: [&str; 10] = [
 ];
 const FAST: Option<Duration> = Some(Duration::from_millis(200));
 
-/// Creates an order from the sample SDL after a text replacement.
+/// Creates an order from the sample SDL, in which `to` replaces the text `from`.
 fn order(served: &Served, dseq: u64, from: &str, to: &str) -> DeploymentId {
     let text = include_str!("../../../samples/web.yaml").replace(from, to);
     let sdl = sdl::parse(&text).unwrap();
@@ -173,7 +173,7 @@ fn check_lease(served: &Served, port: u16) {
     assert!(!values.contains_key("akash_provider_balance_runway_seconds{denom=\"other\"}"));
 }
 
-/// Checks the metrics of orders with the names of the Go provider.
+/// Checks those order metrics that have the same names as in the Go provider.
 fn check_orders(values: &Values, bids: f64, leases: f64) {
     check(
         values,
@@ -200,7 +200,7 @@ fn check_orders(values: &Values, bids: f64, leases: f64) {
     );
 }
 
-/// Checks the metrics of deployments with the names of the Go provider.
+/// Checks those deployment metrics that have the same names as in the Go provider.
 fn check_deployments(served: &Served, values: &Values, bids: f64, leases: f64) {
     let events = |name| events(served, name);
     check(

@@ -18,7 +18,6 @@ fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({ "name": name, "value": value, "unit": unit }));
 }
 
-/// Creates leases of the provider on the chain.
 fn lease(stage: &Stage, leases: u64) {
     for dseq in 1..=leases {
         let id = stage.order(dseq);

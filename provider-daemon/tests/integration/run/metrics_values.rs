@@ -120,7 +120,8 @@ pub(crate) fn check_money(served: &Served, values: &Values) {
     }
 }
 
-/// Requests two scans. Checks the metrics of scans, and that each scan recounts the reserved capacity once.
+/// Requests two scans. Checks the metrics of the scans. Checks that each scan recounts the reserved capacity
+/// once.
 pub(crate) fn check_scans(served: &Served, port: u16) {
     let starts = |values: &Values, kind: &str, reason: &str| {
         values[&format!("akash_provider_scan_starts_total{{kind=\"{kind}\",reason=\"{reason}\"}}")]
@@ -177,7 +178,8 @@ pub(crate) fn check_scans(served: &Served, port: u16) {
     assert!((now - 60.0..=now).contains(&recounted), "{recounted}, now {now}");
 }
 
-/// Sends requests over the operator socket, and checks that the metric of status requests counts all of them.
+/// Sends requests over the operator socket. Checks that the metric of status requests counts all these
+/// requests.
 pub(crate) fn check_status_requests(served: &Served, port: u16) {
     const REQUESTS: u32 = 300;
     let sample = "provider_inventory_requests{action=\"status\",result=\"success\"}";

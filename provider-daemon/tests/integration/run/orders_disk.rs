@@ -11,10 +11,10 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Script that mounts a small file system. Only the started process sees the mount.
 const SMALL: &str = r#"mount -t tmpfs -o size=8m tmpfs "$1" && chmod 700 "$1" && shift && exec "$@""#;
 const INTERRUPTED: &str = "order history not recorded, no lease is affected";
-/// Number of orders after which the small file system is full at the latest.
+/// Number of orders that certainly fill the small file system.
 const ORDERS_MAX: u64 = 60;
 
-/// Returns the output of a command about the home directory, as JSON.
+/// Runs a command with the home directory `home`, and returns its JSON output.
 fn object(stage: &Stage, home: &str, words: &[&str]) -> Value {
     let (code, out, err) = stage.ran(&[words, &["--home", home, "-o", "json"]].concat());
     assert!(code == 0 || words[0] == "doctor", "{out}{err}");

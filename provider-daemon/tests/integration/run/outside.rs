@@ -109,7 +109,7 @@ impl<'a> SdkTenant<'a> {
         assert_eq!(narrow["body"], "{\"message\":\"unauthorized access\"}");
     }
 
-    /// Reads the status over gRPC, without credentials and with a certificate.
+    /// Reads the status over gRPC, first without credentials and then with a certificate.
     fn reads_the_status(&self) {
         let anonymous = json!({"act": "status", "grpc": format!("https://{}", self.served.grpc)});
         let mut with_certificate = anonymous.clone();

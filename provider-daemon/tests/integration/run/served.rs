@@ -22,8 +22,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts the provider with additional flags, creates a lease and waits until the lease runs. If `block_time` is
-    /// `None`, blocks are created only while the test waits for a condition.
+    /// Starts the provider with additional flags, creates a lease and waits until its workload runs. If
+    /// `block_time` is `None`, blocks are created only while the test waits for a condition.
     pub(crate) fn start(name: &str, block_time: Option<Duration>, more: &[&str]) -> Self {
         Self::on(Stage::new(name, true), block_time, more)
     }
@@ -88,7 +88,6 @@ impl Served {
         self.until("a workload that runs", || self.has_printed("\"health\":\"good\""));
     }
 
-    /// Runs a command of the tenant.
     pub(crate) fn tenants(&self, words: &[&str]) -> (i32, String, String) {
         let key = self.stage.path("tenant");
         let key = key.to_str().unwrap();

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Minimum duration of a run for the check of slopes. In a shorter run, one buffer allocation looks like a
 /// slope.
 const JUDGED_FROM: Duration = Duration::from_secs(1_800);
-/// Duration of the load after which the growth of each resource is limited.
+/// Time from the start of the load after which the growth of each resource is limited.
 const SETTLED: Duration = Duration::from_secs(600);
 /// Maximum increase of open file descriptors after the load: 32 idle connections to the node, and some files.
 const IDLE_DESCRIPTORS: f64 = 40.0;
@@ -78,8 +78,8 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (spread > 0.0).then(|| 60.0 * (many * xy - x * y) / spread)
 }
 
-/// Returns the lowest point of each minute. Higher points depend on the load of the machine: they include
-/// requests in progress.
+/// Returns the lowest point of each minute. Higher points include requests in progress, and therefore depend
+/// on the load of the machine.
 fn lowest_by_minute(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let minute = |point: &(f64, f64)| point.0.div_euclid(60.0);
     let minutes = points.chunk_by(|a, b| minute(a).total_cmp(&minute(b)).is_eq());
@@ -113,7 +113,7 @@ fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
 }
 
 /// Prints the maximum of each resource and its growth per minute after `settled`. Returns the resources that
-/// exceed their bounds. The growth is checked only with `has_slope`.
+/// exceed their bounds. The growth is checked only if `has_slope` is true.
 fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> {
     let mut findings = Vec::new();
     for (index, (what, most, growth)) in BOUNDS.into_iter().enumerate() {
@@ -211,7 +211,7 @@ fn leak_of_each_order_is_found_in_a_short_run() {
     assert_eq!(found(0.0, 0.0, false).len(), 1, "connections that stay open");
 }
 
-/// Waits until few descriptors are open, for at most `CLOSE_TIME`, and returns the last sample.
+/// Waits until few descriptors are open, or until `CLOSE_TIME` has elapsed. Returns the last sample.
 fn after_load(served: &Served, before: &Sample, began: Instant) -> Sample {
     let end = Instant::now() + CLOSE_TIME;
     loop {

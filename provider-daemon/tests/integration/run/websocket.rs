@@ -15,7 +15,6 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-/// Maximum wait for the next data, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) struct Websocket {
@@ -23,7 +22,6 @@ pub(crate) struct Websocket {
     io: WebSocketStream<TlsStream<TcpStream>>,
 }
 
-/// Received messages, and the close frame.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transcript {
     pub(crate) data: Vec<Vec<u8>>,
@@ -32,7 +30,7 @@ pub(crate) struct Transcript {
 }
 
 impl Websocket {
-    /// Opens a websocket. Returns the HTTP status if the gateway refuses it.
+    /// Opens a websocket. Returns the HTTP status if the gateway refuses the handshake.
     pub(crate) fn open(url: &str, path: &str, token: &str) -> Result<Self, u16> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -71,7 +71,6 @@ impl Dev {
             .collect()
     }
 
-    /// Runs a command of the tenant. Returns success, stdout and stderr.
     pub(crate) fn ran(&self, words: &[&str]) -> (bool, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
         let output = command

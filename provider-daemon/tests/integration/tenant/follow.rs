@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// Maximum wait for a line, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Process of a command with `--follow`, stopped when dropped.

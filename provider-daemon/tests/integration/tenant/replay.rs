@@ -121,8 +121,8 @@ fn serve(mut tls: Tls, recording: &Value, received: &Mutex<Vec<u8>>) -> std::io:
     tls.flush()
 }
 
-/// Sends the recorded response head with the accept key of this client, and then the recorded server frames.
-/// Waits for a client frame at each place where the recording contains one.
+/// Sends the recorded response head with the accept key for the request of this client, and then the recorded
+/// server frames. Waits for a client frame at each place where the recording contains one.
 fn websocket(
     tls: &mut Tls,
     recording: &Value,

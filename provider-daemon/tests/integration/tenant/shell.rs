@@ -92,7 +92,7 @@ impl Pty {
         Self { ours, theirs }
     }
 
-    /// Returns `true` if the terminal edits and echoes input lines. In raw mode, it does not.
+    /// Returns `true` if the terminal edits and echoes input lines. Returns `false` in raw mode.
     pub(crate) fn is_canonical(&self) -> bool {
         let modes = tcgetattr(&self.theirs).unwrap().local_modes;
         modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)

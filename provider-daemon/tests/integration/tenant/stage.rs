@@ -33,7 +33,6 @@ const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 /// Address of the account with the mnemonic `WORDS`.
 pub(crate) const TENANT: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
-/// Maximum wait for a condition, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BLOCK: Duration = Duration::from_millis(200);
 
@@ -99,7 +98,8 @@ fn coin() -> Coin {
     }
 }
 
-/// Creates and publishes a certificate of the provider, valid since a minute ago.
+/// Creates and publishes a certificate of the provider. The validity of the certificate starts one minute
+/// ago.
 pub(crate) fn certificate(chain: &MemoryChain, account: &Address) -> OwnCertificate {
     let domains = vec!["localhost".to_owned()];
     let now = UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(60);
@@ -143,7 +143,7 @@ impl Stage {
         stage
     }
 
-    /// Stores the tenant's public key on the chain, as its first transaction would.
+    /// Stores the tenant's public key on the chain, by the first transaction of the tenant.
     fn register_key(&self) {
         let made = self.ran(&["tx", "cert", "generate", "client"]);
         made.good();
@@ -254,8 +254,8 @@ impl Stage {
         self.lease_of(dseq, read(sdl), providers)
     }
 
-    /// Creates leases as [`Self::lease`] does, from a parsed SDL. The manifest of the SDL may contradict its
-    /// groups.
+    /// Creates leases as [`Self::lease`] does, from a parsed SDL. The manifest and the groups of the SDL may
+    /// contradict each other.
     pub(crate) fn lease_of(&self, dseq: u64, sdl: Sdl, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         let id = DeploymentId {
             owner: TENANT.parse().unwrap(),
@@ -332,13 +332,11 @@ impl Stage {
         command
     }
 
-    /// Runs a command to its end.
     pub(crate) fn ran(&self, words: &[&str]) -> RunOutput {
         ran(&mut self.command(words))
     }
 }
 
-/// Runs a command to its end.
 pub(crate) fn ran(command: &mut Command) -> RunOutput {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -99,7 +99,7 @@ fn unsupported() -> Info {
     Info { akash: Some(akash) }
 }
 
-/// Returns a false response about the node if a fault requires it, or `None`.
+/// Returns a false response about the node, or `None` if no fault requires a false response.
 pub(super) fn changed(path: &str, faults: Faults) -> Option<Bytes> {
     match path {
         SYNCING if faults.catching_up => Some(framed(&Syncing { syncing: true })),

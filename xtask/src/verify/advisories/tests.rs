@@ -72,7 +72,7 @@ fn unreadable_database_is_an_error() {
     }
 }
 
-/// Creates a copy of the database that is `hours` old.
+/// Creates a database copy with an age of `hours`.
 fn copy(at: &Path, hours: u64) -> PathBuf {
     let crates = at.join("crates");
     std::fs::create_dir_all(&crates).unwrap();
