@@ -202,7 +202,7 @@ impl Cli {
 }
 
 /// Returns whether the command line contains `--from` or `--provider`, which name a real provider. Ignores
-/// environment variables, because they are set for other commands.
+/// environment variables: users set these variables for other commands.
 fn is_of_a_real_provider() -> bool {
     let mut words = std::env::args_os();
     words.any(|word| {

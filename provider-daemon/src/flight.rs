@@ -44,7 +44,8 @@ pub struct RecordArgs {
     pub record_bytes: u64,
 }
 
-/// Minimum of the size limit, in bytes. A smaller limit does not hold the engine state of even a small provider.
+/// Minimum value of `--record-bytes`, in bytes. A smaller recording cannot contain the engine state of even a
+/// small provider.
 const LIMIT_MIN: u64 = 1 << 20;
 
 fn limit(text: &str) -> Result<u64, String> {
@@ -55,7 +56,7 @@ fn limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Program and provider that wrote the recording, at the start of each file.
+/// Header of each file: the recording program, and the provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// Version of the recording program. Other versions may decide differently.
@@ -73,7 +74,7 @@ pub(crate) struct Head {
 )]
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Record {
-    /// State of the engine and wall clock before the following entries. A replay can start here.
+    /// State of the engine, and the wall clock, before the following entries. A replay can start here.
     State {
         now: Now,
         wall: u64,

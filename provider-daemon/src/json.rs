@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Number;
 use std::fmt;
 
-/// JSON value. Objects with a different order of fields are not equal.
+/// JSON value. Objects with the same fields in a different order are not equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Json {
     /// `null`; also the result of [`Json::at`] for a missing field.
@@ -27,8 +27,8 @@ pub enum Json {
 }
 
 impl Json {
-    /// Returns a field of an object; `None` if it is missing or the value is not an object. Returns the first of
-    /// duplicate fields.
+    /// Returns a field of an object; `None` if the field is missing or the value is no object. Of duplicate
+    /// fields, returns the first.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Self> {
         let Self::Fields(fields) = self else {
@@ -40,7 +40,7 @@ impl Json {
             .map(|(_, value)| value)
     }
 
-    /// Returns a field of an object, or `Null` if it is missing.
+    /// Returns a field of an object, or `Null` if the field is missing.
     #[must_use]
     pub fn at(&self, name: &str) -> &Self {
         self.field(name).unwrap_or(&Self::Null)

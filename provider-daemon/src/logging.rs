@@ -84,8 +84,8 @@ fn foreign() -> String {
     "the log of this process belongs to the program that embeds the provider".to_owned()
 }
 
-/// Returns the log filter. Disables the log of the Kubernetes client library unless `chosen` names the
-/// library, because this program logs the same failures.
+/// Returns the log filter. Unless `chosen` names the Kubernetes client library, disables its log, because
+/// this program logs the same failures.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
     /// Modules that log warnings about unusable chain nodes and clusters. Commands with `is_short` (`query`,

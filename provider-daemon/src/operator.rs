@@ -99,7 +99,7 @@ enum Request {
     History,
     /// Returns a summary of the recorded orders.
     Summary {
-        /// Start of the summarized time, in milliseconds since the Unix epoch.
+        /// Start of the summarized period, in milliseconds since the Unix epoch.
         since: u64,
     },
 }
@@ -120,7 +120,7 @@ struct LeaseLine {
     unhealthy_limit_ms: Option<u64>,
     /// Problem with the Manifest record of the lease in the cluster, such as invalid content.
     record_problem: Option<String>,
-    /// Reason why the close of the lease is delayed.
+    /// Reason why the provider does not close the lease yet.
     waiting_for: Option<String>,
     /// Time at which the circuit breaker started to hold the close of the lease.
     #[serde(default)]
@@ -148,7 +148,8 @@ enum Response {
         allowed: u32,
         /// Leases that are closed only after the release of the circuit breaker.
         waiting: Vec<String>,
-        /// Reason why the circuit breaker delays the close of every lease; `None` if it does not.
+        /// Reason why the circuit breaker holds the closes of all leases; `None` if some leases can be
+        /// closed.
         shut_because: Option<String>,
     },
     /// The circuit breaker was released.

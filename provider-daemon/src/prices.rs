@@ -103,7 +103,7 @@ impl FilePolicy {
         locked(&self.state).version
     }
 
-    /// Returns the policy for the block of the order.
+    /// Returns the policy for all orders of the block in `request`.
     fn policy_of(&self, request: &PriceRequest) -> Arc<Policy> {
         let mut state = locked(&self.state);
         let policy = Arc::clone(&state.policy);
@@ -300,8 +300,7 @@ mod tests {
         }
     }
 
-    /// Checks that a failed read is repeated. Its cause may be unrelated to the file, such as too many open
-    /// files.
+    /// The cause of a failed read may be outside of the file, such as too many open files.
     #[test]
     fn after_a_failed_read_an_unchanged_file_is_read_again() {
         let folder = tempfile::tempdir().unwrap();

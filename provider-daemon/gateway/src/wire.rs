@@ -138,7 +138,7 @@ impl<S> Drop for Wire<S> {
     }
 }
 
-/// Permits of the responses that are not completely written yet.
+/// Semaphore permits of the responses that are not completely written yet.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingWrites(Arc<Mutex<Pending>>);
 

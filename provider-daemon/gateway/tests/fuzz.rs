@@ -162,8 +162,7 @@ fn tried(name: &str) {
     );
 }
 
-/// Checks that each target has a program and a corpus. The programs are not compiled here, because that takes
-/// minutes.
+/// The fuzz programs are not compiled here, because compilation takes minutes.
 #[test]
 fn every_target_has_a_program_and_a_corpus() {
     println!("skipped: compiling gateway/fuzz takes minutes: run `cargo xtask campaign fuzz`");

@@ -8,7 +8,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Minimum of the size limit, in bytes.
+/// Minimum value of `--audit-log-bytes`, in bytes.
 const LIMIT_MIN: u64 = 1 << 20;
 /// Value that disables the log.
 const NONE: &str = "none";
@@ -38,7 +38,7 @@ fn limit(text: &str) -> Result<u64, String> {
 }
 
 impl AuditLogArgs {
-    /// Returns the settings of the audit log, or `None` if the log is disabled. The default directory is
+    /// Returns the settings of the audit log, or `None` if the log is disabled. `--audit-log` is by default
     /// below `home`.
     #[must_use]
     pub fn settings(&self, home: &Path) -> Option<AuditSettings> {

@@ -77,7 +77,7 @@ impl ClusterArgs {
         spec
     }
 
-    /// Returns `given` and the attributes that describe the hardware of the in-memory cluster.
+    /// Returns `given` and the hardware attributes of the in-memory cluster.
     #[must_use]
     pub fn attributes(&self, given: &[Attribute]) -> Vec<Attribute> {
         let mut all: BTreeSet<Attribute> = given.iter().cloned().collect();

@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Value that must be equal on all instances for a flag.
+/// Part of a flag's value that all instances must share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ComparedPart {
     Value,
-    /// Content of the file. The paths may differ between instances.
+    /// Content of the file that the flag names. The path may differ between instances.
     Content,
-    /// Content of the file, or the value if it is not the path of a file.
+    /// Content of the file that the flag names, or the value itself if no such file exists.
     ContentOrValue,
 }
 
 /// Flags that affect a decision: whether and at what price to bid, how a lease is deployed and served, when
-/// its payments are withdrawn, and when it ends.
+/// lease payments are withdrawn, and when a lease ends.
 const COMPARED: [(&str, ComparedPart); 74] = [
     ("bid-deposit", ComparedPart::Value),
     ("bid-price-cpu-scale", ComparedPart::Value),

@@ -40,7 +40,8 @@ pub(crate) const COMMANDS: [&str; 23] = [
     "show-cluster-ns",
 ];
 
-/// Flags of `explain` without environment variables, which tenant commands use for another purpose.
+/// Flags of `explain` that ignore their environment variables, because tenant commands use these variables
+/// for another purpose.
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
 /// Adds environment variables to the flags of the command `root`. `look` returns the value of a variable.
@@ -100,8 +101,8 @@ pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<Str
         .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Names, without prefix, of other variables with an effect. This program or the shell scripts of a chart
-/// read them directly.
+/// Names, without prefix, of the variables that this program or the shell scripts of a chart read without a
+/// flag.
 const OTHERS: [&str; 6] = [
     "KEY_MNEMONIC",
     "KEYRING_PASSPHRASE",
@@ -140,7 +141,8 @@ pub(super) fn unread(root: &Command, variables: impl Iterator<Item = String>) ->
     unread
 }
 
-/// Returns whether Kubernetes sets this variable for a service in the namespace, such as `akash-provider`.
+/// Returns whether the name has the form of the variables that Kubernetes sets for each Service in the
+/// namespace.
 fn is_of_a_service(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST")
         || name.contains("_SERVICE_PORT")

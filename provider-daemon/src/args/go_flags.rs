@@ -46,7 +46,7 @@ pub enum Kind {
 pub enum Effect {
     /// Same effect as in the Go provider.
     Same,
-    /// No effect in this provider. The reason is logged at the start.
+    /// No effect in this provider. The provider logs this reason at its start.
     None(&'static str),
 }
 
@@ -137,8 +137,8 @@ struct SetFlag {
 }
 
 impl GoFlagArgs {
-    /// Returns the flags that are set but have no effect: one line for each reason, with its flags. `look`
-    /// returns the value of an environment variable.
+    /// Returns the flags that are set but have no effect, one line for each reason. `look` returns the value
+    /// of an environment variable.
     #[must_use]
     pub fn notices(&self, look: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// Maximum width of a help text, in columns.
 pub(super) const WIDTH_MAX: usize = 110;
 
-/// Commands by the work of their users, in the order of the help.
+/// Heading and commands of each group, in the order of the help.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Run a provider",

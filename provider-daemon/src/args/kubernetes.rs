@@ -195,7 +195,7 @@ impl KubernetesArgs {
         wanted.contains(&operator)
     }
 
-    /// Returns the proxy pods that `--ingress-proxy-namespace` and `--ingress-proxy-labels` select. Without these
+    /// Returns the proxy pods in `--ingress-proxy-namespace` with the `--ingress-proxy-labels`. Without these
     /// flags, returns the proxy pods of the common charts for `--ingress-controller`.
     fn proxies(&self) -> Vec<ProxyPods> {
         let namespace = self.ingress_proxy_namespace.iter();

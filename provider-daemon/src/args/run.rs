@@ -280,7 +280,7 @@ const PRICES: [&str; 5] = [
     "bid-price-ip-scale",
 ];
 
-/// Flags that affect bids, although the other flags in the same help section do not.
+/// Flags that affect bids. The other flags in the same help sections do not.
 const CHANGE_BIDS: [&str; 9] = [
     "bid-deposit",
     "reclamation-window",
@@ -328,7 +328,7 @@ fn with_its_defaults(run: Command) -> Command {
     })
 }
 
-/// Applies the defaults of `run` to a command that prints a result instead of events.
+/// Applies the defaults of `run` for a real chain to a command that prints a result instead of events.
 fn with_a_result(command: Command) -> Command {
     with_its_defaults(command).mut_args(|arg| match arg.get_long() {
         Some("output") => arg.help(OUTPUT_OF_A_RESULT),

@@ -72,8 +72,8 @@ impl FileSettings {
         Ok(found)
     }
 
-    /// Adds a setting, or skips it if an earlier file sets its flag. Fails if the same file sets the flag
-    /// twice.
+    /// Adds a setting, or skips the setting if an earlier file sets the flag. Fails if the same file sets the
+    /// flag twice.
     fn push(&mut self, entry: Entry) -> Result<(), String> {
         match self.entries.iter().find(|earlier| earlier.flag == entry.flag) {
             Some(earlier) if earlier.file == entry.file => Err(format!(

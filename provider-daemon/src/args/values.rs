@@ -80,7 +80,7 @@ pub fn go_bool(text: &str) -> Result<bool, String> {
 }
 
 /// Converts a log level of the Go provider to a filter. `fatal` and `panic` become `error`. A list such as
-/// `state:debug,*:error` is replaced by its `*` level, here `error`, or by `info`.
+/// `state:debug,*:error` becomes its `*` level, here `error`. A list without `*` becomes `info`.
 #[must_use]
 pub fn log_levels(text: &str) -> String {
     let is_go = |part: &str| part.contains(':') && !part.contains("::");

@@ -37,7 +37,7 @@ impl FileLog {
 /// Records in the audit log that a command is about to perform `act`. Returns `None` if the log is disabled.
 ///
 /// # Errors
-/// Returns an error if the record may not be durable. The act must then not start.
+/// Returns an error if the record is possibly not durable. The caller must not start the act in this case.
 pub(crate) async fn record_intent(
     settings: Option<&AuditSettings>,
     act: Act,
@@ -75,7 +75,8 @@ impl AuditLog for FileLog {
 /// Performs an act that sends no transaction, such as creating a key, and records its intent and outcome.
 ///
 /// # Errors
-/// Returns the error of the act, or an error if the act must not start.
+/// Returns the error of the act, or an error if the intent cannot be recorded. The act does not start without
+/// this record.
 pub(crate) fn audited<T>(
     settings: Option<&AuditSettings>,
     act: Act,

@@ -13,8 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(super) const EXTENSION: &str = "jsonl";
-/// Minimum size limit of one file, in bytes. A write has at most about half of this size, so that it fits
-/// into a file.
+/// Minimum size limit of one file, in bytes. A write has at most about half of this size, so that each write
+/// fits into one file.
 pub(super) const FILE_MIN: u64 = 64 << 10;
 /// File in the directory that is locked during a write.
 const LOCK: &str = "lock";
@@ -55,8 +55,8 @@ impl AuditSettings {
         write(file.with_context(opening)?, bytes, lines)
     }
 
-    /// Checks write access to the directory, or to the parent that will contain it, and to the newest file. Writes
-    /// nothing.
+    /// Checks write access to the directory, the newest file and the lock, or to the nearest existing parent
+    /// of a missing directory. Writes nothing.
     ///
     /// # Errors
     /// Returns the reason with the path.
@@ -96,7 +96,7 @@ fn write(mut file: File, bytes: u64, lines: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends the last line of a file if a crash truncated it, so that the next line is readable.
+/// Ends a last line that a crash truncated, so that the next line is readable.
 fn end_last_line(file: &mut File, bytes: u64) -> std::io::Result<()> {
     let Some(last) = bytes.checked_sub(1) else {
         return Ok(());

@@ -12,7 +12,7 @@ const TEXT_MAX: usize = 1024;
 /// Number in the ID of a line about a failure of the log itself. IDs of acts have the numbers 1 and above.
 const FAILURE: u64 = 0;
 
-/// Format of the IDs in the log: the start time of this process is their prefix.
+/// Format of the IDs in the log. Each ID starts with the start time of this process.
 #[derive(Debug, Clone)]
 pub(super) struct LineFormat {
     /// Start of the process in milliseconds since the Unix epoch.
@@ -66,7 +66,7 @@ pub(super) struct ActorLine {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct EvidenceLine {
-    /// Height of the newest block that the provider had processed.
+    /// Height of the newest block that the provider had processed before the act.
     #[serde(skip_serializing_if = "Option::is_none")]
     height: Option<u64>,
     /// Evidence that the lease is closed on the chain.
@@ -86,8 +86,8 @@ pub(super) struct EvidenceLine {
 /// Source and block height of the evidence that a lease is closed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ReportLine {
-    /// `chain` for a chain event or a message that the chain rejected, `scan` for a comparison of chain and
-    /// cluster.
+    /// `chain` for a chain event, or for a message that the chain rejected; `scan` for a comparison of chain
+    /// and cluster.
     source: String,
     height: u64,
 }
@@ -108,7 +108,7 @@ pub(super) struct OutcomeLine {
     pub(super) result: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// Height of the block that contains the transaction.
+    /// Height of the block that contains the transaction of the act.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     height: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -31,7 +31,7 @@ pub(super) enum Message {
     Line(String),
     /// Line that is written immediately, with the channel for the result of the write.
     Durable(String, oneshot::Sender<Written>),
-    /// Request to write all earlier lines and end.
+    /// Request to write all earlier lines and then stop the writer.
     End,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Shared {
     lines: AtomicU64,
     dropped: AtomicU64,
     delayed: AtomicU64,
-    /// Error of the last write; `None` if it succeeded.
+    /// Error of the last write; `None` after a success.
     problem: Mutex<Option<String>>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct AuditHealth {
     pub(crate) dropped: u64,
     /// Number of times that an act was delayed because the log could not be written.
     pub(crate) delayed: u64,
-    /// Error of the last write; `None` if it succeeded.
+    /// Error of the last write; `None` after a success.
     pub(crate) problem: Option<String>,
 }
 

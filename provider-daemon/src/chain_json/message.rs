@@ -82,7 +82,7 @@ fn to_json(message: &DynamicMessage) -> anyhow::Result<Json> {
     Ok(Json::Fields(fields))
 }
 
-/// Returns the fields of a message type in the order of their declaration, in which the Go tools print them.
+/// Returns the fields of a message type in the order of their declaration, as the Go tools print them.
 fn in_order(descriptor: &MessageDescriptor) -> Vec<FieldDescriptor> {
     let declared = descriptor.descriptor_proto().field.iter();
     declared

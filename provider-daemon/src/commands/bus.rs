@@ -55,7 +55,7 @@ async fn tail(args: &TailArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes to standard output. The caller exits on an error, because then the pipe is closed.
+/// Writes to standard output. An error usually means that the reader closed the pipe; the caller then exits.
 fn say(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(plain(line).as_bytes())?;

@@ -72,8 +72,8 @@ impl Verdict {
     }
 }
 
-/// Prints a verdict for each group of an SDL, or for an order of the chain. The exit code is 1 if any of them gets no
-/// bid.
+/// Prints a verdict for each group of an SDL, or for one order on the chain. The exit code is 1 if a verdict
+/// is a decline.
 ///
 /// # Errors
 /// Returns an error if the file or a setting is invalid, or if chain or cluster cannot be read.
@@ -166,7 +166,6 @@ fn needed(sdl: Option<&Sdl>) -> anyhow::Result<&Sdl> {
     })
 }
 
-/// Returns the orders of an SDL: one for each group.
 fn orders(sdl: &Sdl) -> anyhow::Result<Vec<Order>> {
     let deployment = DeploymentId {
         owner: names::tenant(0)?,

@@ -168,8 +168,8 @@ mod tests {
 
     const BASE: [&str; 3] = ["--bid-price-cpu-scale=1", "--chain-id=c", "--from=key"];
     const WRONG: &str = "%%wrong%%";
-    /// Flags for which every value is valid at the start: names of objects in the cluster, keyring or node,
-    /// the log level, and files that `run` reads later or only if another setting requires them.
+    /// Flags for which every value is valid at the start: names of objects in the cluster, the keyring or the
+    /// node; the log level; and files that `run` reads later, or reads only if another setting requires them.
     const FREE: [&str; 21] = [
         "audit-log",
         "bid-price-policy",

@@ -44,7 +44,7 @@ fn check(args: &PriceCheckArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Returns the resources without a price, which is often unintended.
+/// Returns the resources without a price. A missing price is often unintended.
 fn gaps(file: &PolicyFile) -> Vec<String> {
     let own = file.rules.iter().filter_map(|rule| {
         let prices = rule.prices.as_ref()?;

@@ -17,7 +17,7 @@ pub enum Backend {
     Memory(InMemory),
     /// Processes of the local machine.
     Processes(Box<Processes>),
-    /// Pods of a Kubernetes cluster, which outlive this program.
+    /// Pods of a Kubernetes cluster. The pods continue to run when this program ends.
     Kubernetes(Box<Kubernetes>),
 }
 

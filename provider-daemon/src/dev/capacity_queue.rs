@@ -11,8 +11,8 @@ const FOR_CAPACITY: [DeclineCode; 3] = [
     DeclineCode::LeasedIpsExhausted,
     DeclineCode::ExternalPortsExhausted,
 ];
-/// Number of waiting tenants that may retry when one tenant releases its resources. These may be enough for
-/// several tenants.
+/// Number of waiting tenants that may retry when one tenant releases its resources. These resources may
+/// suffice for several tenants.
 const RELEASED: usize = 4;
 /// Limit of unused permits: at this number, no more permits are added. Each permit allows one retry, which is
 /// an order that the provider must evaluate.

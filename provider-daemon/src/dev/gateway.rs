@@ -24,8 +24,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Port of the gateway if none is requested, as in the Go provider. If this port is in use, another port is
-/// tried. A requested port must be free.
+/// Default port of the gateway, as in the Go provider. If the default port is in use, another port is tried.
+/// A requested port must be free.
 const PORT: u16 = 8443;
 /// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
@@ -227,7 +227,7 @@ fn without_key(address: SocketAddr, error: &anyhow::Error) -> String {
     format!("gateway at https://{address}; cannot create the key of the tenant: {error}")
 }
 
-/// Returns the keyring directory with the key of the tenant that deploys the SDLs. The key is not secret.
+/// Returns the keyring directory with the key of the tenant that deploys the SDLs. This key is no secret.
 fn tenants_keyring() -> anyhow::Result<PathBuf> {
     let folder = cache("dev")?;
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -259,7 +259,7 @@ fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     Ok(own)
 }
 
-/// Returns the address with the port number increased by one. Port 0, which chooses an unused port, stays 0.
+/// Returns the address with the next port number. Port 0, for any unused port, stays 0.
 fn next_port(address: SocketAddr) -> SocketAddr {
     let next = match address.port() {
         0 => 0,

@@ -59,7 +59,8 @@ impl Kubernetes {
     /// Connects to a cluster for the embedded chain. Connecting changes nothing in the cluster.
     ///
     /// # Errors
-    /// Returns an error if the kubeconfig is invalid, the cluster does not respond, or it has leases of another chain.
+    /// Returns an error if the kubeconfig is invalid, the cluster does not respond, or the cluster has leases
+    /// of another chain.
     pub async fn connect(
         kubeconfig: &Path,
         args: &KubernetesArgs,
@@ -82,9 +83,9 @@ impl Kubernetes {
         .await
     }
 
-    /// Connects to a cluster for a real chain. Leases of this chain may already exist in the cluster. The
-    /// kubeconfig selects the cluster. Without a kubeconfig, the cluster of `KUBECONFIG`, of `~/.kube/config`
-    /// or of this pod is used. The client writes only while the provider leads.
+    /// Connects to a cluster for a real chain. The cluster may already contain leases of this chain. Without
+    /// a kubeconfig, the cluster of `KUBECONFIG`, of `~/.kube/config` or of this pod is used. The client
+    /// writes only while the provider leads.
     ///
     /// # Errors
     /// Returns an error if the kubeconfig is invalid, or if the cluster does not respond.

@@ -26,8 +26,8 @@ pub struct Link {
     wire: Option<(Devnet, JoinHandle<()>)>,
 }
 
-/// Returns the account of the provider. With `--wire`, the provider signs its transactions, so it uses an
-/// account with a known key.
+/// Returns the account of the provider. With `--wire`, this is an account with a known key, because the
+/// provider must sign transactions.
 ///
 /// # Errors
 /// Returns an error only for an invalid constant.

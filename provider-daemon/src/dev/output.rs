@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of deployments with a stored order time.
 const ORDERS_MAX: usize = 10_000;
-/// Maximum number of leases in `settled`. While `settled` is full, all unhealthy events are printed.
+/// Maximum number of leases in `settled`. While `settled` is full, all health changes are printed.
 const SETTLED_MAX: usize = 20_000;
 /// Age after which the stored order time of a deployment may be removed.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
@@ -36,8 +36,8 @@ pub struct Printer {
     started: Instant,
     clock: Clock,
     names: Mutex<BTreeMap<DeploymentId, (String, Instant)>>,
-    /// Open leases that are healthy with their latest manifest. Unhealthy events of other leases are not
-    /// printed.
+    /// Open leases that are healthy with their latest manifest. For other leases, a change to an unhealthy
+    /// state is not printed.
     settled: Mutex<BTreeSet<LeaseId>>,
 }
 
@@ -132,8 +132,8 @@ impl Printer {
         }
     }
 
-    /// Returns whether an event is printed. Omits events about the unhealthy state of a starting or closing
-    /// workload.
+    /// Returns whether an event is printed. The unhealthy state of a starting or closing workload is not
+    /// printed.
     fn is_printed(&self, event: &Event) -> bool {
         match event {
             Event::ManifestReceived { deployment, .. } => self.unsettle(deployment),

@@ -37,7 +37,7 @@ impl Processes {
     /// previous processes start again. Without a state file, the cluster is empty.
     ///
     /// # Errors
-    /// Returns an error if its directory cannot be created or read.
+    /// Returns an error if the directory cannot be created or read.
     pub async fn open(hardware: &ClusterArgs, state: Option<&Path>) -> anyhow::Result<Self> {
         let folder = match state {
             Some(state) => beside(state),

@@ -54,7 +54,7 @@ pub struct Outcome {
     pub to_run: Option<Duration>,
     /// Price per block of each lease.
     pub prices: Vec<DecCoin>,
-    /// Reason of a decline or failure.
+    /// Reason why the order was declined, or why the deployment failed.
     pub problem: Option<String>,
     /// True if the provider declined the order.
     pub declined: bool,
@@ -62,12 +62,11 @@ pub struct Outcome {
     pub reason: Option<DeclineCode>,
     /// Duration for which the tenant waited for released capacity.
     pub waited: Option<Duration>,
-    /// Remedy of a failure, or the changes after which the provider would bid on the SDL.
+    /// Remedy for a failure, or the changes after which the provider would bid on the SDL.
     pub remedy: Option<String>,
 }
 
 impl Outcome {
-    /// Records an error with its remedy.
     fn fail(&mut self, error: &anyhow::Error) {
         self.problem = Some(chain_text(error.as_ref()));
         self.remedy = help(error).map(str::to_owned);
@@ -330,7 +329,8 @@ impl Tenant {
         }
     }
 
-    /// Returns whether the provider has deployed the manifest with this hash and all services are healthy.
+    /// Returns whether the provider has deployed the manifest with this hash, and whether all services are
+    /// healthy.
     async fn all_run(&self, leases: &[LeaseId], hash: [u8; 32]) -> bool {
         let (status, hash) = (self.world.status(), HEXLOWER.encode(&hash));
         let mine = status.deployments.iter().find(|d| d.deployment == self.id);

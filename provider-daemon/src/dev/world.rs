@@ -32,7 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Chain, cluster and provider.
 #[derive(Debug)]
 pub struct World {
-    /// Chain of the market. Tenants always use it directly, even if the provider uses the network protocols.
+    /// Chain of the market. Tenants always use this chain directly, even if the provider uses the network
+    /// protocols.
     pub chain: MemoryChain,
     /// Account of the provider, registered and funded from the start.
     pub provider: Address,

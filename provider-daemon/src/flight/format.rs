@@ -24,7 +24,7 @@ const START: usize = 8;
 /// Number of bytes by which a buffer grows.
 const STEP: usize = 64 << 10;
 
-/// Reason why a file, or the rest of it, cannot be read.
+/// Reason why a file, or the rest of a file, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error("not a recording")]
@@ -88,8 +88,8 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Adds a record to the uncompressed bytes. [`pack`](Self::pack) and [`store`](Self::store) write them to
-    /// the file.
+    /// Adds a record to the uncompressed bytes. [`pack`](Self::pack) compresses these bytes, and
+    /// [`store`](Self::store) writes them to the file.
     pub(super) fn push(&mut self, record: &Record) -> io::Result<()> {
         let at = self.raw.len();
         self.raw.extend([0; 4]);

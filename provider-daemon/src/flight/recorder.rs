@@ -39,8 +39,8 @@ pub struct FlightRecorder {
     stopped: bool,
     /// Number of steps that the full queue rejected since the last accepted message.
     missed: u64,
-    /// Time at which the full queue last rejected a state. A copy of the state is expensive, so the recorder
-    /// waits before it tries again.
+    /// Time at which the full queue last rejected a state. The recorder waits before the next attempt,
+    /// because a copy of the state is expensive.
     refused: Option<Instant>,
     open: Option<(Now, Option<Input>)>,
 }
@@ -100,8 +100,8 @@ pub(super) fn with_queue(
 }
 
 impl FlightRecorder {
-    /// Sends the state of the engine to the writer. Each file starts with a state. A replay also needs a
-    /// state after missing steps.
+    /// Sends the state of the engine to the writer. A state is required at the start of each file and after
+    /// missing steps.
     fn offer_state(&mut self, engine: &Engine, now: Now) {
         if self.refused.is_some_and(|at| at.elapsed() < RETRY) {
             return;
@@ -167,13 +167,13 @@ impl Recorder for FlightRecorder {
 }
 
 impl Finish {
-    /// Returns the status of the recording. The recorder may still run.
+    /// Returns the status of the recording. Can be called while the recorder runs.
     #[must_use]
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    /// Waits until the last steps are written. The recorder must be dropped first.
+    /// Waits until the last steps are written. Drop the recorder before the call.
     pub async fn wait(self) {
         let writer = tokio::task::spawn_blocking(move || self.writer.join());
         if !matches!(tokio::time::timeout(LAST, writer).await, Ok(Ok(Ok(())))) {

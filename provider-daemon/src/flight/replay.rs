@@ -117,7 +117,7 @@ impl Replay {
         engine.or(self.ended.as_ref()).map(|engine| &**engine)
     }
 
-    /// Stops the replay of this engine, because the next item does not continue its state.
+    /// Stops the replay of this engine, because the next item does not continue the engine's state.
     fn leave(&mut self) {
         if let Some((engine, ..)) = self.engine.take() {
             self.ended = Some(engine);

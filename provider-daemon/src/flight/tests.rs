@@ -118,7 +118,6 @@ fn one_file(dir: &Path) -> Vec<u8> {
     std::fs::read(&files[0]).unwrap()
 }
 
-/// Returns the readable records of a file, and the reason why reading stopped.
 fn read(bytes: &[u8]) -> (Vec<Record>, Option<ReadError>) {
     let mut records = Vec::new();
     let mut decoder = match Decoder::new(bytes) {

@@ -31,7 +31,7 @@ const UNKNOWN: &str = "unknown";
 pub(crate) struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// Reads the database of the machine; empty if there is no readable one.
+    /// Reads the database of the machine. Without a readable database, the result is empty.
     pub(super) fn from_tree(tree: &Tree) -> Self {
         let texts = PLACES
             .iter()

@@ -55,7 +55,7 @@ pub(super) fn pci(tree: &Tree, names: &Names) -> Result<Pci, String> {
     })
 }
 
-/// Reads a device; `None` if its numbers are missing or invalid.
+/// Reads a device; `None` if the vendor number or the product number is missing or invalid.
 fn device(tree: &Tree, names: &Names, address: &str) -> Option<Device> {
     let place = format!("{DEVICES}/{address}");
     let number = |file: &str, digits: usize| hexadecimal(&tree.value(&format!("{place}/{file}"))?, digits);

@@ -71,7 +71,7 @@ impl Made {
         self.machine().part(part).unwrap()
     }
 
-    /// Returns index, address, and vendor and product of each GPU.
+    /// Returns the index, the address and the numbers `VENDOR:PRODUCT` of each GPU.
     fn cards(&self) -> Vec<(i64, String, String)> {
         let found = self.part(Part::Gpu);
         let cards = found["cards"].as_array().unwrap().iter();

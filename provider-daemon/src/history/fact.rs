@@ -24,7 +24,7 @@ pub(super) struct Fact {
 #[derive(Debug)]
 pub(super) enum Subject {
     Order(OrderId),
-    /// Every order in this deployment that has a lease.
+    /// Every order with a lease in this deployment.
     Deployment(DeploymentId),
 }
 
@@ -74,8 +74,8 @@ impl Fact {
         Some(Self { subject, at, kind })
     }
 
-    /// Returns whether the fact may create the record of an order. Other facts without a record are ignored:
-    /// the record may have been removed because of its age.
+    /// Returns whether the fact creates the record of an order. Other facts about an order without a record
+    /// are ignored, because old records are removed.
     pub(super) fn creates_record(&self) -> bool {
         let Kind::Event(event) = &self.kind else {
             return false;

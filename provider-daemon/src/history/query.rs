@@ -89,7 +89,7 @@ impl FromStr for OrderRef {
 }
 
 impl OrderRef {
-    /// Reads the records of the orders.
+    /// Reads the records of the orders that this reference selects.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.

@@ -52,7 +52,7 @@ impl Outcome {
 pub struct Moment {
     /// Height of the block that contains the fact, or of the newest block if the fact is not on the chain.
     pub height: u64,
-    /// Time of the provider, in milliseconds since the Unix epoch.
+    /// Time of the provider's clock, in milliseconds since the Unix epoch.
     pub time: u64,
 }
 
@@ -116,17 +116,17 @@ pub struct Step {
 /// End of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseEnd {
-    /// Block and time of the end.
+    /// Block and time of the end of the lease.
     #[serde(flatten)]
     pub at: Moment,
-    /// Reason that the chain recorded; `None` if unknown.
+    /// Close reason on the chain; `None` if unknown.
     pub reason: Option<CloseReason>,
 }
 
 /// Everything known about one order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderRecord {
-    /// Group and oseq of the order.
+    /// ID of the order.
     pub order: OrderId,
     /// Block and time at which the provider received the order.
     pub seen: Moment,
@@ -135,7 +135,7 @@ pub struct OrderRecord {
     /// Requested resources; `None` if the provider has not received the group of the order.
     #[serde(default)]
     pub requested: Option<Requested>,
-    /// Price per block that was calculated or bid.
+    /// Price per block: first the calculated price, later the price of the bid.
     #[serde(default)]
     pub price: Option<DecCoin>,
     /// Components of the price, if the pricing strategy explains its prices.
@@ -155,13 +155,12 @@ pub struct OrderRecord {
     pub end: Option<LeaseEnd>,
     /// Steps in the order of their occurrence.
     pub steps: Vec<Step>,
-    /// Number of steps that were removed because of the limit.
+    /// Number of steps that were removed because of [`STEPS_MAX`].
     #[serde(default)]
     pub omitted: u32,
 }
 
 impl OrderRecord {
-    /// Creates a record without a decision.
     pub(super) fn new(order: OrderId, seen: Moment) -> Self {
         Self {
             order,

@@ -38,7 +38,8 @@ impl HistoryRecorder {
         }
     }
 
-    /// Sets the account of this provider. Its leases are then not recorded as leases of another provider.
+    /// Sets the account of this provider, so that the leases of this account are not recorded as leases of
+    /// another provider.
     #[must_use]
     pub fn of_provider(mut self, provider: Address) -> Self {
         self.provider = Some(provider);
@@ -150,7 +151,7 @@ impl Recorder for HistoryRecorder {
 pub struct Recorders(Vec<Box<dyn Recorder>>);
 
 impl Recorders {
-    /// Combines recorders. Returns `None` without any.
+    /// Combines recorders. Returns `None` for an empty list.
     #[must_use]
     pub fn new(recorders: Vec<Box<dyn Recorder>>) -> Option<Self> {
         (!recorders.is_empty()).then_some(Self(recorders))

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Name of the file in the home directory.
 pub const FILE: &str = "orders.redb";
-/// Minimum of the size limit, in bytes.
+/// Minimum value of `--order-history-bytes`, in bytes.
 pub const LIMIT_MIN: u64 = 64 << 10;
-/// Version of the tables and records, incremented when one of them changes its meaning.
+/// Version of the tables and records, incremented when a table or a field changes its meaning.
 const LAYOUT: u64 = 1;
 /// Main table. Key: the time at which the provider received the order, and the order ID. Value: the JSON
 /// record.
@@ -77,7 +77,7 @@ impl HistoryStore {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Calls `visit` with each row, newest order first, until `visit` returns false.
+    /// Calls `visit` with each order ID and encoded record, newest order first, until `visit` returns false.
     fn each_row(&self, mut visit: impl FnMut(&str, &[u8]) -> bool) -> Result<(), redb::Error> {
         let read = self.database.begin_read().map_err(any)?;
         let Some(table) = existing(&read, RECORDS)? else {
@@ -140,7 +140,7 @@ impl HistoryStore {
         Ok(orders)
     }
 
-    /// Writes records and removes the oldest records that exceed the bounds, in one transaction.
+    /// Writes records, and removes the oldest records beyond the maximum age or size, in one transaction.
     ///
     /// # Errors
     /// Returns an error if the transaction fails. The file is then unchanged, and must be opened again before
@@ -187,7 +187,7 @@ struct RecordKey {
     bytes: u64,
 }
 
-/// Returns the key of the oldest record if `is_full` is true or the order was received before `first`.
+/// Returns the key of the oldest record if `is_full` is true or the record is older than `first`.
 fn oldest_outside(
     records: &impl ReadableTable<(u64, &'static str), &'static [u8]>,
     first: u64,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Counts of orders, and the price or capacity changes that would have won or admitted the most orders.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// Start of the summarized time, in milliseconds since the Unix epoch.
+    /// Start of the summarized period, in milliseconds since the Unix epoch.
     pub since: u64,
     /// Number of orders by outcome.
     pub outcomes: BTreeMap<Outcome, usize>,

@@ -535,7 +535,7 @@ fn summary_names_the_three_changes_with_the_most_orders() {
     }
 }
 
-/// Checks that all decisions are stored. Prints the time per decision and the time until all are in the file.
+/// Prints the time per decision, and the time until all decisions are in the file.
 #[tokio::test]
 async fn every_decision_of_a_burst_is_stored() {
     const DECISIONS: u64 = 2000;

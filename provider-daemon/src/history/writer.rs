@@ -24,7 +24,7 @@ const QUEUE: usize = 8192;
 const BATCH_MAX: u64 = 2048;
 /// Time for which facts are collected before a transaction. A crash loses the collected facts.
 const COLLECT: Duration = Duration::from_millis(500);
-/// Maximum time that a reader waits for the writer to write the facts that were queued before.
+/// Maximum time that a reader waits until all facts queued before the read are written.
 const FLUSH: Duration = Duration::from_secs(2);
 /// Maximum time to write the queued facts when the provider stops.
 const LAST: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ enum Message {
     Fact(Box<Fact>),
     /// Request to write all earlier facts and then respond.
     Flush(SyncSender<()>),
-    /// Request to write all earlier facts and end.
+    /// Request to write all earlier facts and then stop the writer.
     End,
 }
 
@@ -98,8 +98,8 @@ pub struct History {
 }
 
 impl History {
-    /// Returns a store that contains all facts queued before the call; `None` while the file cannot be
-    /// opened. Blocks until these facts are written, for at most two seconds.
+    /// Returns the store; `None` while the file cannot be opened. First waits until all facts queued before
+    /// the call are written, for at most two seconds.
     #[must_use]
     pub fn store(&self) -> Option<HistoryStore> {
         let (done, written) = sync_channel(1);
@@ -281,8 +281,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the record of an order from the batch or the file. Creates a missing record if the fact allows
-    /// this, otherwise returns `None`.
+    /// Returns the record of an order from the batch or the file. Creates a missing record if
+    /// `fact.creates_record()` is true, otherwise returns `None`.
     fn record(
         &mut self,
         store: &HistoryStore,
@@ -302,7 +302,7 @@ impl Writer {
         }
     }
 
-    /// Writes the batch. If this fails, its facts are counted as dropped.
+    /// Writes the batch. If the write fails, the facts of the batch are counted as dropped.
     fn write(&mut self) {
         let changed = std::mem::take(&mut self.changed);
         let is_written = !changed.is_empty();

@@ -20,7 +20,7 @@ const BALANCE_AGE: Duration = Duration::from_secs(30);
 pub(crate) struct ChainSource {
     client: AkashClient,
     account: Address,
-    /// Denominations for which the balance of the account is queried.
+    /// Denominations in which the balance of the account is queried.
     denoms: Vec<Denom>,
     balances: Arc<Mutex<Balances>>,
 }

@@ -80,8 +80,8 @@ type Counts = BTreeMap<&'static str, u64>;
 /// Counts by the values of two labels.
 type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Adds one value for each count. The label `label` contains its name. Names in `values` without a count get
-/// the value 0.
+/// Adds one value for each count. The label `label` contains the name of the count. Names in `values` without
+/// a count get the value 0.
 fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Counts) -> Measure {
     let measure = values
         .iter()
@@ -91,8 +91,8 @@ fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Coun
     })
 }
 
-/// Adds one value for each count. The labels `labels` contain its two names. Pairs of names in `values`
-/// without a count get the value 0.
+/// Adds one value for each count. The labels `labels` contain the two names of the count. Pairs of names in
+/// `values` without a count get the value 0.
 fn by_pair(
     measure: Measure,
     labels: [&'static str; 2],

@@ -13,7 +13,7 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Counter,
-    /// Counter with a name of the Go provider, which has no suffix `_total`.
+    /// Counter with a name of the Go provider, without the suffix `_total`.
     GoCounter,
     Gauge,
     Histogram,
@@ -88,7 +88,7 @@ impl Measure {
 
     /// Creates a counter with a name of the Go provider. The Prometheus text and the `OpenMetrics` text
     /// contain the name without the suffix `_total`, so that existing dashboards find the counter.
-    /// `OpenMetrics` requires the suffix for counters, therefore the type in that text is `unknown`.
+    /// `OpenMetrics` requires the suffix for counters, so the type there is `unknown`.
     #[must_use]
     pub const fn go_counter(name: &'static str, help: &'static str) -> Self {
         Self::new(name, help, Kind::GoCounter)

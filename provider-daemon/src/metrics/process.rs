@@ -49,7 +49,7 @@ fn started(ticks: f64) -> Option<f64> {
     Some(now - uptime + number(&stat()?, 19)? / ticks)
 }
 
-/// Returns the fields of `/proc/self/stat` after the name of the program, which may contain spaces.
+/// Returns the fields after the program name in `/proc/self/stat`. The name may contain spaces.
 fn stat() -> Option<Vec<String>> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = text.rsplit_once(')')?;

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum duration over which the spending is averaged.
 const WINDOW_MAX: Duration = Duration::from_secs(86_400);
-/// Minimum duration over which the spending is averaged. It limits the effect of the many bids after a start.
+/// Minimum duration over which the spending is averaged. This minimum limits the effect of the many bids
+/// after a start.
 const WINDOW_MIN: Duration = Duration::from_secs(3_600);
 /// Minimum time between two stored samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(600);
@@ -22,7 +23,7 @@ type Totals = BTreeMap<Denom, i128>;
 pub(crate) struct RunwaySource {
     chain: ChainSource,
     handle: ProviderHandle,
-    /// Whether the account pays the fees itself, without a fee granter.
+    /// Whether the account pays its own fees; false with a fee granter.
     pays_fees: bool,
     spending: Mutex<Spending>,
 }

@@ -108,7 +108,7 @@ async fn answer(State(cache): State<Arc<Cache>>, headers: HeaderMap) -> Response
     response
 }
 
-/// Serves the metrics until the cancellation. `started` receives the URL.
+/// Serves the metrics until `until` is cancelled. Calls `started` with the URL.
 pub(crate) async fn serve(
     address: &str,
     metrics: Metrics,
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// Decodes a label value as Prometheus does. Fails at a quote that is not escaped.
+    /// Decodes a label value as Prometheus does. Fails if a quote is not escaped.
     fn unescaped(text: &str) -> String {
         let mut chars = text.chars();
         let mut value = String::new();

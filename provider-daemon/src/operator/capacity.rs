@@ -12,7 +12,6 @@ use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Returns the capacity in a status.
 pub(super) fn respond(status: &Status) -> Response {
     Response::Capacity {
         is_known: status.inventory_known,
@@ -20,7 +19,8 @@ pub(super) fn respond(status: &Status) -> Response {
     }
 }
 
-/// Prints the free capacity of each node and storage class, and each resource that is not offered with its remedy.
+/// Prints the free capacity of each node and storage class, and the resources that are not offered, with
+/// remedies.
 pub(super) fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     let Response::Capacity { is_known, capacity } = granted(ask(home, &Request::Capacity)?)? else {
         bail!(odd());

@@ -173,7 +173,6 @@ pub fn operators(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Formats the status of an embedded operator as a line.
 fn works(name: &str, status: &Value) -> String {
     let election = &status["election"];
     let work = match (election["is_leader"] == true, election["holder"].as_str()) {
@@ -314,8 +313,8 @@ pub(super) fn odd() -> &'static str {
 pub(crate) struct RunningProvider {
     /// Whether the circuit breaker tripped, for all leases or for some owners.
     pub(crate) is_tripped: bool,
-    /// Reason why the circuit breaker delays the close of every lease, such as the waiting time after a
-    /// start; `None` if it does not.
+    /// Reason why the circuit breaker holds the closes of all leases, such as the waiting time after a start;
+    /// `None` if some leases can be closed.
     pub(crate) closes_held: Option<String>,
     /// Status of each embedded operator by name, as one line of text.
     pub(crate) operators: BTreeMap<String, String>,

@@ -107,7 +107,7 @@ fn stopped(home: &Path) -> anyhow::Result<HistoryStore> {
     })
 }
 
-/// Returns the JSON of a result with the status of the recording.
+/// Adds the status of the recording to a result, as JSON.
 fn object(name: &str, result: Value, health: &HistoryHealth) -> Value {
     let mut object = json!({ "dropped": health.dropped });
     object[name] = result;
@@ -117,7 +117,7 @@ fn object(name: &str, result: Value, health: &HistoryHealth) -> Value {
     object
 }
 
-/// Returns a notice if the history could not record some facts, or an empty text.
+/// Returns a notice if the history could not record some facts, otherwise an empty text.
 fn health_text(health: &HistoryHealth) -> String {
     let facts = plain::count(usize::try_from(health.dropped).unwrap_or(usize::MAX), "fact");
     match (&health.problem, health.dropped) {

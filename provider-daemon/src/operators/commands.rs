@@ -40,7 +40,7 @@ pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Confirms the deletions of cluster objects that the operator withholds until confirmation.
+/// Confirms the deletions that the operator withholds.
 ///
 /// # Errors
 /// Returns an error as `forget` does, and if another instance is the leader.

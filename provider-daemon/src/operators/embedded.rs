@@ -100,9 +100,9 @@ impl OperatorPlan {
     /// list of GPUs is stored in the directory `home`.
     ///
     /// # Errors
-    /// Returns an error for invalid or unreadable rules of the inventory operator, for `--probe` or
-    /// `--hostname-proof` without the hostname operator, for `--discovery-image` without the inventory
-    /// operator, and for `--hostname-proof` if `own_domain` is empty.
+    /// Returns an error for invalid or unreadable inventory rules, for `--hostname-proof` with an empty
+    /// `own_domain`, and for `--probe`, `--hostname-proof` or `--discovery-image` without the operator that
+    /// uses the flag.
     pub(crate) fn read(
         args: &KubernetesArgs,
         usual: &[EmbeddedOperatorArg],
@@ -186,8 +186,8 @@ impl EmbeddedOperators {
         self.0.iter().map(|part| part.values()).collect()
     }
 
-    /// Confirms the deletions that the operators withhold until confirmation. Returns one line for each operator that
-    /// withheld deletions.
+    /// Confirms the deletions that the operators withhold. Returns one line for each operator with withheld
+    /// deletions.
     pub(crate) fn confirm(&self) -> Vec<String> {
         self.0.iter().filter_map(|part| part.confirm()).collect()
     }

@@ -60,7 +60,7 @@ pub(super) struct InventoryProcess {
     operator: InventoryOperator,
     list: Arc<List>,
     rules: Mutex<RulesStatus>,
-    /// Source of the inventory rules, and the text of the last read.
+    /// Source of the inventory rules, and the text that the first read returned.
     source: Option<(config::Source, String)>,
     /// gRPC listener; `None` in an embedded operator, and after the start of the gRPC server.
     grpc: Mutex<Option<TcpListener>>,
@@ -88,7 +88,7 @@ struct Page {
 #[derive(Debug)]
 pub(crate) struct Plan {
     rules: Rules,
-    /// Source of the inventory rules, and the text of the last read.
+    /// Source of the inventory rules, and the text that was read from this source.
     source: Option<(config::Source, String)>,
     list: List,
 }

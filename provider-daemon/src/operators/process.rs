@@ -49,7 +49,7 @@ const REFRESH: Duration = Duration::from_secs(5);
 
 /// Interface of an operator to its process.
 pub(super) trait Operator: Send + Sync + 'static {
-    /// Name of the operator on the command line. The election Lease is named `akash-operator-` and this name.
+    /// Name of the operator on the command line. The name of the election Lease is `akash-operator-NAME`.
     const NAME: &'static str;
     /// Paths of cached responses, in addition to the paths that every operator serves.
     const TEXTS: &'static [&'static str];
@@ -64,7 +64,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// valid.
     fn text(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// Returns the reason why the response of a path is unavailable, or `None` if it is available.
+    /// Returns the reason why the response of a path is unavailable, or `None` for an available response.
     fn unavailable(&self, _path: &str) -> Option<String> {
         None
     }
@@ -101,8 +101,8 @@ pub(super) trait Operator: Send + Sync + 'static {
         String::new()
     }
 
-    /// Confirms the deletions of cluster objects that the operator withholds until confirmation. Returns the number of
-    /// confirmed deletions, or `None` for an operator that never withholds deletions.
+    /// Confirms the deletions that the operator withholds. Returns the number of confirmed deletions, or
+    /// `None` for an operator that never withholds deletions.
     fn confirm(&self) -> Option<usize> {
         None
     }
@@ -186,7 +186,6 @@ async fn live<O: Operator>(
     Ok(code)
 }
 
-/// Starts the leader election of an operator.
 pub(super) fn elected(
     client: &Client,
     name: &str,
@@ -238,12 +237,11 @@ impl<O: Operator> Process<O> {
         }
     }
 
-    /// Confirms the deletions that the operator withholds until confirmation, and returns the number of confirmed
-    /// deletions.
+    /// Confirms the deletions that the operator withholds, and returns their number.
     ///
     /// # Errors
-    /// Returns an error if another instance leads (the text names that instance), or if this operator never withholds
-    /// deletions.
+    /// Returns an error if another instance leads (the text names the leader), or if this operator never
+    /// withholds deletions.
     pub(super) fn confirm(&self) -> Result<usize, String> {
         let election = self.election.as_ref().map(Election::status);
         if let Some(election) = election.filter(|election| !election.is_leader) {
@@ -267,7 +265,6 @@ impl<O: Operator> Process<O> {
         }
     }
 
-    /// Returns the status of the operator and of its election.
     pub(super) fn status(&self) -> Value {
         self.with_election(self.operator.status())
     }

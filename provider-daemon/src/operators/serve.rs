@@ -40,7 +40,7 @@ const TEXT_MAX: usize = 8 << 20;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
-/// Serves requests until the cancellation, and finishes running requests.
+/// Serves requests until `until` is cancelled, and then finishes running requests.
 pub(crate) async fn serve(listener: TcpListener, router: Router, until: CancellationToken) {
     let end = until.clone();
     let answer = move |stream, peer| {
@@ -53,7 +53,8 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, until: Cancella
     take(listener, answer, until).await;
 }
 
-/// Listens on an address. Retries until the cancellation, and reports each new error once.
+/// Listens on an address. Retries after a failure, and reports each new error once. Returns `None` when
+/// `until` is cancelled.
 pub(crate) async fn listen(
     address: impl ToSocketAddrs,
     until: &CancellationToken,
@@ -77,7 +78,7 @@ pub(crate) async fn listen(
     }
 }
 
-/// Accepts connections until the cancellation. Then waits for the open connections, for at most `DRAIN_TIME`.
+/// Accepts connections until the cancellation, and then waits at most `DRAIN_TIME` for the open connections.
 /// At `CONNECTIONS_MAX` connections, closes the oldest connection of the client with the most connections, so
 /// that slow clients do not block a probe.
 pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
@@ -187,7 +188,7 @@ impl CachedBody {
         *cached = Some((text.into(), SystemTime::now()));
     }
 
-    /// Returns the response: 204 without a body, 500 if the last body exceeded 8 MiB.
+    /// Returns the cached body; 204 without a cached body, 500 if the body exceeds 8 MiB.
     pub(super) fn answer(&self) -> Response<Body> {
         let cached = self.text.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((text, made)) = cached else {

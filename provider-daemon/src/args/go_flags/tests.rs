@@ -110,7 +110,6 @@ fn reports_flags_with_the_same_reason_in_one_line() {
     );
 }
 
-/// Returns the default of a flag of `run`, if any.
 fn default_here(name: &str) -> Option<String> {
     let command = command();
     let run = command.find_subcommand("run").unwrap();

@@ -20,7 +20,7 @@ const CHART: [(&str, &str); 8] = [
     ("letsencryptacmeemail", "cert-issuer-email"),
     ("attestationenabled", "attestation-webhook-enabled"),
 ];
-/// Keys of a `provider.yaml` that describe the record of the provider on the chain. Such keys have no effect here.
+/// Keys of a `provider.yaml` for the provider record on the chain. These keys are not settings of `run`.
 const RECORD: [&str; 8] = [
     "host",
     "jwthost",
@@ -51,7 +51,7 @@ const OBJECTS: [&str; 17] = [
     "serviceaccount",
     "tolerations",
 ];
-/// Chart values that are not settings, with the reason and the flag to use instead.
+/// Chart values that are not settings: the name, and the reason with the flag to use instead.
 const REPLACED: [(&str, &str); 3] = [
     ("key", "settings files cannot contain keys; use --key-file"),
     (

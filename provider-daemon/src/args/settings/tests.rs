@@ -191,7 +191,6 @@ fn suggests_a_similar_flag_or_value() {
     );
 }
 
-/// Checks that at most 100 unknown keys of a file get a suggestion.
 #[test]
 fn limits_suggestions_for_unknown_keys() {
     let keys: String = (0..2000)

@@ -187,7 +187,7 @@ fn judge_files(limit: Result<u64, String>) -> Check {
 #[derive(Debug)]
 struct OtherClock {
     name: &'static str,
-    /// Number of seconds by which the other machine's clock is ahead of the local clock; negative if it is
+    /// Number of seconds by which the other clock is ahead of the local clock; negative if the other clock is
     /// behind.
     ahead: i64,
 }

@@ -108,7 +108,6 @@ fn rights_of(rules: &'static [Rule]) -> impl Iterator<Item = Right> {
     })
 }
 
-/// Returns the rights that the settings require.
 fn applicable(context: &Context<'_>) -> Vec<Right> {
     let applies = |(rule, ..): &Right| match rule.condition {
         Condition::Always => true,

@@ -34,7 +34,7 @@ const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
 /// Maximum number of pages with bids of one order; an order has fewer bids in practice.
 const BID_PAGES: usize = 16;
 
-/// Explains an order of the chain, or every group of an SDL.
+/// Explains the order of `--order`, or else every group of an SDL.
 pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) -> anyhow::Result<ExitCode> {
     let run = &args.run;
     // A fixed seed, so that repeated commands print the same price.
@@ -149,7 +149,7 @@ fn open_bids(snapshot: &Snapshot) -> impl Iterator<Item = &OrderId> {
 }
 
 /// Returns the capacity that leases and open bids do not use. A temporary engine adopts the leases and bids,
-/// as at the start of a provider. Its commands are not executed.
+/// as at the start of a provider. The commands of this engine are not executed.
 fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> anyhow::Result<Capacity> {
     let mut empty = snapshot.clone();
     // Orders without a bid of this provider reserve nothing.
@@ -178,7 +178,7 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     })
 }
 
-/// Returns the attributes of this provider that auditors named in the order have signed.
+/// Returns the attributes of this provider that were signed by the auditors in the order.
 async fn audited(chain: &AkashClient, us: &Address, order: &Order) -> anyhow::Result<Vec<AuditedAttributes>> {
     let mut audited = Vec::new();
     // An order with more auditors is declined without a query.

@@ -13,7 +13,7 @@ use anyhow::Context;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Explains an order of the chain, or every group of an SDL.
+/// Explains the order of `--order`, or else every group of an SDL.
 pub(super) async fn explain(
     args: &ExplainArgs,
     provider: &Address,

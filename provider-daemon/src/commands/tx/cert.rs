@@ -63,7 +63,6 @@ fn generate(what: &GenerateCert, account: &TxAccount, home: &Path) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the subject of an act on a certificate.
 fn subject(account: &TxAccount, own: &OwnCertificate) -> String {
     format!("{}/{}", account.address, own.info().serial)
 }

@@ -36,7 +36,7 @@ pub(super) fn style(event: &Event) -> Style {
     }
 }
 
-/// Returns a short form of a deployment ID: the start of its owner, and its number.
+/// Returns a short form of a deployment ID: the first 12 characters of the owner's address, and the dseq.
 pub(super) fn short(id: &DeploymentId) -> String {
     let owner: String = id.owner.as_str().chars().take(12).collect();
     format!("{owner}/{}", id.dseq)

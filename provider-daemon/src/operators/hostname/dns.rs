@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of DNS records that one query returns; further records are ignored.
 const RECORDS_MAX: usize = 256;
 
-/// DNS client without a cache, so that a new record is found immediately. The caller limits the rate.
+/// DNS client without a cache, so that a new record is found immediately. The caller limits the query rate.
 pub(crate) struct Dns(TokioResolver);
 
 impl std::fmt::Debug for Dns {

@@ -175,7 +175,7 @@ fn router(process: Arc<InventoryProcess>, until: CancellationToken) -> Router {
     routes.prepare().into_axum_router()
 }
 
-/// Serves requests until the cancellation, and finishes running requests.
+/// Serves requests until `until` is cancelled, and then finishes running requests.
 pub(super) async fn serve(listener: TcpListener, process: Arc<InventoryProcess>, until: CancellationToken) {
     let (router, end) = (router(process, until.clone()), until.clone());
     let answer = move |stream, _| converse(stream, router.clone(), end.clone());

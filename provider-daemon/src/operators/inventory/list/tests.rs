@@ -10,7 +10,6 @@ use tokio::net::TcpListener;
 
 const LIST: &str = r#"{"10de": {"devices": {"20b5": {"name": "a100"}}}}"#;
 
-/// Starts an HTTP server that responds to each request with the result of `answer`.
 async fn server(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Url {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/devices/gpus", listener.local_addr().unwrap());
