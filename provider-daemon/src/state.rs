@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Name of the file in the home directory.
+/// Name of the state file in the home directory.
 pub const FILE: &str = "state.redb";
 /// Size of the page cache, in bytes.
 const CACHE_BYTES: usize = 1 << 20;

@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Future of a part; `Err` is the reason of its failure.
+/// Future of a part; `Err` is the reason why the part failed.
 pub type Work = BoxFuture<'static, Result<(), String>>;
 
 /// Supervised parts of the provider. Dropping the supervisor aborts them.

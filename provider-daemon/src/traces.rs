@@ -81,7 +81,7 @@ pub fn start(
     Ok(Some((recorder, Traces { export })))
 }
 
-/// Returns the URL for traces from the flags.
+/// Returns the URL for traces if the flags contain the URL of a collector.
 fn endpoint(args: &OtlpArgs) -> Option<String> {
     let base = args.otlp_endpoint.as_ref()?.as_str();
     Some(format!("{}/{PATH}", base.trim_end_matches('/')))

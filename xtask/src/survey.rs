@@ -54,7 +54,7 @@ pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
     Error::from_findings("public types", &findings)
 }
 
-/// Checks that the crates declare the new names in `docs/migrating.md`.
+/// Checks that the crates declare the new names that `docs/migrating.md` lists.
 pub(crate) fn migrating(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     Error::from_findings("migration tables", &migrating::findings(&files))

@@ -20,7 +20,6 @@ pub(crate) use reasons::write_weights;
 
 const WASM: &str = "wasm32-unknown-unknown";
 
-/// Runs every check and prints the table.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut report = Report::default();
     stages(workspace, &mut report);

@@ -253,8 +253,7 @@ impl Workspace {
         Ok(folder)
     }
 
-    /// Returns the path of a program of this version. Installs a missing program from the registry below the
-    /// target folder.
+    /// Returns the path of a program of this version. Installs a missing program below the target folder.
     pub(crate) fn tool(&self, name: &str, version: &str) -> Result<PathBuf> {
         let root = self.scratch(&format!("tools/{name}-{version}"))?;
         let program = root
@@ -277,8 +276,8 @@ impl Workspace {
         Process::cargo(&self.root, args)
     }
 
-    /// Returns the files of the repository with this extension in sorted order, without build output and
-    /// hidden folders.
+    /// Returns the sorted paths of the repository files with this extension. Skips build output and hidden
+    /// folders.
     pub(crate) fn files(&self, extension: &str) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let mut folders = vec![self.root.clone()];

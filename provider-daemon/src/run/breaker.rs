@@ -35,7 +35,7 @@ const BYTES_MAX: u64 = 16 * 1024;
 #[derive(Debug, Clone)]
 pub(super) struct BreakerFile {
     path: PathBuf,
-    /// Lock that is held while the file is written.
+    /// Lock that is held while the circuit breaker file is written.
     turn: Arc<Mutex<()>>,
 }
 
@@ -76,7 +76,7 @@ impl BreakerFile {
         }
     }
 
-    /// Copies the persisted state into the configuration of the provider.
+    /// Copies the persisted state of the circuit breaker into the configuration of the provider.
     pub(super) fn restore(&self, config: &mut Config) -> RestartState {
         let shut = self.load();
         shut.apply_to(config);

@@ -128,7 +128,7 @@ struct ClusterConnector {
     condition: WaitCondition,
     leading: LeadershipGate,
     writers: Writers,
-    /// Embedded operators to start after the connection.
+    /// Embedded operators, which start when the cluster is connected.
     operators: OperatorPlan,
     /// Store that persists the events of leases.
     events: Arc<dyn EventStore>,

@@ -297,7 +297,7 @@ async fn probes(
     serve::serve(listener, Router::new().fallback(probe), over.clone()).await;
 }
 
-/// Creates and renews the certificate, if enabled.
+/// Creates and renews the certificate. Returns immediately if the provider does not manage the certificate.
 async fn maintain_certificate(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,

@@ -16,7 +16,7 @@ const REASONS_MAX: usize = 5;
 /// Maximum number of items in each list of orders or leases in the text summary.
 const NAMES_MAX: usize = 3;
 
-/// Prints the summary as text, or as JSON with all reasons.
+/// Prints the summary as text, or as JSON with all decline codes.
 pub(super) fn print(
     printer: &Printer,
     status: &Status,

@@ -85,7 +85,6 @@ impl<T: Clone + fmt::Debug> DelayedWriter<T> {
         &self.shared.key
     }
 
-    /// Returns the latest value; `None` before the first value.
     pub(super) fn newest(&self) -> Option<T> {
         self.shared.pending().newest.clone()
     }

@@ -48,7 +48,6 @@ pub(crate) struct WritePause {
 }
 
 impl WritePause {
-    /// Starts a pause for a failure.
     pub(crate) fn new(why: String, is_full: bool) -> Self {
         Self {
             since: Instant::now(),

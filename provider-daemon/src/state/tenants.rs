@@ -15,7 +15,7 @@ use redb::{
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Table of compressed public keys by account address. The key of an account never changes.
+/// Table of compressed public keys by account address. The public key of an account never changes.
 const KEYS: TableDefinition<'_, &str, &[u8; 33]> = TableDefinition::new("tenant-keys");
 /// Table of the fingerprints of certificates that were valid at the last chain query.
 const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("tenant-certificates");

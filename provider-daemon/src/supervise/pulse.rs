@@ -98,7 +98,7 @@ impl Pulse {
         self.0.stalls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records a heartbeat. The next heartbeat is expected after at most this time.
+    /// Records a heartbeat. The next heartbeat is expected within the time `within`.
     pub fn beat(&self, within: Duration) {
         self.0.within.store(millis(within), Ordering::Relaxed);
         self.0.beat.store(self.mark(), Ordering::Relaxed);

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Maximum number of attempts if the provider does not have the lease yet.
+/// Maximum number of attempts to send the manifest while the provider does not have the lease yet.
 const ATTEMPTS: u32 = 5;
 /// Pause between attempts. The sum of all pauses is longer than the block time.
 const PAUSE: Duration = Duration::from_secs(2);

@@ -4,7 +4,7 @@ use akash_provider_core::types::{DeploymentId, GroupId, OrderId};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// Maximum number of traced orders without a lease. Further orders replace the oldest.
+/// Maximum number of traced orders without a lease. Further orders replace the oldest orders.
 const ORDERS_MAX: usize = 8192;
 
 /// Times of the unfinished spans of an order.

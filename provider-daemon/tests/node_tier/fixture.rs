@@ -167,7 +167,6 @@ pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a MarketFixture) ->
     run_with(&[], sdls, test);
 }
 
-/// Runs a test as [`run`] does, with additional flags of `dev`.
 pub(crate) fn run_with(
     flags: &[&str],
     sdls: &[&str],

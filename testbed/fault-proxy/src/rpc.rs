@@ -59,7 +59,7 @@ pub(crate) async fn answer(
     Ok(changed(shared, &method, answer))
 }
 
-/// Changes the result of a response, if present.
+/// Changes the result in a response. A response without a result is unchanged.
 fn with_result(
     shared: &Shared,
     mut answer: Response<Bytes>,

@@ -1,9 +1,9 @@
 //! Checks all external packages for known vulnerabilities in the RustSec database.
 //!
-//! The check downloads or updates its own copy of the database, which is in the target folder. Then the
-//! check uses the newest of this copy and the copies of cargo-audit and cargo-deny. A copy lacks
-//! vulnerabilities that were published later, so the output contains the age of the copy. If no copy exists,
-//! the output reports that the check was skipped.
+//! The check downloads or updates a copy of the database in the target folder. Then the check uses the newest
+//! copy: this copy, or a copy of cargo-audit or cargo-deny. A copy lacks vulnerabilities that were published
+//! later, so the output contains the age of the copy. If no copy exists, the output reports that the check
+//! was skipped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ struct Versions {
     unaffected: Vec<String>,
 }
 
-/// Settings in deny.toml about advisories.
+/// Settings for advisories in deny.toml.
 #[derive(Debug, Default, Deserialize)]
 struct Policy {
     #[serde(default)]
@@ -78,7 +78,7 @@ struct Findings {
     notes: Notes,
 }
 
-/// Searches the advisories for every external package. The notes name the database and its age.
+/// Looks up every external package in the advisories. The notes contain the path and the age of the database.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let Some(database) = Locations::of(workspace).newest(|own| fetch(HOME, own))? else {
         return Ok(vec![format!(

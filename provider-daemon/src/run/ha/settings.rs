@@ -16,7 +16,8 @@ use tokio::time::sleep;
 /// Names of the settings that identify the election. An instance never leads if these settings differ from
 /// the election record.
 pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
-/// Identity of the cluster, if known. Instances with different clusters would duplicate or lose leases.
+/// Name of the setting that identifies the cluster. Instances with different clusters would duplicate or lose
+/// leases.
 pub(super) const CLUSTER: &str = "cluster";
 /// Number of hexadecimal digits to which a hash is shortened.
 const DIGITS: usize = 16;
@@ -53,7 +54,7 @@ pub(super) struct Settings {
 struct WatchedFile {
     name: &'static str,
     path: PathBuf,
-    /// File metadata (stamp) of the content that was hashed.
+    /// Metadata (stamp) of the file when its content was hashed.
     stamp: Option<Stamp>,
 }
 

@@ -35,7 +35,6 @@ impl Random {
     }
 }
 
-/// Returns a random fault of a node, with its name.
 fn fault(random: &mut Random) -> (&'static str, Faults) {
     let some = random.draw(3) + 1;
     match random.draw(13) {

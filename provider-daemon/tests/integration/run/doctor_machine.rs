@@ -100,7 +100,6 @@ fn tripped_breaker_is_reported_until_its_release() {
     released.expect("order history", "ok");
 }
 
-/// Writes a kubeconfig for the API server at an address.
 pub(super) fn kubeconfig(stage: &Stage, server: &str) -> String {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n\

@@ -135,7 +135,7 @@ impl Pair {
     }
 }
 
-/// Returns the last role that the instance printed, and its election term.
+/// Returns the last role that the instance printed, and the election term of this role.
 fn role(one: &Running) -> (String, Option<u64>) {
     let output = one.output();
     let mut objects = output

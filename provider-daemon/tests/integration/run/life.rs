@@ -58,7 +58,8 @@ fn queries_use_grpc_and_blocks_use_rpc() {
     assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }
 
-/// Bids remain open after `kill -9` and after a normal shutdown. The next start of the provider adopts them.
+/// Bids remain open after `kill -9` and after a normal shutdown. The next start of the provider adopts the
+/// bids.
 #[test]
 fn bids_survive_every_kind_of_stop() {
     let mut stage = Stage::new("restart", true);

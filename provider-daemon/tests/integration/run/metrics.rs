@@ -39,7 +39,7 @@ impl Scrape {
         self.0.get(name).copied()
     }
 
-    /// Returns the sum of all values of a metric with this label.
+    /// Of the metric `name`, returns the sum of the values that have this label.
     fn sum(&self, name: &str, label: &str) -> f64 {
         let values = self.0.iter();
         let found = values.filter(|(key, _)| key.starts_with(&format!("{name}{{")) && key.contains(label));
@@ -47,7 +47,7 @@ impl Scrape {
     }
 }
 
-/// Returns the address of the metrics that the provider printed.
+/// Returns the metrics address that the provider printed.
 fn address(served: &Served) -> String {
     let output = served.provider.output();
     let line = output.lines().find(|line| line.contains("\"event\":\"metrics\""));

@@ -86,7 +86,7 @@ fn measures_time_of_doctor() {
     assert!(seconds <= 5.0, "{seconds} s");
 }
 
-/// Value of a line of the file `status` of a process, in MiB.
+/// Value of the line `name` in the file `status` of a process, in MiB.
 fn memory(status: &str, name: &str) -> f64 {
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     let kib: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();

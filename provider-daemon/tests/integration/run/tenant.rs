@@ -136,7 +136,6 @@ fn reachable(stage: &Stage) -> Running {
     provider
 }
 
-/// Covers a complete deployment with only the tenant commands of this program.
 #[test]
 fn tenant_commands_cover_complete_deployment() {
     let mut stage = Stage::new("commands", true);

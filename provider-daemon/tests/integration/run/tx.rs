@@ -154,7 +154,6 @@ fn certificate_is_generated_published_listed_and_revoked() {
     assert!(code == 1 && err.contains("no certificate 77"), "{err}");
 }
 
-/// Two concurrent transactions of one key do not conflict.
 #[test]
 fn transactions_of_one_key_run_concurrently() {
     let mut stage = Stage::new("together", true);

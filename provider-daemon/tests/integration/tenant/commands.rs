@@ -6,7 +6,6 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-/// SDL with two groups, for two providers.
 const TWO_GROUPS: &str = r#"
 version: "2.0"
 services:
