@@ -20,8 +20,8 @@ pub(crate) fn text(path: &Path, most: u64) -> Result<String, String> {
     String::from_utf8(bytes(path, most)?).map_err(|_| "invalid UTF-8".to_owned())
 }
 
-/// Returns the free bytes of the file system that contains a path or, if missing, its nearest existing
-/// parent.
+/// Returns the free bytes of the file system that contains a path. For a missing path, uses the nearest
+/// existing parent.
 ///
 /// # Errors
 /// Returns the reason with the path.

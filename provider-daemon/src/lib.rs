@@ -94,7 +94,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Writes to standard output without characters that control a terminal. A closed pipe (`… | head`) is not an error.
+/// Writes a text to standard output, with control characters escaped. A closed pipe (`… | head`) is not an
+/// error.
 pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     // The failure cannot be reported anywhere.

@@ -68,7 +68,8 @@ pub struct Plan<'a> {
     /// Configuration of the engine. The start of the provider adds the stored state of the circuit breaker,
     /// and sets `leased_ips` if the cluster can lease IP addresses.
     pub config: Config,
-    /// Key of the provider's account, which signs transactions and decrypts the certificate of the gateway.
+    /// Private key of the provider's account. This key signs transactions and decrypts the certificate file
+    /// of the gateway.
     pub key: PrivateKey,
     /// Strategy that calculates prices, for bids and for screening.
     pub pricing: Arc<dyn PricingStrategy>,

@@ -76,7 +76,7 @@ pub fn with_examples(root: Command) -> Command {
 }
 
 /// Returns the help template of the program. `clap` cannot group subcommands, so a separate command renders
-/// each group. `fit` can set the width of that command.
+/// each group. `fit` can set the width of the separate commands.
 fn grouped(root: &Command, fit: impl Fn(Command) -> Command) -> StyledStr {
     let header = clap::builder::Styles::styled().get_header().to_owned();
     let mut text = StyledStr::new();

@@ -90,8 +90,8 @@ impl FileSettings {
         }
     }
 
-    /// Returns the text of `error` with the file and the key that caused it. Returns `None` for an error that
-    /// no file caused.
+    /// Returns the text of `error` with the file and the key that caused the error, or `None` if no file
+    /// caused the error.
     fn placed(&self, error: &clap::Error) -> Option<String> {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text);
@@ -163,7 +163,7 @@ fn run_args(command: &mut Chosen) -> Option<&mut RunArgs> {
     }
 }
 
-/// Returns the subcommand of the command line, if it has the same settings as `run`.
+/// Returns the subcommand of the command line; `None` if the subcommand has other settings than `run`.
 fn run_command<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Command, &'a ArgMatches)> {
     let (name, matches) = matches.subcommand()?;
     let command = root.find_subcommand(name)?;
@@ -177,7 +177,7 @@ fn run_command<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Co
     }
 }
 
-/// Returns the paths that the flags `names` have as values, without repetitions, in the order of `names`.
+/// Returns the paths in the flags `names`, in the order of `names` and without repetitions.
 fn files(names: &[&str], matches: &ArgMatches) -> Vec<PathBuf> {
     let file = |id: &&str| matches.try_get_one::<PathBuf>(id).ok().flatten();
     let files = names.iter().filter_map(file);

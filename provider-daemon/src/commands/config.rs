@@ -83,7 +83,8 @@ fn check(args: &CheckArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<Exit
     })
 }
 
-/// Returns the mistakes in the settings that prevent a start, and the unknown settings.
+/// Returns the unknown settings, the mistakes that prevent a start, and the reason why a price script is
+/// unusable.
 fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let mut troubles = args.remarks.unknown.clone();
     troubles.extend(faults::faults(args, home));

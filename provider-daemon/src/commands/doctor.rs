@@ -110,7 +110,7 @@ impl<'a> Context<'a> {
         matches!(self.running, Ok(Some(_)))
     }
 
-    /// Returns the status of an operator in the process of the running provider.
+    /// Returns the status of an operator that is embedded in the running provider.
     fn embedded_operator(&self, name: &str) -> Option<String> {
         let running = self.running.as_ref().ok()?.as_ref()?;
         running.operators.get(name).cloned()

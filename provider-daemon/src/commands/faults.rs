@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 /// Maximum size of a PEM file, in bytes.
 const PEM_BYTES: u64 = 1024 * 1024;
 
-/// Returns the faults of flags and files that prevent a start. A remedy is on its own line, as `help: …`.
+/// Returns the reasons why the provider cannot start with these flags and files. A remedy is on its own line,
+/// as `help: …`.
 pub(super) fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let chain_id = given_chain_id(&args.node);
     let named = required_chain_id(&args.node);

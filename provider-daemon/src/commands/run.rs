@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-/// Time to wait for the cluster at the start: practically unlimited. Meanwhile the provider does not bid, and
-/// its status reports the cause.
+/// Time to wait for the cluster at the start: practically unlimited. A provider without a cluster does not
+/// bid, and the provider status reports the cause.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Adds a message to an error in the price settings, and a remedy if the error has none.

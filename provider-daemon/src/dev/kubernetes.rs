@@ -247,7 +247,7 @@ impl Kubernetes {
     }
 }
 
-/// Rejects a cluster with leases of another chain, which the embedded chain must not change.
+/// Rejects a cluster with leases of another chain. The embedded chain must not change these leases.
 async fn refuse_foreign(client: &Client, chain_id: &str, args: &KubernetesArgs) -> anyhow::Result<()> {
     let found = foreign_leases(client, chain_id, &args.k8s_manifest_ns, args.kube_call_timeout);
     let found = found

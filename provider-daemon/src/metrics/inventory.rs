@@ -5,7 +5,7 @@ use super::convert::{flag, number};
 use akash_provider_k8s::inventory::InventoryWatch;
 use std::collections::BTreeMap;
 
-/// States of the watches by kind.
+/// States of the inventory watches, by kind of object.
 pub(crate) type InventoryWatches = BTreeMap<&'static str, InventoryWatch>;
 
 pub(super) fn measures(watches: &InventoryWatches) -> [Measure; 4] {

@@ -21,7 +21,7 @@ pub(crate) struct ClusterValues {
     pub(crate) ignored: IgnoredResources,
     /// Number of objects with the label `akash.network=true` that belong to no lease.
     pub(crate) orphans: usize,
-    /// States of the watches that the inventory uses, by kind.
+    /// States of the inventory watches, by kind of object.
     pub(crate) inventory: InventoryWatches,
     /// Metric values of the operators in this process.
     pub(crate) operators: Vec<OperatorValues>,

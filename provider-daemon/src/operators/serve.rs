@@ -114,7 +114,6 @@ pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     let _ = timeout(DRAIN_TIME, rest).await;
 }
 
-/// Closes the oldest connection of the client with the most connections.
 fn displace(open: &mut Vec<(IpAddr, AbortHandle)>) {
     let of_client = |ip: IpAddr| open.iter().filter(|(other, _)| *other == ip).count();
     // Reversed, because `max_by_key` returns the last of equal elements.
@@ -157,7 +156,7 @@ async fn converse(stream: TcpStream, peer: Peer, router: Router, until: Cancella
 #[derive(Debug, Default)]
 pub(super) struct CachedBody {
     text: RwLock<Option<(bytes::Bytes, SystemTime)>>,
-    /// Time at which the body was last generated, and whether the operator was ready then.
+    /// Time at which the body was last generated, and whether the operator was ready at this time.
     looked: Mutex<Option<(Instant, bool)>>,
 }
 

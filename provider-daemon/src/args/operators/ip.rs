@@ -78,7 +78,7 @@ impl IpArgs {
     /// Returns the options of the IP operator.
     ///
     /// # Errors
-    /// Returns an error if the provider is not set.
+    /// Returns an error if `--provider` is not set.
     pub fn options(&self) -> anyhow::Result<Options> {
         let provider = self.provider.clone();
         let provider = provider.ok_or_else(|| {

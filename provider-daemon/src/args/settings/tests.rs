@@ -3,7 +3,6 @@ use crate::args::{environment, help, run};
 use clap::CommandFactory;
 use std::fs;
 
-/// Parses a command line while these environment variables are set.
 fn parsed(words: &[&str], set: &[(&str, &str)]) -> Result<Cli, String> {
     let look = |name: &str| {
         let found = set.iter().find(|(variable, _)| *variable == name);

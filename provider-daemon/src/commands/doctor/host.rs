@@ -192,7 +192,7 @@ struct OtherClock {
     ahead: i64,
 }
 
-/// Checks the clock with the time of the nodes and of the API server.
+/// Compares the local clock with the time of the nodes and of the API server.
 pub(super) fn clock(probes: &[Probe], cluster: Option<&Cluster>) -> Check {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default();
     let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);

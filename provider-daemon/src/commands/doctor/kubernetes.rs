@@ -126,7 +126,7 @@ fn judge_absence(absence: &NoCluster) -> Check {
 }
 
 /// Names of the resources that the API server has in the API version of `Manifest`; `None` if the server does
-/// not know this version.
+/// not serve this version.
 type Served = Result<Option<Vec<String>>, String>;
 
 async fn definitions(client: &Client, limit: Duration) -> Served {

@@ -50,8 +50,7 @@ const OPERATORS: [Operator; 3] = [
 
 #[derive(Debug, PartialEq, Eq)]
 enum OperatorFacts {
-    /// Configured to run in the process of the provider. Contains the status of the operator if the provider is
-    /// running.
+    /// Configured as embedded in the provider. Contains the status of the operator while the provider runs.
     Embedded(Option<String>),
     /// The Service that the charts create for this operator does not exist.
     NoService,

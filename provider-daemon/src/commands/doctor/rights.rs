@@ -177,7 +177,7 @@ impl Place {
     }
 }
 
-/// Returns one failure for each resource with missing verbs; for the rights of the provider, one for each
+/// Returns one failure for each resource with missing verbs. Rights of the provider get one failure for each
 /// resource and namespace.
 fn judge(place: Place, facts: &[RightFacts]) -> Vec<Check> {
     let subject = place.subject();

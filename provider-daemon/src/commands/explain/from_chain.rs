@@ -79,8 +79,8 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) 
     Ok(code(all_bid))
 }
 
-/// Returns the account of the provider in `--from`. An address in `--from` is returned without opening a keyring; a
-/// name needs its key.
+/// Returns the account of the provider in `--from`. An address in `--from` is returned without opening a
+/// keyring. For a name, the key must be readable.
 fn account(args: &RunArgs, home: &Path) -> anyhow::Result<Address> {
     let from = args.signer.from.as_deref().unwrap_or_default();
     match from.parse() {

@@ -30,7 +30,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Gas limit of a transaction that is only printed, as in the Go tools.
+/// Gas limit, as in the Go tools, of a transaction that is only printed.
 const DEFAULT_GAS: u64 = 200_000;
 /// Gas limit of a simulated transaction: more than any message of this program needs.
 const SIMULATION_GAS: u64 = 10_000_000;
@@ -39,7 +39,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// time.
 const WAIT_MAX: Duration = Duration::from_secs(180);
 
-/// Signs and sends a transaction after a confirmation, records its act in the audit log, and prints the result.
+/// After a confirmation, signs and sends a transaction, records the act in the audit log, and prints the
+/// result.
 pub(super) async fn send(
     args: &TxArgs,
     account: &TxAccount,
@@ -120,8 +121,8 @@ fn outcome(sent: Result<&TxResponse, &anyhow::Error>, price: &Price, mode: Broad
     }
 }
 
-/// Returns the unsigned transaction as JSON. The timeout of an unordered transaction is missing, because it is relative
-/// to the latest block at the time of signing.
+/// Returns the unsigned transaction as JSON. The timeout of an unordered transaction is missing, because this
+/// timeout is relative to the latest block at the time of signing.
 fn unsigned(
     messages: Vec<Any>,
     fee: Option<&Coin>,

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Time limit of the connection with the TLS handshake. The response has a separate limit of the same
+/// Time limit of the connection setup with the TLS handshake. The response has another limit of the same
 /// duration.
 const LIMIT: Duration = Duration::from_secs(4);
 /// Maximum size of the status line and headers of a response, in bytes.
