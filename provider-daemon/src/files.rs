@@ -15,7 +15,7 @@ pub(crate) fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
 /// Returns the text of a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// Same as [`bytes()`], and if the content is not UTF-8.
+/// Returns the errors of [`bytes()`], and an error if the content is not UTF-8.
 pub(crate) fn text(path: &Path, most: u64) -> Result<String, String> {
     String::from_utf8(bytes(path, most)?).map_err(|_| "invalid UTF-8".to_owned())
 }

@@ -53,8 +53,8 @@ pub struct Bounds {
     pub bytes: u64,
 }
 
-/// Starts the history of a provider, with its writer thread. The file is opened by the thread, so that a large or
-/// damaged file delays nothing. Returns `None` if the history is disabled.
+/// Starts the order history of a provider, with its writer thread. The file is opened by the thread, so that
+/// a large or damaged file delays nothing. Returns `None` if the history is disabled.
 ///
 /// # Errors
 /// Returns an error if the thread cannot be started.

@@ -38,8 +38,8 @@ use args::{Cli, Command};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Commit of the build in hexadecimal, or `unknown`. Builds in a checkout determine it from Git, other builds from
-/// `AP_BUILD_COMMIT`.
+/// Commit of the build in hexadecimal, or `unknown`. Builds in a checkout read the commit from Git, other
+/// builds from `AP_BUILD_COMMIT`.
 const COMMIT: &str = env!("AP_BUILD_COMMIT");
 
 pub(crate) fn program() -> Program {

@@ -79,11 +79,11 @@ pub struct Plan<'a> {
     pub printer: Arc<Printer>,
 }
 
-/// Runs a provider until a signal.
+/// Runs a provider until a signal stops the process.
 ///
 /// # Errors
-/// Returns the failure of the provider. An unavailable chain or cluster is not an error: the provider waits and reports
-/// the cause.
+/// Returns the failure of the provider. An unavailable chain or cluster is not an error: the provider waits
+/// and reports the cause.
 pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let Plan {
         args,

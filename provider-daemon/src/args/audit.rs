@@ -38,7 +38,7 @@ fn limit(text: &str) -> Result<u64, String> {
 }
 
 impl AuditLogArgs {
-    /// Returns the settings of the audit log, or `None` if the log is disabled. `--audit-log` is by default
+    /// Returns the settings of the audit log, or `None` if the log is disabled. The default directory is
     /// below `home`.
     #[must_use]
     pub fn settings(&self, home: &Path) -> Option<AuditSettings> {

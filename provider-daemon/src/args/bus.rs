@@ -66,7 +66,7 @@ pub struct TailArgs {
 }
 
 impl BusArgs {
-    /// Returns the location with its credentials, or `None` without `--bus`.
+    /// Returns the Redis location with its credentials, or `None` without `--bus`.
     ///
     /// # Errors
     /// Returns an error if a credential file cannot be read, is too large or is not UTF-8.

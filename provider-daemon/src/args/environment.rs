@@ -93,7 +93,7 @@ fn names(flag: &str) -> [String; 2] {
 }
 
 /// Returns the name of the environment variable that sets a flag. Empty variables are ignored, because charts
-/// write them for unset values.
+/// set empty variables for unset values.
 #[must_use]
 pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<String> {
     names(flag)

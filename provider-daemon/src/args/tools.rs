@@ -67,7 +67,7 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// Returns whether a flag or the environment permits to download the database with the device names.
+    /// Returns whether a flag or the environment permits the download of the database with the device names.
     /// `look` returns the value of an environment variable.
     pub fn may_fetch(&self, look: impl Fn(&str) -> Option<String>) -> bool {
         let set = look("PCIDB_ENABLE_NETWORK_FETCH").unwrap_or_default();

@@ -35,7 +35,6 @@ pub(super) enum Message {
     End,
 }
 
-/// State shared by the writer and the handles.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     lines: AtomicU64,

@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Number of decimal places of a decimal number on the chain.
 const DECIMALS: usize = 18;
-/// Full names of decimal fields. Their encoded value is an integer scaled by 10^18.
+/// Full names of decimal fields. The encoded value of a decimal field is an integer scaled by 10^18.
 const DECIMAL_FIELDS: [&str; 2] = [
     "cosmos.base.v1beta1.DecCoin.amount",
     "akash.escrow.types.v1.Balance.amount",

@@ -79,10 +79,10 @@ pub fn required_chain_id(args: &NodeArgs) -> anyhow::Result<&str> {
     })
 }
 
-/// Returns the URLs of the nodes in `--node`, without empty ones.
+/// Returns the URLs of the nodes in `--node`. Empty URLs are ignored.
 ///
 /// # Errors
-/// Returns an error if there are none.
+/// Returns an error if `--node` contains no URL.
 pub fn addresses(args: &NodeArgs) -> anyhow::Result<Vec<String>> {
     let given = args
         .node

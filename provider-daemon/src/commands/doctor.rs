@@ -235,7 +235,7 @@ async fn first_reader(probes: Vec<Shared<BoxFuture<'_, Probe>>>) -> Option<Reade
 mod tests {
     use clap::CommandFactory;
 
-    /// Returns whether `text` starts with the name of a command of this program and its subcommands.
+    /// Returns whether `text` starts with a command of this program, including all subcommands.
     fn is_command(text: &str) -> bool {
         let mut command = crate::args::Cli::command();
         for name in text

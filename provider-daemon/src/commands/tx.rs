@@ -25,8 +25,8 @@ use std::process::ExitCode;
 /// Creates, signs and sends one transaction.
 ///
 /// # Errors
-/// Returns an error if nothing was sent, or if the result is unknown; the text states which. A transaction that the
-/// chain rejects is printed, and the exit code is 1.
+/// Returns an error if nothing was sent, or if the result is unknown; the error text states which. A
+/// transaction that the chain rejects is printed, and the exit code is 1.
 pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     if args.how.offline && !args.how.generate_only {
         bail!(WithHelp::new(

@@ -210,7 +210,7 @@ impl World {
         self.running.is_finished()
     }
 
-    /// Waits for the provider after a shutdown, and stops the other parts.
+    /// Waits until the provider has ended after a shutdown, and then stops the rest of the market.
     ///
     /// # Errors
     /// Returns the failure of the provider.

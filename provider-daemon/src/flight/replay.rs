@@ -98,7 +98,7 @@ pub(super) struct Turn<'a> {
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
     head: Option<Head>,
-    /// Engine, and the monotonic time and the wall clock of the recorded state with which its replay started.
+    /// Engine, and the monotonic time and the wall clock of the recorded state from which the replay started.
     engine: Option<(Box<Engine>, Mono, u64)>,
     /// Engine before the last gap, or at the end of the recording.
     ended: Option<Box<Engine>>,

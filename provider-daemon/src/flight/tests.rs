@@ -90,7 +90,7 @@ fn drive(recorder: &mut impl Recorder, engine: &mut Engine, turn: u64, input: Op
     recorder.record_effects(&effects);
 }
 
-/// Records `turns` steps in a folder. The queue of the recorder has space for all of them.
+/// Records `turns` steps. The queue of the recorder has space for all steps.
 fn record_in(dir: &Path, limit: u64, turns: u64) {
     let (mut recorder, finish) =
         with_queue(folder::open(dir, limit).unwrap(), head("test"), 1 << 20).unwrap();

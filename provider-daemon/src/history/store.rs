@@ -31,10 +31,12 @@ pub struct HistoryStore {
 }
 
 impl HistoryStore {
-    /// Opens the file in a home directory. A damaged file is moved aside and replaced by an empty one.
+    /// Opens the history file in a home directory. A damaged file is moved aside and replaced by an empty
+    /// file.
     ///
     /// # Errors
-    /// Returns an error if a later version wrote the file, another process uses it, or the disk fails.
+    /// Returns an error if a later program version wrote the file, another process uses the file, or the disk
+    /// fails.
     pub fn open(home: &Path) -> Result<Self, StateError> {
         let path = home.join(FILE);
         let (database, _) = state::open_file(&path, LAYOUT)?;
@@ -44,7 +46,7 @@ impl HistoryStore {
         })
     }
 
-    /// Opens the file in a home directory, or returns `None` if the file does not exist.
+    /// Opens the history file in a home directory, or returns `None` if the file does not exist.
     ///
     /// # Errors
     /// Returns the errors of [`Self::open`].

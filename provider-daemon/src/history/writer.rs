@@ -90,7 +90,7 @@ pub struct HistoryHealth {
     pub interruptions: u64,
 }
 
-/// Handle of the history of a running provider. Clones share the history.
+/// Handle of the order history of a running provider. Clones share the history.
 #[derive(Debug, Clone)]
 pub struct History {
     sender: FactSender,
@@ -371,7 +371,6 @@ impl Writer {
         *problem = Some(why.to_owned());
     }
 
-    /// Logs once that facts did not fit into the queue.
     fn report_slow(&self) {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         let is_failed = locked(&self.shared.problem).is_some();

@@ -32,7 +32,8 @@ struct Balances {
 }
 
 impl ChainSource {
-    /// Creates the source for the client of an account. Balances are queried at most every 30 s, and only for a scrape.
+    /// Creates the metric source for the chain client of an account. Balances are queried at most every 30 s,
+    /// and only for a scrape.
     pub(crate) fn new(client: AkashClient, account: Address, mut denoms: Vec<Denom>) -> Self {
         denoms.sort();
         denoms.dedup();

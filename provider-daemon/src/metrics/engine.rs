@@ -26,7 +26,7 @@ pub struct EngineSource {
 }
 
 impl EngineSource {
-    /// Creates a source. With `is_per_lease`, some metrics have one value per lease.
+    /// Creates a metric source. With `is_per_lease`, some metrics have one value per lease.
     #[must_use]
     pub fn new(handle: ProviderHandle, external_ports: u32, is_per_lease: bool) -> Self {
         Self {

@@ -38,7 +38,6 @@ impl RunwaySource {
         }
     }
 
-    /// Returns the amounts that the account has spent since the start of the process.
     fn spent(&self) -> Totals {
         let mut totals = Totals::new();
         let mut add = |denom: &Denom, amount: i128| *totals.entry(denom.clone()).or_default() += amount;

@@ -19,7 +19,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Maximum wait for the response. The provider stops its work and reports a timeout before this limit.
+/// Maximum wait for the response. Before this limit, the provider stops the work on the request and reports a
+/// timeout.
 pub(super) const RESPONSE_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::from_secs(10));
 
 /// Runs a command against the provider with this home directory.
@@ -325,7 +326,8 @@ pub(crate) struct RunningProvider {
 /// Returns the state of the provider that runs with this home directory, or `None` if no provider runs.
 ///
 /// # Errors
-/// Returns an error if the provider does not respond within `limit`, or if this account may not query it.
+/// Returns an error if the provider does not respond within `limit`, or if this system user may not query the
+/// provider.
 pub(crate) fn running_provider(home: &Path, limit: Duration) -> anyhow::Result<Option<RunningProvider>> {
     let Some(breaker) = ask_if_running(home, &Request::Breaker, limit)? else {
         return Ok(None);

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Maximum size of a response in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Sends a request to the operator to retry the failed objects of a lease immediately. `what` names such an
+/// Requests from the operator an immediate retry of the failed objects of a lease. `what` names such an
 /// object in the output.
 ///
 /// # Errors
@@ -43,7 +43,7 @@ pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> 
 /// Confirms the deletions that the operator withholds.
 ///
 /// # Errors
-/// Returns an error as `forget` does, and if another instance is the leader.
+/// Returns the errors of [`forget`], and an error if another instance is the leader.
 pub(super) fn confirm(args: &ConfirmArgs) -> anyhow::Result<ExitCode> {
     let answer = post(args.rest_port, "/confirm")?;
     match args.output {

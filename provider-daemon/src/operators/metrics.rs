@@ -8,7 +8,6 @@ use prometheus_client::registry::Registry;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Returns the metrics of an operator's writes and deletions.
 pub(super) fn count_metrics(counts: Counts) -> [Measure; 3] {
     let one = |name, help, count: u64| Measure::counter(name, help).with([], number(count));
     [

@@ -78,9 +78,9 @@ pub(crate) async fn listen(
     }
 }
 
-/// Accepts connections until the cancellation, and then waits at most `DRAIN_TIME` for the open connections.
-/// At `CONNECTIONS_MAX` connections, closes the oldest connection of the client with the most connections, so
-/// that slow clients do not block a probe.
+/// Accepts connections until `until` is cancelled, and then waits at most `DRAIN_TIME` for the open
+/// connections. At `CONNECTIONS_MAX` connections, closes the oldest connection of the client with the most
+/// connections, so that slow clients do not block a probe.
 pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     answer: impl Fn(TcpStream, SocketAddr) -> F,

@@ -15,8 +15,8 @@ use std::time::{Duration, UNIX_EPOCH};
 const LIMIT: Duration = Duration::from_secs(4);
 /// A balance that pays for fewer bids than this number causes a warning.
 const BIDS_FEW: u128 = 10;
-/// Minimum number of days for which the balance pays the fees, if they continue at the rate of the last hour.
-/// A smaller number causes a warning.
+/// Minimum number of days for which the balance pays the fees at the rate of the last hour. A smaller number
+/// causes a warning.
 const DAYS_FEW: f64 = 7.0;
 
 #[derive(Debug)]

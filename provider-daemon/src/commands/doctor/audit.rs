@@ -10,8 +10,8 @@ use std::path::Path;
 
 const SUBJECT: &str = "audit log";
 
-/// Checks the directory of the log. File modes and disk space are checked only for a directory outside of
-/// `home`, because another area checks them for `home`.
+/// Checks the directory of the audit log. File modes and disk space are skipped below `home`, because another
+/// area checks them.
 pub(super) fn checks(args: &RunArgs, home: &Path) -> Vec<Check> {
     let Some(settings) = args.audit.settings(home) else {
         return vec![Check::skipped(SUBJECT, "disabled by --audit-log none")];

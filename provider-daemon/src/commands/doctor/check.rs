@@ -149,7 +149,8 @@ pub(super) fn listed(texts: impl IntoIterator<Item = String>, max: usize) -> Str
     texts.join(", ")
 }
 
-/// Returns the response of a server. Returns the reason as an error if the query fails or exceeds the limit.
+/// Returns the response of a server. Returns the reason as an error if the query fails or exceeds the time
+/// limit.
 pub(super) async fn within<T, E: Display>(
     limit: Duration,
     asking: impl Future<Output = Result<T, E>>,

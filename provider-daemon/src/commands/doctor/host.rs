@@ -27,7 +27,7 @@ const FILES_ENOUGH: u64 = 4096;
 const SKEW_FEW: i64 = 5;
 /// Clock error in seconds above which the provider rejects the nodes of the chain.
 const SKEW_MAX: i64 = 60;
-/// Bits of a file mode that give access to accounts other than the owner.
+/// Bits of a file mode that give access to system users other than the owner.
 const OTHERS: u32 = 0o077;
 const FIX: &str = "run `doctor --fix`";
 /// Maximum number of files in one line.
@@ -78,7 +78,7 @@ pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
     checks
 }
 
-/// Returns the path and the mode of each secret file that other accounts may access. Files in the home
+/// Returns the path and the mode of each secret file that other system users can access. Files in the home
 /// directory are omitted, because another check covers them.
 fn secret_files(args: &RunArgs, home: Option<&Path>) -> Vec<(PathBuf, u32)> {
     let signer = &args.signer;
@@ -133,8 +133,9 @@ fn judge_home(home: &Path, exists: bool) -> Option<Check> {
     (!exists).then(|| Check::warning(HOME, detail, FIX))
 }
 
-/// Judges the modes of files that other accounts can access. `failures` are the files with an unreadable
-/// mode. Returns `None` if both lists are empty. `is_mounted` is true if the files may be mounted secrets.
+/// Judges the modes of files that other system users can access. `failures` are the files with an unreadable
+/// mode. Returns `None` if `open` and `failures` are empty. `is_mounted` is true if the files may be mounted
+/// secrets.
 pub(super) fn judge_modes(
     subject: &str,
     open: &[(PathBuf, u32)],

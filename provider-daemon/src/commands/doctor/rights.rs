@@ -30,7 +30,7 @@ const LEASES_MAX: usize = 12;
 /// Maximum number of namespaces in a list.
 const NAMESPACES_MAX: u32 = 500;
 
-/// RBAC right of this account: one verb on one resource, and the result of its review.
+/// RBAC right of the provider: one verb on one resource, and the result of the review.
 #[derive(Debug)]
 struct RightFacts {
     rule: &'static Rule,
@@ -41,7 +41,7 @@ struct RightFacts {
     granted: Result<bool, String>,
 }
 
-/// Checks with the API server that this account has each RBAC right that the settings require.
+/// Checks with the API server that the provider has each RBAC right that the settings require.
 pub(super) async fn checks(context: &Context<'_>, client: &Client) -> Vec<Check> {
     let records = context.args.kubernetes.k8s_manifest_ns.as_str();
     let reviews = applicable(context).into_iter();
@@ -117,7 +117,8 @@ fn applicable(context: &Context<'_>) -> Vec<Right> {
     rights_of(required()).filter(applies).collect()
 }
 
-/// Checks whether a right is granted. `namespace` is the namespace of the custom resources or of the lease.
+/// Checks whether a right is granted. `namespace` is the namespace of the lease, or, for a right of the
+/// provider, of the custom resources.
 async fn review(client: &Client, (rule, resource, verb): Right, namespace: String) -> RightFacts {
     let granted = is_granted(client, ONE_LIMIT, rule, resource, verb, &namespace).await;
     RightFacts {

@@ -115,7 +115,7 @@ async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'
     Ok((Backend::Kubernetes(Box::new(kubernetes)), "Kubernetes cluster"))
 }
 
-/// Returns the first inventory update; temporary failures are retried until the timeout.
+/// Returns the first inventory update. Temporary failures are retried for at most `limit`.
 pub(in crate::commands) async fn first(
     source: &dyn InventorySource,
     limit: Duration,

@@ -170,8 +170,8 @@ fn act(name: &'static str, id: &DeploymentId, deposit: Option<&Coin>) -> Act {
     act
 }
 
-/// Runs `tx escrow deposit`. Unless `--offline` is set, first checks that the deployment is open and the balance is
-/// sufficient.
+/// Runs `tx escrow deposit`. Unless `--offline` is set, first checks that the deployment is open and that the
+/// balance is sufficient.
 pub(super) fn deposit(command: &DepositTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let DepositTx::Deployment { amount, which } = command;
     let account = TxAccount::from_args(args, home)?;
