@@ -39,9 +39,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use writer::FileAccess;
 
-/// Remedy for an interruption of the recording.
+/// Remedy for an interruption of the order history.
 pub const INTERRUPTION_HELP: &str = "free space on the file system of --home, or remove the cause above; recording continues without a restart";
-/// Pause of the recording after any failure except a full disk.
+/// Pause of the order history after any failure except a full disk.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Bounds of the history.

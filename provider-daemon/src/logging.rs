@@ -88,9 +88,8 @@ fn foreign() -> String {
 /// this program logs the same failures.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
-    /// Modules that log warnings about unusable chain nodes and clusters. Commands with `is_short` (`query`,
-    /// `tx`, `tenant`, `doctor`) return such a failure as their error, so they omit these warnings at the
-    /// default level.
+    /// Modules that log warnings about unusable chain nodes and clusters. At the default level, commands with
+    /// `is_short` omit these warnings, because they return the failure as their error.
     const REPORTED: [&str; 2] = ["akash_provider_chain::endpoints", "akash_provider_k8s"];
     check_log_levels(chosen)?;
     let mut levels = log_levels(chosen);

@@ -34,7 +34,7 @@ impl NumberedFiles {
         })
     }
 
-    /// Returns the size limit in bytes.
+    /// Returns the size limit of the directory, in bytes.
     pub(crate) const fn limit(&self) -> u64 {
         self.limit
     }

@@ -137,7 +137,7 @@ struct LeaseLine {
 enum Response {
     /// State of the circuit breaker; the response to `Request::Breaker`.
     Breaker {
-        /// The circuit breaker tripped for all leases.
+        /// True if the circuit breaker tripped for all leases.
         tripped: bool,
         /// Owners (tenants) for whom the circuit breaker tripped separately.
         #[serde(default)]
@@ -171,7 +171,7 @@ enum Response {
     },
     /// Free capacity of the cluster.
     Capacity {
-        /// False before the first inventory update.
+        /// True after the first inventory update.
         is_known: bool,
         /// Free capacity by node and storage class, and the resources that are not offered.
         capacity: Box<Metrics>,
@@ -215,7 +215,7 @@ enum Response {
     },
     /// The request failed.
     Refused {
-        /// Reason of the refusal, for the person who ran the command.
+        /// Reason for the refusal, for the person who ran the command.
         message: String,
     },
 }

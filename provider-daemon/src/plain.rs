@@ -103,8 +103,6 @@ impl<W: Write> Write for LogWriter<W> {
 mod tests {
     use super::*;
 
-    /// Text with characters that change the display of a terminal, such as colors and a reversed writing
-    /// direction.
     const HOSTILE: &str = "a\u{1b}[2J\u{9b}31m\u{7}\nready: bidding\rb\u{202e}c\u{200b}\u{2028}d\u{7f}";
 
     #[test]

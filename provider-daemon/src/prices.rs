@@ -41,7 +41,7 @@ struct State {
     /// File metadata at the last read; `None` after a failed read, so that the next check reads the file
     /// again.
     stamp: Option<Stamp>,
-    /// Error of the last check of the file, which is logged once.
+    /// Error of the last check of the file. The same error is logged only once.
     error: Option<String>,
 }
 

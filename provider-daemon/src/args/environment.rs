@@ -11,7 +11,7 @@ use clap::builder::Resettable;
 use clap::{Arg, Command};
 use std::collections::BTreeSet;
 
-/// Prefixes of variables, in order of precedence.
+/// Prefixes of environment variables, the preferred prefix first.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// Commands that read their flags from the environment.
 pub(crate) const COMMANDS: [&str; 23] = [

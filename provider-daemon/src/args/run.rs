@@ -100,7 +100,7 @@ pub struct RunArgs {
     /// Flags of the Go provider without effect.
     #[command(flatten)]
     pub go_flags: GoFlagArgs,
-    /// Notes about files and variables, to be logged.
+    /// Notes for the log about settings files and environment variables.
     #[arg(skip)]
     pub remarks: Remarks,
 }

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub struct FileSettings {
     entries: Vec<Entry>,
-    /// Notes about lines that are not settings, to be logged.
+    /// Notes for the log about lines of settings files that are not settings.
     notes: Vec<String>,
     /// Notes about lines with an unknown key, with suggestions.
     unknown: Vec<String>,
@@ -39,7 +39,7 @@ struct Entry {
     file: PathBuf,
 }
 
-/// Notes about files and variables, to be logged.
+/// Notes for the log about settings files and environment variables.
 #[derive(Debug, Default)]
 pub struct Remarks {
     /// Notes about lines that are not settings.

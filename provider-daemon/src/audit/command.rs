@@ -15,7 +15,7 @@ use std::sync::{Arc, Once};
 pub(super) struct FileLog {
     settings: AuditSettings,
     format: LineFormat,
-    /// Prints the warning about failed writes only once.
+    /// State that limits the warning about failed writes to one line.
     warning: Once,
 }
 

@@ -34,7 +34,7 @@ pub(super) enum Stage {
     Outcome,
 }
 
-/// Line of the log. Additional fields of a later version are ignored.
+/// Line of the audit log. Additional fields of a later version are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AuditLine {
     /// RFC 3339 time in UTC.
@@ -55,7 +55,7 @@ pub(super) struct AuditLine {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ActorLine {
-    /// `provider` for a rule of the provider, or `user`.
+    /// `provider` for an act of the provider's own rules, `user` for an act of a system user.
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uid: Option<u32>,
@@ -92,7 +92,7 @@ struct ReportLine {
     height: u64,
 }
 
-/// State of a closed lease on the chain.
+/// Chain record of a closed lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RecordLine {
     height: u64,

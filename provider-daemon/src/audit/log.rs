@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Capacity of the queue, in lines. A provider under full load fills the queue within several seconds.
+/// Capacity of the audit queue, in lines. A provider under full load fills the queue within several seconds.
 const QUEUE: usize = 8192;
 /// Maximum time to write the last lines when the process stops.
 const LAST: Duration = Duration::from_secs(5);

@@ -208,7 +208,7 @@ async fn all(context: &Context<'_>) -> Vec<(Area, Vec<Check>)> {
     join_all(areas.map(|(area, checks)| async move { (area, limited(area, checks).await) })).await
 }
 
-/// Returns the checks of an area, or one failure after the time limit.
+/// Returns the checks of an area, or one failure if the checks exceed the time limit.
 async fn limited(area: Area, checks: BoxFuture<'_, Vec<Check>>) -> Vec<Check> {
     match tokio::time::timeout(AREA_LIMIT, checks).await {
         Ok(checks) => checks,

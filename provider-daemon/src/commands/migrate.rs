@@ -26,10 +26,10 @@ const DESCRIPTION: &str = "admits the Gateway to namespaces of leases that were 
                      the routes";
 /// Version of the Go provider that introduced the migration.
 const FROM: &str = "0.10.6";
-/// Maximum size of the state file, in bytes.
+/// Maximum size of the migration state file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Content of the state file: the applied migrations and the time of the last run.
+/// Content of the migration state file.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct MigrationState {
     #[serde(default)]

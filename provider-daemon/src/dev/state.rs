@@ -27,7 +27,7 @@ struct Contents {
     breaker_owners: BTreeSet<Address>,
 }
 
-/// State file. Each change replaces the file atomically.
+/// State file of the embedded market. Each change replaces the file atomically.
 #[derive(Debug, Clone)]
 pub struct StateFile {
     path: PathBuf,

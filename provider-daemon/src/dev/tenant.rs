@@ -50,7 +50,7 @@ pub struct Outcome {
     pub name: String,
     /// Time from the creation of the deployment until each of its orders has a bid.
     pub to_bid: Option<Duration>,
-    /// Time from the order until all services run.
+    /// Time from the creation of the deployment until all services run.
     pub to_run: Option<Duration>,
     /// Price per block of each lease.
     pub prices: Vec<DecCoin>,

@@ -18,7 +18,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Capacity of the queue, in steps.
+/// Capacity of the recorder's queue, in steps.
 const QUEUE: usize = 8192;
 /// Delay before the recorder sends the engine's state again after the queue was full.
 const RETRY: Duration = Duration::from_millis(250);

@@ -100,7 +100,7 @@ pub(super) struct Replay {
     head: Option<Head>,
     /// Engine, and the monotonic time and the wall clock of the recorded state from which the replay started.
     engine: Option<(Box<Engine>, Mono, u64)>,
-    /// Engine before the last gap, or at the end of the recording.
+    /// Replayed engine at the last gap, or at the end of the recording.
     ended: Option<Box<Engine>>,
     pub(super) now: Now,
 }

@@ -11,13 +11,13 @@
 use super::tree::Tree;
 use std::collections::BTreeMap;
 
-/// Maximum size of the database, in bytes; the current one has 1.5 MiB.
+/// Maximum size of the PCI ID database, in bytes; the current database has 1.5 MiB.
 pub(crate) const DATABASE_MAX: usize = 8 << 20;
-/// Maximum number of entries; the current database has 40,000.
+/// Maximum number of entries in the PCI ID database; currently there are 40,000.
 const ENTRIES_MAX: usize = 200_000;
 /// Maximum length of a name, in characters.
 const NAME_MAX: usize = 256;
-/// Paths of the database in Linux distributions.
+/// Paths of the PCI ID database in Linux distributions.
 const PLACES: [&str; 3] = [
     "/usr/share/misc/pci.ids",
     "/usr/share/hwdata/pci.ids",

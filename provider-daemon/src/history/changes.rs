@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 const CHANGES_MAX: usize = 3;
-/// Maximum number of distinct causes; further ones are ignored.
+/// Maximum number of distinct causes of lost and declined orders; further causes are ignored.
 const CAUSES_MAX: usize = 10_000;
 /// Hundredths of a percent in 100 %.
 const SCALE: i64 = 10_000;

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Name of the file in the home directory.
+/// Name of the history file in the home directory.
 pub const FILE: &str = "orders.redb";
 /// Minimum value of `--order-history-bytes`, in bytes.
 pub const LIMIT_MIN: u64 = 64 << 10;

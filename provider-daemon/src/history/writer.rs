@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Capacity of the queue, in facts. A provider under full load fills the queue within several seconds.
+/// Capacity of the history queue, in facts. A provider under full load fills the queue within several
+/// seconds.
 const QUEUE: usize = 8192;
 /// Maximum number of facts in a transaction.
 const BATCH_MAX: u64 = 2048;
@@ -65,7 +66,6 @@ impl FactSender {
     }
 }
 
-/// State that the recorder, the writer and the readers share.
 #[derive(Debug, Default)]
 struct Shared {
     dropped: AtomicU64,

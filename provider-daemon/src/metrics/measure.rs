@@ -86,9 +86,9 @@ impl Measure {
         Self::new(name, help, Kind::Counter)
     }
 
-    /// Creates a counter with a name of the Go provider. The Prometheus text and the `OpenMetrics` text
-    /// contain the name without the suffix `_total`, so that existing dashboards find the counter.
-    /// `OpenMetrics` requires the suffix for counters, so the type there is `unknown`.
+    /// Creates a counter with a name of the Go provider. Both text formats contain the name without the
+    /// suffix `_total`, so that existing dashboards find the counter. `OpenMetrics` requires the suffix for
+    /// counters, so the type there is `unknown`.
     #[must_use]
     pub const fn go_counter(name: &'static str, help: &'static str) -> Self {
         Self::new(name, help, Kind::GoCounter)

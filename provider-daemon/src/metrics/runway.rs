@@ -77,7 +77,6 @@ impl MetricSource for RunwaySource {
     }
 }
 
-/// Samples of the spent amounts of the last day.
 #[derive(Debug)]
 struct Spending {
     started: Instant,

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 /// 9999-12-31T23:59:59Z in seconds since the Unix epoch, the last RFC 3339 date.
 const LAST_DATE: u64 = 253_402_300_799;
 
-/// Access for the owner of the socket and root only.
+/// File mode of the socket, which permits access by its owner and root only.
 const MODE: u32 = 0o600;
 /// Maximum number of concurrent requests. Further clients wait.
 const AT_ONCE: usize = 8;

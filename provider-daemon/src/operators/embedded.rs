@@ -95,9 +95,9 @@ pub(crate) struct OperatorPlan {
 }
 
 impl OperatorPlan {
-    /// Reads the flags of the embedded operators. `--with-operators` selects the operators; without this
-    /// flag, the operators in `usual` are selected. Hostnames under `own_domain` need no ownership proof. The
-    /// list of GPUs is stored in the directory `home`.
+    /// Reads the flags of the embedded operators: those in `--with-operators`, or else those in `usual`.
+    /// Hostnames under `own_domain` need no ownership proof. The list of GPUs is stored in the directory
+    /// `home`.
     ///
     /// # Errors
     /// Returns an error for invalid or unreadable inventory rules, for `--hostname-proof` with an empty

@@ -54,7 +54,6 @@ const GRPC_PORT: u16 = 8081;
 /// Interval between two reads of the file with the inventory rules.
 const RULES_EVERY: Duration = Duration::from_secs(2);
 
-/// Inventory operator, with its rules, its GPU list and its gRPC listener.
 #[derive(Debug)]
 pub(super) struct InventoryProcess {
     operator: InventoryOperator,

@@ -127,7 +127,6 @@ impl World {
         (self.bids(&id)[0].id.clone(), sdl)
     }
 
-    /// Creates a lease with a running workload.
     async fn lease(&self, dseq: u64) -> LeaseId {
         let (bid, sdl) = self.bid(dseq).await;
         self.chain

@@ -29,7 +29,7 @@ pub(super) struct Cluster {
     pub(super) date: Option<SystemTime>,
 }
 
-/// Reason why there is no connection.
+/// Reason why there is no connection to a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoCluster {
     /// The settings select no cluster, so leases run in memory.

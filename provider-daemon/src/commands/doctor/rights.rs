@@ -27,7 +27,7 @@ const AT_ONCE: usize = 16;
 const APPLY: &str = "run `kubectl apply --filename deploy/rbac`";
 /// Maximum number of leases for which RBAC rights are reviewed.
 const LEASES_MAX: usize = 12;
-/// Maximum number of namespaces in a list.
+/// Maximum number of lease namespaces that are listed.
 const NAMESPACES_MAX: u32 = 500;
 
 /// RBAC right of the provider: one verb on one resource, and the result of the review.

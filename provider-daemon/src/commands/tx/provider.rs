@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use url::Url;
 
-/// Maximum size of the file, in bytes; an attribute has about 60 bytes.
+/// Maximum size of `provider.yaml`, in bytes; an attribute has about 60 bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Valid lengths of an attribute key on the chain, in bytes.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 2..=127;

@@ -14,7 +14,7 @@ use hickory_resolver::proto::rr::RData;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Maximum duration of one attempt. A query has at most three attempts.
+/// Maximum duration of one attempt of a DNS query. A query has at most three attempts.
 const LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of DNS records that one query returns; further records are ignored.
 const RECORDS_MAX: usize = 256;
@@ -146,7 +146,6 @@ mod tests {
         answer.to_vec().unwrap()
     }
 
-    /// Starts a DNS server for UDP and TCP with fixed records.
     async fn server() -> (SocketAddr, Vec<AbortOnDropHandle<()>>) {
         let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let at = udp.local_addr().unwrap();

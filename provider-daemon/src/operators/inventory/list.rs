@@ -31,7 +31,7 @@ pub(super) struct ListStatus {
     pub(super) from: String,
     /// Number of devices in the list.
     pub(super) devices: usize,
-    /// Number of invalid devices in the list, which are skipped.
+    /// Number of devices in the list that are skipped because they are invalid.
     pub(super) skipped: usize,
     /// SHA-256 hash of the last valid list, in hexadecimal.
     pub(super) sha256: Option<String>,
