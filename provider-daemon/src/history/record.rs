@@ -155,7 +155,7 @@ pub struct OrderRecord {
     pub end: Option<LeaseEnd>,
     /// Steps in the order of their occurrence.
     pub steps: Vec<Step>,
-    /// Number of steps that were removed because of [`STEPS_MAX`].
+    /// Number of steps that were removed because of the limit per record.
     #[serde(default)]
     pub omitted: u32,
 }
