@@ -248,7 +248,7 @@ fn state(home: &Path, printer: &Printer) -> anyhow::Result<State> {
     if let Some(aside) = moved_aside {
         let aside = aside.display();
         printer.note(&format!(
-            "damaged state file moved to {aside}; no lease is affected"
+            "state file that cannot be read moved to {aside}; no lease is affected"
         ));
     }
     Ok(state)

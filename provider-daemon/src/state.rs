@@ -10,9 +10,9 @@
 //!
 //! Each module has a table and implements a trait of a library crate, such as `HeightStore`. These tables are
 //! in the file `state.redb`, so that one transaction can write several of them. No lease depends on the file.
-//! A damaged file is therefore renamed and replaced by an empty file, and the log contains the new path of
-//! the damaged file. Any other failure, such as a missing permission or a lock of another process, prevents
-//! the start. After a failure of the disk, `file` opens the file again.
+//! A damaged file, or the file of a later version, is therefore renamed and replaced by an empty file, and the
+//! log contains its new path. Any other failure, such as a missing permission or a lock of another process,
+//! prevents the start. After a failure of the disk, `file` opens the file again.
 
 mod copy;
 mod delayed_writer;
@@ -119,12 +119,12 @@ pub struct State {
     path: PathBuf,
 }
 
-/// Opened state, and the new path of the previous state file if that file was damaged.
+/// Opened state, and the new path of a state file that this version cannot read.
 #[derive(Debug)]
 pub struct OpenedState {
     /// Opened state. The state is empty if `moved_aside` is set.
     pub state: State,
-    /// Path to which the damaged file was renamed; `None` if the file was not damaged.
+    /// Path to which a damaged file, or the file of a later version, was renamed; `None` if the file was read.
     pub moved_aside: Option<PathBuf>,
 }
 
@@ -138,7 +138,7 @@ impl State {
     /// missing, and removes the access of other system users to all files in the directory.
     ///
     /// # Errors
-    /// Returns an error if the file is unusable but not damaged.
+    /// Returns an error if another process uses the file, or if the file system refuses an operation.
     pub fn open(home: &Path) -> Result<OpenedState, StateError> {
         let path = home.join(FILE);
         private::folder(home).map_err(|source| StateError::Io {
@@ -147,7 +147,20 @@ impl State {
             source,
         })?;
         private::close(home, &path);
-        let (database, moved_aside) = open_file(&path, LAYOUT_NOW)?;
+        let (database, moved_aside) = match open_file(&path, LAYOUT_NOW) {
+            Err(StateError::Later { found, .. }) => {
+                let aside = move_aside(&path, "later")?;
+                tracing::warn!(
+                    path = %path.display(),
+                    aside = %aside.display(),
+                    found,
+                    "state file of a later version moved aside and replaced by an empty one; no lease is affected: to \
+                     use the file again, install that version and rename the file"
+                );
+                (open_file(&path, LAYOUT_NOW)?.0, Some(aside))
+            }
+            opened => opened?,
+        };
         Ok(OpenedState::new(database, path, moved_aside))
     }
 
@@ -198,7 +211,7 @@ pub(crate) fn open_file(path: &Path, layout: u64) -> Result<(Database, Option<Pa
         Err(OpenError::Other(error)) => return Err(error),
         Err(OpenError::Damaged(why)) => why,
     };
-    let aside = move_aside(path)?;
+    let aside = move_aside(path, "damaged")?;
     tracing::warn!(
         path = %path.display(),
         aside = %aside.display(),
@@ -316,16 +329,16 @@ fn classify(path: &Path, error: redb::Error) -> OpenError {
     }
 }
 
-/// Renames the file to an unused name.
-fn move_aside(path: &Path) -> Result<PathBuf, StateError> {
+/// Renames the file to an unused name that contains the reason.
+fn move_aside(path: &Path, reason: &str) -> Result<PathBuf, StateError> {
     let seconds = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
     let aside = (0_u32..)
-        .map(|n| path.with_extension(format!("redb.damaged-{seconds}-{n}")))
+        .map(|n| path.with_extension(format!("redb.{reason}-{seconds}-{n}")))
         .find(|aside| !aside.exists())
-        .unwrap_or_else(|| path.with_extension("redb.damaged"));
+        .unwrap_or_else(|| path.with_extension(format!("redb.{reason}")));
     fs::rename(path, &aside).map_err(|source| StateError::Io {
         operation: "move aside",
         path: path.to_owned(),

@@ -111,25 +111,31 @@ fn detects_or_tolerates_any_changed_byte() {
 }
 
 #[test]
+fn file_of_a_later_version_is_moved_aside_unchanged() {
+    let home = home();
+    drop(open(home.path()));
+    let path = home.path().join(FILE);
+    let database = Database::create(&path).unwrap();
+    let write = database.begin_write().unwrap();
+    let later = LAYOUT_NOW + 1;
+    write.open_table(ABOUT).unwrap().insert(LAYOUT, later).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let opened = State::open(home.path()).unwrap();
+    let aside = opened.moved_aside.unwrap();
+    let moved = Database::open(&aside).unwrap();
+    assert_eq!(layout(&moved).unwrap(), Some(later));
+    drop(opened.state);
+    assert_eq!(State::open(home.path()).unwrap().moved_aside, None, "only once");
+}
+
+#[test]
 fn fails_without_moving_an_undamaged_file() {
     let home = home();
     let state = open(home.path());
     let error = State::open(home.path()).unwrap_err();
     assert!(matches!(error, StateError::InUse { .. }), "{error}");
     drop(state);
-    let later = {
-        let database = Database::create(home.path().join(FILE)).unwrap();
-        let write = database.begin_write().unwrap();
-        write
-            .open_table(ABOUT)
-            .unwrap()
-            .insert(LAYOUT, LAYOUT_NOW + 1)
-            .unwrap();
-        write.commit().unwrap();
-        drop(database);
-        State::open(home.path()).unwrap_err()
-    };
-    assert!(matches!(later, StateError::Later { .. }), "{later}");
     let folder = self::home();
     fs::create_dir(folder.path().join(FILE)).unwrap();
     let error = State::open(folder.path()).unwrap_err();
