@@ -20,8 +20,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Maximum time by which a block time may be ahead of the local clock, in ms. Clocks with NTP differ by less
 /// than this value.
 pub(crate) const AHEAD_MAX_MS: i64 = 10_000;
-/// Number of blocks by which a height may increase at once, in addition to one block per [`BLOCK_MIN_MS`] of
-/// elapsed time. On the Akash network, 1000 blocks take 100 minutes.
+/// Maximum number of blocks by which a height can increase at once, in addition to one block per
+/// [`BLOCK_MIN_MS`] of elapsed time. On the Akash network, 1000 blocks take 100 minutes.
 pub(crate) const BURST: Height = 1000;
 /// Minimum average block interval, in ms. The block interval is 6 s on the Akash network, and down to 100 ms
 /// on development networks.

@@ -32,7 +32,8 @@ pub(crate) fn is_tls_required(response: &[u8]) -> bool {
     SIGNS.iter().any(|sign| text.contains(sign))
 }
 
-/// Returns the fault of a plain HTTP request to a TLS port. The server did not process such a request.
+/// Returns the fault for a plain HTTP request that was sent to a TLS port. The server did not process the
+/// request.
 pub(crate) fn tls_required() -> Fault {
     Fault::NotConnected("(this is an https port): use https:// or grpcs://".to_owned())
 }

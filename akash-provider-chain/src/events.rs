@@ -119,8 +119,9 @@ pub struct FollowerStatus {
     pub time: BlockTime,
     /// Current source of blocks.
     pub source: Source,
-    /// Time since which no new block arrives, or `None` while blocks arrive. Reasons: the connection was
-    /// closed, no node can be used, or no usable node has had a new block for longer than `silence`.
+    /// Time since which no new block arrives, or `None` while blocks arrive. Blocks stop arriving if the
+    /// connection was closed, if no node can be used, or if no usable node has had a new block for longer
+    /// than `silence`.
     pub silent_since: Option<SystemTime>,
     /// Number of blocks that were reported to the receiver.
     pub blocks: u64,

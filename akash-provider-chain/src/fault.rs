@@ -170,7 +170,7 @@ impl Fault {
         }
     }
 
-    /// Returns false if the node certainly did not process the request.
+    /// Returns false if it is certain that the node did not process the request.
     pub(crate) const fn may_have_been_received(&self) -> bool {
         !matches!(
             self,

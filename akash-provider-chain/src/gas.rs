@@ -159,7 +159,7 @@ impl GasConfig {
     }
 }
 
-/// Properties of a transaction that determine its gas, as text.
+/// Text with the properties that determine the gas of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Shape(String);
 

@@ -169,11 +169,11 @@ impl Keyring {
         private_half(self.find(name_or_address)?)
     }
 
-    /// Stores a key. As in Helm charts, the address of the key is a valid name.
+    /// Stores a key. The name can be the address of this key, as in Helm charts.
     ///
     /// # Errors
-    /// Returns an error if the name or the address already exists in the keyring, or if the name is invalid.
-    /// The address of another key is not a valid name.
+    /// Returns an error if the keyring already contains the name or the address, or if the name is invalid.
+    /// The address of a different key is an invalid name.
     pub fn add(&self, name: &str, key: &PrivateKey) -> Result<KeyInfo, KeyringError> {
         let name = checked_name(name)?;
         if name.parse::<Address>().is_ok_and(|named| named != *key.address()) {

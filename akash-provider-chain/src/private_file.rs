@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Replaces a file atomically. Only the owner of the file can read it.
+/// Replaces a file atomically. The new file is readable only by its owner.
 ///
-/// `temporary` is a path in the same folder for the new contents. The temporary file is always removed, also
-/// after an error.
+/// The new contents are first written to the file `temporary` in the same folder. After an error, this file
+/// is removed.
 pub(crate) fn replace(path: &Path, temporary: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let written = OpenOptions::new()

@@ -160,7 +160,7 @@ impl Reader {
     }
 
     /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases. With
-    /// `pin`, all records are from this height. Without `pin`, the leases may be newer than the other
+    /// `pin`, all records are from the height `pin`. Without `pin`, the leases may be newer than the other
     /// records. The inner error means that the record of the deployment is malformed.
     pub(crate) async fn deployment_at(
         &self,
@@ -252,8 +252,8 @@ impl Reader {
     /// Returns the time of a block, or `None` if no node has the block.
     ///
     /// A time that two nodes returned is cached. A time that only one node returned is queried again after
-    /// [`Limits::single_age`](crate::Limits::single_age), or returned again if no node has the block any
-    /// more.
+    /// [`Limits::single_age`](crate::Limits::single_age). If this query returns no time, the cached time is
+    /// returned.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
         let stored = self.cached_time(height);
         if let Some((time, true)) = stored {

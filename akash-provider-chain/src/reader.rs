@@ -14,8 +14,8 @@ use tokio::time::Instant;
 /// Maximum number of cached block times. If the cache is full, the time of the lowest height is removed first.
 const TIMES_MAX: usize = 16_384;
 
-/// Time of a block. The second field is `None` if two nodes agreed on the time. Otherwise it is the moment at
-/// which a single node returned the time.
+/// Time of a block. The second field is `None` if two nodes agreed on the time. Otherwise, the second field
+/// is the moment at which a single node returned the time.
 type StoredTime = (BlockTime, Option<Instant>);
 
 /// Client for queries and events.
@@ -49,8 +49,8 @@ pub struct ReaderStatus {
     pub last_switch: Option<String>,
     /// Status of the event follower.
     pub follower: FollowerStatus,
-    /// Processed block, if no node has reached its height for five minutes. To reset this block, run
-    /// `provider-daemon state reset-height`.
+    /// Processed block if no node has reached the height of this block for five minutes, otherwise `None`. To
+    /// reset this block, run `provider-daemon state reset-height`.
     pub unreached: Option<Checkpoint>,
     /// Time by which the local clock is behind the nodes. Block times are checked with the corrected clock.
     pub clock_behind: Option<Duration>,

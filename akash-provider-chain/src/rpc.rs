@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Maximum number of idle connections in the pool.
 const IDLE_MAX: usize = 32;
 
-/// Name prefix of the methods that are not retried if the node closes the connection without a response.
+/// Name prefix of methods that are not retried after the node closed the connection without a response.
 const NOT_REPEATED: &str = "broadcast_";
 
 #[derive(Clone)]

@@ -141,8 +141,8 @@ pub enum Decline {
         "the order already has {bids} bids or more; the chain accepts another bid only on an order with at most {limit}"
     )]
     OrderFull {
-        /// Number of open, active and closed bids on the order. If the chain refused a bid, the order may have
-        /// more bids than this.
+        /// Number of open, active and closed bids on the order. If the engine knows the number only from a
+        /// refusal by the chain, the true number may be higher.
         bids: u32,
         /// The chain parameter `order_max_bids`. The chain accepts a bid while the number of bids does not
         /// exceed this value.
@@ -291,8 +291,9 @@ pub struct OrderContext<'a> {
     pub audited: &'a [AuditedAttributes],
     /// Market parameters of the chain. With `None`, the checks that need the parameters are skipped.
     pub params: Option<&'a MarketParams>,
-    /// Number of bids of other providers on the order that count against the limit of the chain. With `None`,
-    /// [`check_bid_count`] is skipped. Otherwise, the engine runs this check after reserving capacity.
+    /// Number of bids that other providers placed on the order, counted as the chain counts them for its
+    /// limit. With a number, the engine runs [`check_bid_count`] after reserving capacity. With `None`, the
+    /// engine skips this check.
     pub bids: Option<u32>,
 }
 

@@ -79,8 +79,8 @@ pub struct ElectionConfig {
 }
 
 impl ElectionConfig {
-    /// Creates a configuration without state for the next leader. The call timeout is a third of the election
-    /// lease, because a response after this time would be too late.
+    /// Creates a configuration with an empty initial state. The call timeout is a third of the election
+    /// lease, because a later response would come too late.
     #[must_use]
     pub fn new(name: impl Into<String>, me: Candidate, timing: Timing) -> Self {
         Self {
@@ -269,7 +269,7 @@ struct ElectionTask {
     origin: Instant,
     gate: LeadershipGate,
     shared: Arc<Shared>,
-    /// Whether any call to the store has succeeded. A success proves that the store permits the election.
+    /// Whether the store has accepted at least one call, and thus permits the election.
     has_seen_it: bool,
     /// Time of the first denied request, if all requests since then were denied.
     denied_since: Option<Instant>,

@@ -49,7 +49,7 @@ pub struct Allocation {
     pub units: Vec<ResourceUnit>,
     /// Scheduling parameters by resource id; `None` for a unit without such parameters.
     pub params: SchedulerParamsById,
-    /// Nodes of the replicas. The list omits replicas without a node, for example of a lease that was adopted
+    /// Nodes of the replicas. Replicas without a node are omitted, for example after a lease was adopted
     /// without free capacity.
     pub places: Vec<ReplicaGroup>,
 }
@@ -197,10 +197,10 @@ pub trait Inventory: fmt::Debug + Send + Sync {
         options: AdjustOptions,
     ) -> Result<Allocation, InsufficientCapacity>;
 
-    /// Reserves an existing allocation on its nodes, even if the capacity is not sufficient. Missing capacity
-    /// is then reported as overcommitted and free capacity as zero. `release` restores exactly the same
-    /// amounts. Replicas without a node, or on an unknown node, are overcommitted and use no capacity of
-    /// nodes. A closed node accepts replicas of an existing allocation.
+    /// Reserves an existing allocation on its nodes, even if the capacity is not sufficient. If capacity is
+    /// missing, the missing amount is reported as overcommitted, and the free amount as zero. `release`
+    /// restores exactly the same amounts. Replicas without a node, or on an unknown node, are overcommitted
+    /// and use no capacity of nodes. A closed node accepts replicas of an existing allocation.
     fn restore(&mut self, allocation: &Allocation);
 
     /// Releases the capacity of an allocation.

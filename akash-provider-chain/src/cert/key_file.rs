@@ -334,7 +334,7 @@ fn target(path: PathBuf) -> PathBuf {
         .map_or_else(|| leads_to.clone(), |folder| folder.join(&leads_to))
 }
 
-/// Writes a file atomically. Only the owner of the file can read it.
+/// Writes a file atomically. The file is readable only by its owner.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), CertError> {
     let io = |operation| {
         move |source| CertError::Io {

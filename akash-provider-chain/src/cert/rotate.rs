@@ -158,7 +158,7 @@ enum OldAction {
 
 impl Rotation {
     /// Creates a rotation of the certificate files of `account` in the folder `home`. The key of the account
-    /// also signs the transactions sent through `chain`.
+    /// decrypts the files, and signs the transactions that `chain` sends.
     #[must_use]
     pub const fn new(
         chain: Arc<dyn ChainClient>,

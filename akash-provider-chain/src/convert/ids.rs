@@ -5,7 +5,7 @@ use crate::proto::akash::deployment::v1 as deployment;
 use crate::proto::akash::market::v1 as market;
 use akash_provider_core::types::{Address, BidId, DeploymentId, GroupId, OrderId};
 
-/// Parses an account address. `part` is the path of its field in the message.
+/// Parses an account address. `part` is the path of the field that contains the address.
 ///
 /// # Errors
 /// Returns an error if the address is missing or invalid.

@@ -60,8 +60,8 @@ fn deployment_of(owner: &str, dseq: u64) -> Option<DeploymentId> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table with one arm per request")]
-/// Rebuilds an encoded request by converting it to the types of `akash_provider_core` and back. Returns `None` if these
-/// types cannot express the request.
+/// Converts an encoded request to the types of `akash_provider_core`, and encodes these types again. Returns
+/// `None` if these types cannot express the request.
 fn rebuild_request(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     fn of<M: Message + Default>(bytes: &[u8]) -> M {
         M::decode(bytes).unwrap()

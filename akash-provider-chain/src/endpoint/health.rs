@@ -61,8 +61,8 @@ impl Health {
         self.height_at = Some(Instant::now());
     }
 
-    /// Returns the maximum plausible height of a query response, computed from the last known height and its
-    /// age. A query response contains no block time.
+    /// Returns the maximum plausible height of a query response, computed from the last known height and the
+    /// age of this height. A query response contains no block time.
     pub(crate) fn max_height(&self) -> Height {
         let Some(at) = self.height_at else {
             return Height::MAX;

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// [`LAG_MAX`](super::LAG_MAX) blocks in this time.
 const LAG_TIME: Duration = Duration::from_secs(30);
 
-/// Record that a node returned (`None` if no such record exists), and the height of the response.
+/// Response of a node: the queried record, or `None` if the record does not exist, and the height.
 type Reading<T> = (Option<T>, Height);
 
 impl Endpoints {
@@ -141,8 +141,8 @@ impl Endpoints {
 
     /// Compares the records of two nodes. Two equal records agree at any heights. If the records differ or
     /// are absent at different heights, queries the node with the higher height again, at the lower height.
-    /// Returns the new record if the first node was queried again, the lower height, and the result of the
-    /// comparison.
+    /// Returns three values: the new record, or `None` if the first node was not queried again; the lower
+    /// height; the result of the comparison.
     async fn compare<M, T, C>(
         &self,
         first: usize,
@@ -256,8 +256,8 @@ impl Endpoints {
         }
     }
 
-    /// Selects an endpoint of `others` that has the fault [`Fault::Behind`], but a newest block at most
-    /// [`LAG_TIME`] older than the newest block of `first`. If the height of `first` is false, honest
+    /// Selects an endpoint of `others` with the fault [`Fault::Behind`] and with a newest block that is at
+    /// most [`LAG_TIME`] older than the newest block of `first`. If the height of `first` is false, honest
     /// endpoints have this fault.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;

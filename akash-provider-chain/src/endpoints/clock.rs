@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Endpoints {
-    /// Corrects the clock that checks block times, if the nodes prove that the local clock is behind.
+    /// Corrects the clock for checks of block times if the nodes prove that the local clock is behind.
     pub(super) fn update_clock_correction(&self) {
         let Some(correction) = self.correction() else {
             return;

@@ -20,9 +20,9 @@ pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
     /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Start of the period in which a node contradicts the processed block and no node has this block.
+    /// Time since which a node contradicts the processed block and no node has the processed block.
     contradicted: Option<Instant>,
-    /// Start of the period in which no reachable node has the processed block.
+    /// Time since which no reachable node has the processed block.
     unreached: Option<Instant>,
     is_reported: bool,
 }
@@ -38,8 +38,8 @@ impl Endpoints {
         }
     }
 
-    /// Returns the height of the processed block. Returns 0 before the first block is processed, and after the
-    /// processed block was dropped as false.
+    /// Returns the height of the processed block, or 0 if no block was processed yet or the processed block
+    /// was dropped as false.
     #[must_use]
     pub fn floor(&self) -> Height {
         self.processed().map_or(0, |block| block.height)
@@ -59,8 +59,8 @@ impl Endpoints {
     /// Checks the newest block of a node.
     ///
     /// If the newest block is more than [`LAG_MAX`] above the processed block, the node must serve the header
-    /// [`LAG_MAX`] below the newest block. A header above this height may be missing on another node behind
-    /// the same load balancer.
+    /// [`LAG_MAX`] below the newest block. Another node behind the same load balancer may not have newer
+    /// headers yet.
     pub(super) async fn check_tip(
         &self,
         endpoint: &Endpoint,

@@ -68,7 +68,7 @@ impl Endpoints {
             .collect()
     }
 
-    /// Returns the number of changes to another endpoint, and the reason of the last change.
+    /// Returns how many times another endpoint was selected, and the reason of the last selection.
     #[must_use]
     pub fn switches(&self) -> (u64, Option<String>) {
         let choice = lock(&self.shared.choice);

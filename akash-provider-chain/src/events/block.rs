@@ -97,8 +97,8 @@ impl Block {
         })
     }
 
-    /// Checks that the parent of this block is `last`, the last processed block. If not, one of the two
-    /// blocks belongs to a false chain, and events may be missing.
+    /// Checks that the parent of this block is `last`, the last processed block. If the parent differs, one
+    /// of the two blocks belongs to a false chain, and events may be missing.
     pub(super) fn check_parent(&self, last: BlockHash) -> Result<(), String> {
         if self.parent == last {
             return Ok(());
@@ -243,8 +243,8 @@ impl Head {
     }
 }
 
-/// Searches for the transactions of a block. Returns an error if the search does not find all transactions:
-/// the index of a node may be late or pruned.
+/// Searches for the transactions of a block. Returns an error if the search does not find all transactions,
+/// for example because the index of a node is late or pruned.
 async fn block_from_search(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
     let head = Head::read(endpoint, height, chain_id).await?;
     let count = head.txs.len();

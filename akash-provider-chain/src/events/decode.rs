@@ -113,7 +113,7 @@ struct Price {
     amount: String,
 }
 
-/// Close reason. Most encoders write its name, some its number.
+/// Close reason. Most encoders write the name of the reason, some encoders write the number.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Reason {

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 /// `Resync` follows.
 const REFUSALS_MAX: u32 = 10;
 
-/// Market parameters and provider record, which no event updates.
+/// Market parameters and provider record. No event updates these values.
 type StaticValues = (MarketParams, Option<ProviderRecord>);
 type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 
@@ -65,7 +65,7 @@ pub(super) struct Follower {
     missing_event: Option<String>,
     /// Earliest time of the next `Resync`. This limit does not apply after an outage.
     resync_from: Instant,
-    /// Market parameters and provider record, from the last snapshot or the last query for them.
+    /// Market parameters and provider record from the last snapshot.
     static_values: Option<StaticValues>,
     read: Instant,
     /// Pending query of the market parameters and the provider record.

@@ -28,7 +28,7 @@ pub struct Minute {
 
 /// Store of the gas and fees of the last hour, for restarts.
 pub trait ExpenseStore: fmt::Debug + Send + Sync + 'static {
-    /// Returns the stored minutes, in any order. Returns an empty list if nothing is stored.
+    /// Returns the stored minutes in any order, or an empty list if nothing is stored.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read. The writer then logs the error and starts with a total

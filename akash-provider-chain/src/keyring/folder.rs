@@ -158,7 +158,7 @@ impl Folder {
         Ok(Some(stored))
     }
 
-    /// Returns the name of the key with this address, from the index file of the address.
+    /// Reads from the index file of this address the name of the key.
     pub(super) fn name_of(&self, address: &Address) -> Result<Option<String>, KeyringError> {
         let path = self.address_path(address)?;
         let Some(data) = self.open_item(&path)? else {

@@ -138,7 +138,8 @@ fn from_record(record: &Record) -> Result<StoredKey, String> {
     })
 }
 
-/// Checks that the public key belongs to the private key. A wrong public key gives a wrong address.
+/// Checks that the public key belongs to the private key. With a wrong public key, the account address would
+/// be wrong.
 fn check_pair(stored: StoredKey) -> Result<StoredKey, String> {
     match (&stored.public, &stored.private) {
         (public, Some(private)) if public.as_ref() != Some(private.public()) => {

@@ -191,8 +191,8 @@ impl Reader {
         Ok(open.into_iter().chain(active).collect())
     }
 
-    /// Adds closed bids to the bids `live`: the closed bids of `provider` on the open orders `orders`. The
-    /// chain allows one bid of a provider per order, so the provider cannot bid on these orders again.
+    /// Adds to `live` the closed bids of `provider` on the open orders `orders`. The chain allows one bid of
+    /// a provider per order, so the provider cannot bid on these orders again.
     async fn with_ended_bids(
         &self,
         provider: &Address,

@@ -38,7 +38,7 @@ pub(crate) struct NodeBehavior {
     pub(crate) no_index: bool,
     /// Height of a block with a malformed event in its results.
     pub(crate) malformed_event: Option<Height>,
-    /// Height of a block that contains a bid of another provider with an invalid price.
+    /// Height of a block with a bid that another provider placed at an invalid price.
     pub(crate) malformed_bid: Option<Height>,
     /// Remaining number of transaction searches that get an incomplete response.
     pub(crate) cut_searches: u32,
@@ -287,7 +287,7 @@ fn status(chain_id: &str, named: Height, (newest, time): (Height, BlockTime), ca
     })
 }
 
-/// Adds malformed events to a result, as `behavior` requires.
+/// Adds to a result the malformed events that `behavior` requests for this height.
 fn with_malformed_events(behavior: &NodeBehavior, height: Height, mut result: Value) -> Value {
     if behavior.malformed_event == Some(height) {
         let lie = json!({"type": "akash.market.v1.EventOrderCreated", "attributes": []});
@@ -300,7 +300,7 @@ fn with_malformed_events(behavior: &NodeBehavior, height: Height, mut result: Va
     result
 }
 
-/// Returns the event of a bid of another provider with an invalid price.
+/// Returns the event of a bid that another provider placed at an invalid price.
 fn odd_bid() -> Value {
     let id = json!({"owner": account(1), "dseq": "1", "gseq": 1, "oseq": 1, "provider": account(3)});
     let pairs = [("id", id.to_string()), ("price", "{}".to_owned())];

@@ -18,7 +18,8 @@ pub enum ObjectState {
         /// Height at which the object changed. `None` if the record does not contain the height.
         height: Option<Height>,
     },
-    /// The object shows that the message was not executed. The chain would probably execute the message now.
+    /// The object shows that the message was not executed. If the message is sent again, the chain probably
+    /// executes it.
     NotDone,
     /// The object shows that the message was not executed. Contains the reason why the chain would refuse the
     /// message.

@@ -78,7 +78,7 @@ pub struct PlannerConfig {
     /// Maximum age of the newest known block when the first call after an idle period arrives. After this
     /// age, the newest block is queried, because its time determines the transaction timeouts.
     pub tip_max: Duration,
-    /// Number of blocks after which an accepted transaction is sent again if no block contains it.
+    /// Number of blocks after which an accepted transaction that no block contains is sent again.
     pub resend_blocks: u64,
     /// Maximum number of blocks by which a node may lag if a load balancer distributes the requests.
     pub lag_blocks: u64,

@@ -19,7 +19,7 @@ pub(super) struct SentReceipts {
 }
 
 impl SentReceipts {
-    /// Removes the receipt of each message, because a new call sends these messages.
+    /// Removes the receipts of `messages`, because a new call sends these messages.
     pub(super) fn clear(&mut self, messages: &[Msg]) {
         for message in messages {
             if let Some(receipt) = self.receipts.get_mut(&self.hasher.hash_one(message)) {

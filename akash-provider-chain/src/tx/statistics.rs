@@ -22,7 +22,7 @@ const OUTCOME_BOUNDS: [Duration; 8] = [
     Duration::from_secs(60),
     Duration::from_secs(120),
 ];
-/// Maximum number of counted pairs of a message name and an outcome.
+/// Maximum number of pairs (message name, outcome) that have a counter.
 const MESSAGES_MAX: usize = 64;
 /// Maximum number of counted error codes. Codes come from nodes, so further codes are counted as [`OTHER`].
 const CODES_MAX: usize = 64;
@@ -115,7 +115,7 @@ impl Default for TxCounters {
 }
 
 impl TxCounters {
-    /// Counts the outcome of a call for each of its messages.
+    /// Counts the outcome of a call once for each message of the call.
     pub(super) fn count_outcome(
         &self,
         names: &[&'static str],

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct Verdict {
     /// Bid that the provider would place, or the first reason not to bid.
     pub bid: Result<Offer, Decline>,
-    /// Reasons why the order fits or does not fit, for each node. Complete also for an order that is declined
+    /// For each node, the reasons why the order fits or does not fit. Complete even if the order is declined
     /// for another reason.
     pub explanation: Explanation,
 }
@@ -65,8 +65,8 @@ pub fn evaluate(
 /// Evaluates an order. Runs [`evaluate`], requests the price within
 /// [`pricing_timeout`](crate::config::Config::pricing_timeout), and explains for each node whether the order fits.
 ///
-/// The result equals the decision of the engine in the same state. Only the engine can detect that the chain
-/// refuses the bid, or that the account cannot pay for the bid.
+/// The result equals the decision of the engine in the same state, except in two cases that only the engine
+/// detects: the chain refuses the bid, or the account cannot pay for the bid.
 #[cfg(feature = "runtime")]
 pub async fn screen(
     order: &Order,

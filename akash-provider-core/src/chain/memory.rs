@@ -101,7 +101,7 @@ struct State {
     deaf: bool,
     keep: Keep,
     maker: Maker,
-    /// True if code other than the block maker may have changed the market since the previous block.
+    /// False if only the block maker can have changed the market since the previous block.
     touched: bool,
     /// True if a snapshot request during an incomplete block waits for the end of the block.
     waits_for_block_end: bool,
@@ -207,7 +207,8 @@ impl MemoryChain {
     }
 
     /// Calls `look` with the market, to read the market or to set balances, parameters and keys. Subscribers
-    /// receive no events of these changes. For transactions, use [`MemoryChain::tenant`] and the chain port.
+    /// receive no events about these changes. For transactions, use [`MemoryChain::tenant`] and the chain
+    /// port.
     pub fn market<R>(&self, look: impl FnOnce(&mut Market) -> R) -> R {
         let mut state = lock(&self.state);
         state.touched = true;

@@ -198,8 +198,8 @@ impl MemoryCluster {
         self.set_record(lease, Record::Corrupt(problem.to_owned()))
     }
 
-    /// Deletes the record of a lease until the next `record` or `deploy` for this lease. The workload keeps running.
-    /// Returns false if the cluster does not contain the lease.
+    /// Deletes the record of a lease. The next `record` or `deploy` for this lease stores a record again. The
+    /// workload keeps running. Returns false if the cluster does not contain the lease.
     pub fn delete_record(&self, lease: &LeaseId) -> bool {
         self.set_record(lease, Record::Lost)
     }
@@ -308,9 +308,9 @@ impl MemoryCluster {
         lock(&self.state).exec = Some(exec);
     }
 
-    /// Sets the banner: a text that every replica logs at its first deploy, and that commands print first.
-    /// Without [`set_exec`](Self::set_exec), a command with a terminal then echoes its input until Ctrl-C,
-    /// Ctrl-D, `exit` or the end of the input.
+    /// Sets the banner: a text that every replica logs at its first deploy, and that commands print first. If
+    /// a banner is set and [`set_exec`](Self::set_exec) was not called, a command with a terminal echoes its
+    /// input until Ctrl-C, Ctrl-D, `exit` or the end of the input.
     pub fn set_banner(&self, text: &str) {
         lock(&self.state).banner = Some(text.to_owned());
     }

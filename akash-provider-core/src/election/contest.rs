@@ -91,7 +91,7 @@ pub(super) struct Contest {
     /// Whether a `create` call without a response may still create the record.
     may_create: bool,
     highest_term: u64,
-    /// Last term read from the record, if it is implausible.
+    /// Last term that was read from the record if this term is implausible, otherwise `None`.
     implausible: Option<u64>,
     /// State for the next leader. A leader stores its own state here. A standby stores the state that it last
     /// read.
@@ -129,7 +129,7 @@ impl Contest {
         self
     }
 
-    /// Returns the term that was last read, if it is implausible.
+    /// Returns the term that was last read if this term is implausible, otherwise `None`.
     pub(super) const fn implausible(&self) -> Option<u64> {
         self.implausible
     }
@@ -138,8 +138,8 @@ impl Contest {
         self.highest_term
     }
 
-    /// Returns the term in which this instance leads, and the time at which the leadership ends without a
-    /// further heartbeat.
+    /// Returns the term in which this instance leads, and the time at which the leadership ends unless a
+    /// heartbeat follows.
     pub(super) fn leads(&self, now: Duration) -> Option<(u64, Duration)> {
         let own_term = self.own_term?;
         let until = own_term.confirmed + self.timing.renew;
@@ -161,9 +161,9 @@ impl Contest {
     }
 
     /// Returns the names of settings that differ between this instance and the record. Ignores settings that
-    /// only one side has. Also ignores a setting that changed on this instance, if the record has the
-    /// previous value and is not clearly newer than the change. The holder may have made the same change
-    /// after its last heartbeat.
+    /// only one side has. Also ignores a setting that changed on this instance if the record still has the
+    /// previous value, unless the record is clearly newer than the change: the holder may have made the same
+    /// change after its last heartbeat.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged
@@ -344,7 +344,7 @@ impl Contest {
         self.cache(stored, begun);
     }
 
-    /// Marks the cached election record as outdated after a failed call or a conflict, so that the record is
+    /// Marks the cached election record as outdated after a failed call or a conflict. The record must be
     /// read again.
     pub(super) fn failed(&mut self) {
         self.cached_record = CachedRecord::Unknown;

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Term {
     term: u64,
-    /// Time at which the leadership ends without a renewal. `None` for a leadership that only
-    /// [`LeadershipGate::set`] ends.
+    /// Time at which the leadership ends unless it is renewed. `None` if only [`LeadershipGate::set`] can end
+    /// the leadership.
     until: Option<Instant>,
 }
 

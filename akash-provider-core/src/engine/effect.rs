@@ -47,7 +47,7 @@ pub enum Call {
     FetchDeployment(DeploymentId),
     /// Chain: fetch all records of this provider, for a full scan.
     FetchSnapshot,
-    /// Pricing: calculate the price per block of a bid on an order.
+    /// Pricing: calculate the price to bid on an order, per block.
     CalculatePrice(PriceRequest),
     /// Chain: broadcast one message in its own transaction.
     Broadcast(Msg),
@@ -58,7 +58,7 @@ pub enum Call {
     Deploy {
         /// Workload to deploy.
         deployment: Arc<WorkloadSpec>,
-        /// Hostnames to remove, which only an earlier version of the workload used.
+        /// Hostnames to remove. Only an earlier version of the workload used these hostnames.
         purge_hostnames: Vec<String>,
     },
     /// Cluster: tear down a workload, and purge its hostnames and IP addresses.

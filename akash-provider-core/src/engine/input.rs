@@ -52,7 +52,7 @@ pub enum Leadership {
         /// Leadership epoch. The engine writes the epoch into every object that it applies to the cluster.
         epoch: u64,
     },
-    /// Standby: it follows the state of chain and cluster, and sends no writes.
+    /// Standby, which follows the state of chain and cluster and sends no writes.
     Standby,
 }
 
@@ -62,7 +62,8 @@ pub enum Leadership {
 pub enum Completion {
     /// Result of `FetchOrder`: `None` if the chain has no such order.
     Order(Result<Option<Order>, Failure>),
-    /// Result of `CountBids`: the number of bids on the order that count against the limit of the chain.
+    /// Result of `CountBids`: the number of bids on the order, counted as the chain counts them for its
+    /// limit.
     BidCount(Result<u32, Failure>),
     /// Result of `FetchProvider`: `None` if this provider is not registered.
     Provider(Result<Option<ProviderRecord>, Failure>),

@@ -117,7 +117,7 @@ impl Leases {
         self.hostnames.holder(name)
     }
 
-    /// Assigns a hostname that no lease holds to `lease`.
+    /// Assigns a free hostname to `lease`. No other lease may hold the hostname.
     pub(super) fn adopt_hostname(&mut self, name: &str, lease: &LeaseId) {
         self.hostnames.adopt(name, lease);
     }

@@ -120,7 +120,7 @@ impl Progress {
     }
 
     /// Sets the processed height and time to the values of a snapshot that starts the event stream. Returns
-    /// true if no newer snapshot was applied before.
+    /// false if a newer snapshot was already applied.
     pub(super) fn resync(&mut self, height: Height, time: BlockTime) -> bool {
         self.drop_contradicted_snapshot(height, time);
         self.replayed = false;

@@ -44,8 +44,8 @@ pub struct Reservations {
     /// Orders of leases with unknown resources, because the winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders with leased IPs that the last reported usage of the pool includes. An order is removed when it
-    /// releases its IPs.
+    /// Orders with leased IPs. The last reported usage of the pool includes these IPs. When an order releases
+    /// its IPs, the order is removed.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
 }
@@ -234,7 +234,7 @@ impl Reservations {
         Ok(units)
     }
 
-    /// Returns an order that has reserved GPUs, and of which a replica fits on no node.
+    /// Returns an order with reserved GPUs and with a replica that fits on no node.
     fn unplaced_gpu_order(&self) -> Option<&OrderId> {
         let owed = |order: &&OrderId| {
             let reservation = self.reservations.get(*order);
@@ -251,8 +251,8 @@ impl Reservations {
     }
 
     /// Returns the reason why a reservation is no longer sufficient for a bid: a replica no longer fits on
-    /// any node, or a lease or bid that was found later has unknown resources or needs the same GPUs, ports
-    /// or addresses.
+    /// any node, another lease has unknown resources, or another order needs the same GPUs, ports or
+    /// addresses.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
         let reservation = self.reservations.get(order)?;

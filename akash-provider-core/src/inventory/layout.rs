@@ -149,9 +149,8 @@ impl Layout {
     }
 
     /// Returns the layout after a change of storage amounts, of ignored resources or of the nodes in `nodes`.
-    /// The result equals [`Self::new`] for the whole cluster. Returns `None` if anything else changed (a new
-    /// node, other kinds of GPU, other storage classes or an invalid entry). The caller then builds a new
-    /// layout.
+    /// The result equals the result of [`Self::new`] for the whole cluster. Returns `None` if anything else
+    /// changed (a new node, other kinds of GPU, other storage classes or an invalid entry).
     pub(super) fn revised(
         &self,
         nodes: &[NodeSpec],

@@ -28,7 +28,7 @@ pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), 
     Ok(())
 }
 
-/// Replicas and endpoints that a resource unit has and no service uses yet.
+/// Replicas and endpoints of a resource unit that no service uses yet.
 struct RemainingUnit<'a> {
     unit: &'a ResourceUnit,
     replicas: u32,

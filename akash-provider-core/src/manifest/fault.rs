@@ -210,7 +210,7 @@ pub enum CrossFault {
         /// Resource id that the service names.
         id: u32,
     },
-    /// The services use more replicas of a unit than the chain has.
+    /// The services use more replicas of a unit than the unit has on the chain.
     #[error(
         "the service has {wanted} replicas and resource unit {id} has {left} left; update the deployment first"
     )]

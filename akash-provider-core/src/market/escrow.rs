@@ -76,7 +76,7 @@ impl Escrow {
         }
     }
 
-    /// Adds funds. Returns false without a change if the account would overflow.
+    /// Adds funds. If the account would overflow, changes nothing and returns false.
     pub(super) fn add(&mut self, height: Height, coin: &Coin) -> bool {
         let funds = self.account.funds.get(&coin.denom).copied().unwrap_or_default();
         let Some(amount) = to_dec(coin.amount) else {

@@ -112,15 +112,15 @@ struct Decision {
     minimum: Option<BTreeMap<Denom, Dec>>,
 }
 
-/// Factor for each denomination that converts an amount in the file to base units per block.
+/// One factor per denomination. The factor converts an amount in the file to base units per block.
 struct Conversion(Vec<(Denom, BigDecimal)>);
 
 impl Policy {
     /// Creates a policy from a parsed file.
     ///
     /// # Errors
-    /// Returns [`PolicyError`] for an unknown version, a negative price or a price with too many digits, a
-    /// policy without any price, a rule that can never match or has a duplicate name, and an exceeded limit.
+    /// Returns [`PolicyError`] if the version is unknown, if a price is negative or has too many digits, if
+    /// the policy has no price, if a rule can never match or has a duplicate name, or if a limit is exceeded.
     pub fn new(file: PolicyFile) -> Result<Self, PolicyError> {
         if file.version != VERSION {
             let problem = format!("unknown version {}; it must be {VERSION}", file.version);

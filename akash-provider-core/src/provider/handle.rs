@@ -83,11 +83,12 @@ impl ProviderHandle {
         .await
     }
 
-    /// Moves hostnames to a lease from other leases of the same tenant.
+    /// Moves hostnames from other leases of the same tenant to a lease.
     ///
     /// # Errors
-    /// Returns `NoLease`, `Hostname` if a name belongs to another tenant, and `Busy`, `Stopping` and `Unavailable` like
-    /// every request.
+    /// Returns `NoLease` if the lease has no deployed workload, `Hostname` if the lease cannot get one of the
+    /// hostnames, `Rejected` if the manifest of the lease lacks one of the hostnames, and `NotLeader` on a
+    /// standby. Returns `Busy`, `Stopping` and `Unavailable` like every request.
     pub async fn transfer_hostnames(&self, lease: &LeaseId, hostnames: Vec<String>) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::TransferHostnames { lease, hostnames }).await
@@ -96,7 +97,8 @@ impl ProviderHandle {
     /// Closes a lease. `reason` must be one of the reasons that a provider can record on the chain.
     ///
     /// # Errors
-    /// Returns `NoLease` and `NotLeader`, and `Busy`, `Stopping` and `Unavailable` like every request.
+    /// Returns `NoLease` if this provider has no such active lease, `Rejected` for an invalid `reason`, and
+    /// `NotLeader` on a standby. Returns `Busy`, `Stopping` and `Unavailable` like every request.
     pub async fn end_lease(&self, lease: &LeaseId, reason: CloseReason) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::EndLease { lease, reason }).await
@@ -106,8 +108,8 @@ impl ProviderHandle {
     /// line each. Repairs the differences unless `dry_run` is true.
     ///
     /// # Errors
-    /// Returns `Unavailable` if the chain or the cluster cannot be queried, and `Busy`, `Stopping` and `Unavailable`
-    /// like every request.
+    /// Returns `Busy`, `Stopping` and `Unavailable` like every request. Also returns `Unavailable` if the
+    /// chain or the cluster cannot be queried.
     pub async fn scan(&self, dry_run: bool) -> Result<Vec<String>, Refusal> {
         match self.request(Request::Scan { dry_run }).await? {
             Reply::Scan(findings) => Ok(findings),
@@ -118,7 +120,7 @@ impl ProviderHandle {
     /// Releases the circuit breaker for all owners.
     ///
     /// # Errors
-    /// Returns `Busy`, `Stopping` and `Unavailable` like every request.
+    /// Returns `NotLeader` on a standby. Returns `Busy`, `Stopping` and `Unavailable` like every request.
     pub async fn release_breaker(&self) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreaker).await
     }
@@ -126,8 +128,8 @@ impl ProviderHandle {
     /// Releases the circuit breaker that has tripped for one owner.
     ///
     /// # Errors
-    /// Returns `Busy`, `Stopping` and `Unavailable` like every request, and [`RefusalKind::Rejected`] if the breaker
-    /// has not tripped for this owner.
+    /// Returns [`RefusalKind::Rejected`] if the breaker has not tripped for this owner, and `NotLeader` on a
+    /// standby. Returns `Busy`, `Stopping` and `Unavailable` like every request.
     pub async fn release_breaker_for(&self, owner: Address) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreakerFor { owner }).await
     }
@@ -135,8 +137,8 @@ impl ProviderHandle {
     /// Sets whether this instance leads. The change takes effect before the method returns.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] without a response in
-    /// time. After a timeout, the change can still take effect.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] if the
+    /// provider does not respond in time. After a timeout, the change can still take effect.
     pub async fn set_leadership(&self, leadership: Leadership) -> Result<(), Error> {
         self.ask("set leadership", |reply| {
             HandleRequest::Leadership(leadership, reply)
@@ -148,8 +150,8 @@ impl ProviderHandle {
     /// before the method returns. At a take-over, call this method before [`ProviderHandle::set_leadership`].
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] without a response in
-    /// time. After a timeout, the state can still take effect.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] if the
+    /// provider does not respond in time. After a timeout, the state can still take effect.
     pub async fn restore_state(&self, state: &RestartState) -> Result<(), Error> {
         let state = state.clone();
         self.ask("remind", |reply| HandleRequest::RestoreState(state, reply))
@@ -161,20 +163,20 @@ impl ProviderHandle {
     /// returns.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] without a response in
-    /// time. After a timeout, the change can still take effect.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] if the
+    /// provider does not respond in time. After a timeout, the change can still take effect.
     pub async fn hold_bids(&self, why: Option<&str>) -> Result<(), Error> {
         let why = why.map(Into::into);
         self.ask("hold bids", |reply| HandleRequest::HoldBids(why, reply))
             .await
     }
 
-    /// Evaluates the orders again that were declined because of their price. Call this method after the
+    /// Evaluates again all orders that were declined because of their price. Call this method after the
     /// prices of the strategy have changed.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] without a response in
-    /// time.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] if the
+    /// provider does not respond in time.
     pub async fn prices_changed(&self) -> Result<(), Error> {
         self.ask("judge prices again", HandleRequest::PricesChanged).await
     }
@@ -194,8 +196,7 @@ impl ProviderHandle {
         self.try_status().await.unwrap_or_else(|| Arc::new(unknown()))
     }
 
-    /// Returns the current status. Returns `None` if the provider is running but does not respond, so that
-    /// the status is unknown.
+    /// Returns the current status, or `None` if the provider is running but does not respond.
     pub async fn try_status(&self) -> Option<Arc<Status>> {
         let progress = *self.progress.borrow();
         // The provider does not respond before it runs, and callers must not wait for that.
@@ -216,15 +217,15 @@ impl ProviderHandle {
     /// functions grows with the size of the group.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] without a response in
-    /// time.
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] if the
+    /// provider does not respond in time.
     pub async fn capacity(&self) -> Result<Option<Capacity>, Error> {
         let capacity = self.ask("capacity", HandleRequest::Capacity).await?;
         Ok(capacity.map(|copy| *copy))
     }
 
-    /// Explains for every node whether a group currently fits, or returns `None` while the capacity is
-    /// unknown. The evaluation runs in its own thread.
+    /// Explains for every node whether a group currently fits. Returns `None` while the capacity is unknown.
+    /// The evaluation runs in its own thread.
     ///
     /// # Errors
     /// Returns the errors of [`Self::capacity`], and [`ErrorKind::Internal`] if the evaluation fails.
@@ -241,8 +242,8 @@ impl ProviderHandle {
     /// Returns whether the chain lists this lease as active and owned by this provider.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] without a response in
-    /// time. The state of the lease is then unknown.
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] if the
+    /// provider does not respond in time. After a timeout, the state of the lease is unknown.
     pub async fn has_lease(&self, lease: &LeaseId) -> Result<bool, Error> {
         let lease = lease.clone();
         self.ask("has lease", |reply| HandleRequest::HasLease(lease, reply))
@@ -252,16 +253,16 @@ impl ProviderHandle {
     /// Returns the active lease of this provider for a group, or `None` if the chain lists no such lease.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] without a response in
-    /// time. The state of the lease is then unknown.
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] if the
+    /// provider does not respond in time. After a timeout, the state of the lease is unknown.
     pub async fn lease_of(&self, group: &GroupId) -> Result<Option<LeaseId>, Error> {
         let group = group.clone();
         self.ask("lease of a group", |reply| HandleRequest::LeaseOf(group, reply))
             .await
     }
 
-    /// Waits until the provider is ready: the cluster, its capacity and the chain are known. A ready provider
-    /// can still be a standby or not registered, as its status shows.
+    /// Waits until the provider knows the cluster, its capacity and the chain. Even then, the provider may be
+    /// a standby, or not registered on the chain: see its status.
     ///
     /// # Errors
     /// Returns [`ErrorKind::Stopped`] if the provider stops before it is ready.

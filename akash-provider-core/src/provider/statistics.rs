@@ -69,14 +69,15 @@ pub struct ProviderStatistics {
     pub lease_ends: BTreeMap<&'static str, u64>,
     /// Number of closed leases that no longer have a workload in the cluster.
     pub closed_leases: u64,
-    /// Number of started and of stopped health monitors of workloads. Each deploy starts a monitor, which replaces the
-    /// previous monitor of the workload.
+    /// Number of health monitors of workloads that were started, and number that were stopped. Each deploy
+    /// starts a monitor, which replaces the previous monitor of the workload.
     pub monitors: (u64, u64),
     /// Number of won leases, and number of adopted leases.
     pub leases: (u64, u64),
     /// Withdrawals by result: `success`, `fail`.
     pub withdrawals: BTreeMap<&'static str, u64>,
-    /// Durations of scans, from the first call to the applied result: `full`, or `cluster` for scans of the cluster alone.
+    /// Durations of scans, by type: `full`, or `cluster` for a scan of the cluster alone. A duration ends
+    /// when the result is applied.
     pub scan_durations: BTreeMap<&'static str, DurationCounts>,
     /// Deposits of the bids that this process created, by denomination.
     pub deposits_locked: BTreeMap<Denom, u128>,

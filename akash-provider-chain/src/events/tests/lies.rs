@@ -142,8 +142,8 @@ impl Stage {
         }
     }
 
-    /// Completes `blocks` blocks and receives their events. If there are two nodes, reads account and
-    /// certificates after each block. Returns how often a read failed because the nodes disagreed.
+    /// Completes `blocks` blocks and receives their events. With two nodes, reads the account and the
+    /// certificates after each block. Returns the number of reads that failed because the nodes disagreed.
     async fn lie_for(&mut self, blocks: usize, listener: &mut Listener) -> usize {
         let mut disagreements = 0;
         for _ in 0..blocks {
@@ -229,7 +229,8 @@ impl Listener {
         tokio::time::timeout(TIMEOUT, followed).await.unwrap();
     }
 
-    /// Reads events until one of them concerns the order. Returns false if the time limit passes first.
+    /// Reads events until an event concerns the order. Returns false if no such event arrives within the time
+    /// limit.
     async fn hears(&mut self, order: &OrderId) -> bool {
         let receiving = async {
             loop {

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// Market state of a provider: open orders, its bids, its active leases.
+/// Open orders, and the bids and active leases of one provider.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct MarketView {
     orders: BTreeSet<OrderId>,

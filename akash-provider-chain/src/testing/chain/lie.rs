@@ -87,7 +87,7 @@ impl Lie {
     }
 }
 
-/// Returns the hash of the block at a height. A height above the newest one gets a false hash.
+/// Returns the hash of the block at a height. For a height above the newest block, returns a false hash.
 pub(crate) fn block_hash(height: Height, newest: Height) -> String {
     let start = if height > newest { "FA15E" } else { "AAAAA" };
     format!("{start}{height:059X}")

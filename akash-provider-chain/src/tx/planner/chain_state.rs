@@ -83,7 +83,7 @@ impl ChainState {
         self.tip.value.map(|tip| tip.height)
     }
 
-    /// Returns the height of the tip if it has decreased since the last call.
+    /// Returns the height of the tip if this height has decreased since the last call, otherwise `None`.
     pub(super) fn take_lower(&mut self) -> Option<u64> {
         std::mem::take(&mut self.is_lower).then_some(self.highest)
     }

@@ -236,7 +236,7 @@ impl World {
     }
 
     /// Returns true if a sent draft can no longer take effect: the first node refused the draft, a block
-    /// contains it as failed, it has expired, or another transaction has used its sequence.
+    /// contains the draft as failed, the draft has expired, or another transaction has used its sequence.
     fn is_dead(&self, sent: &Sent) -> bool {
         let failed = |(d, _, failure): &(Draft, u64, Option<u32>)| *d == sent.draft && failure.is_some();
         let overtaken = match sent.draft.ordering {

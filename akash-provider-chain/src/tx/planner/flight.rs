@@ -113,8 +113,8 @@ impl Flight {
         self.perhaps_sent || matches!(self.phase, Phase::Sending)
     }
 
-    /// Returns the outcome [`TxOutcome::Unknown`] if the transaction may have been sent, or `None` if it was certainly
-    /// not sent.
+    /// Returns the outcome [`TxOutcome::Unknown`] if the transaction may have been sent, or `None` if the
+    /// transaction was certainly not sent.
     pub(super) fn unknown(&self) -> Option<TxOutcome> {
         let draft = self.draft.as_ref().filter(|_| self.may_have_been_sent())?;
         Some(TxOutcome::Unknown {

@@ -52,7 +52,7 @@ enum Reaction {
     None,
 }
 
-/// Returns true if the chain refused a transaction because of its nonce, before it executed the messages.
+/// Returns true if the chain refused a transaction because of its nonce, and executed no message.
 fn is_refused_nonce(code: &Code) -> bool {
     code.is_sdk(TIMEOUT) || code.is_sdk(TIMEOUT_HEIGHT) || code.is_sdk(WRONG_SEQUENCE)
 }

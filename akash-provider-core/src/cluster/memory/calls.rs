@@ -65,7 +65,7 @@ impl Operation {
         }
     }
 
-    /// Returns whether this operation changes a lease. Two such calls for the same lease must not overlap.
+    /// Returns whether this operation changes a lease. Two calls that change the same lease must not overlap.
     const fn is_exclusive(self) -> bool {
         match self {
             Self::Deploy

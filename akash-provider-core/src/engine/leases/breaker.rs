@@ -48,8 +48,8 @@ pub(crate) struct Breaker {
     /// contains no record. `None` otherwise.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
-    /// Leases with requests that wait for the end of the warm-up period or for workload records, and are
-    /// repeated after the wait.
+    /// Leases with requests that wait for the end of the warm-up period or for workload records. After the
+    /// wait, the requests are repeated.
     deferred: BTreeSet<LeaseId>,
     /// Leases with a request that is held until the breaker is released.
     waiting: BTreeSet<LeaseId>,
@@ -291,7 +291,7 @@ impl Breaker {
         self.deferred.append(&mut self.waiting);
     }
 
-    /// Releases the breaker for all owners. Returns the leases for which held requests are now granted.
+    /// Releases the breaker for all owners. Returns the leases with held requests that are now granted.
     pub(crate) fn release(&mut self) -> Vec<LeaseId> {
         self.tripped = false;
         self.held_owners.clear();
@@ -306,9 +306,9 @@ impl Breaker {
         waited.into_iter().collect()
     }
 
-    /// Releases the breaker for one owner. Returns `None` if the breaker has not tripped for this owner separately.
-    /// Otherwise returns the leases of the owner for which held requests are now granted. The list is empty while the
-    /// requests of all owners are held.
+    /// Releases the breaker for one owner. Returns `None` if the breaker has not tripped for this owner
+    /// separately. Otherwise returns the leases of the owner with held requests that are now granted. The
+    /// list is empty while the requests of all owners are held.
     pub(crate) fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
         if !self.held_owners.remove(owner) {
             return None;

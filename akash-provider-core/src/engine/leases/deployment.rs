@@ -387,8 +387,8 @@ impl Deployment {
         }
     }
 
-    /// Fetches the deployment again after a delay. If the failure is permanent, or after the last attempt or
-    /// `READ_TIMEOUT`, refuses the submission instead.
+    /// Fetches the deployment again after a delay. Refuses the submission instead if the failure is
+    /// permanent, if no attempt is left, or if `READ_TIMEOUT` has passed.
     fn retry_or_refuse(
         mut self,
         cx: &Cx<'_>,
@@ -647,7 +647,7 @@ impl Deployment {
         self
     }
 
-    /// Marks the machine as done if it is no longer needed.
+    /// Marks the machine as done if the machine is no longer needed.
     fn settle(mut self, cx: &Cx<'_>) -> Self {
         let idle = self.leases.is_empty() && self.queue.is_empty() && matches!(self.phase, Phase::Idle);
         if !idle {

@@ -27,8 +27,8 @@ const RETRY_CHECK: Duration = Duration::from_secs(60);
 /// Delay before the next balance check of an empty escrow account, in block time. Each check of an empty
 /// account causes payouts, which make the chain close the leases.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
-/// Leases are paid out early if the escrow account is empty in this number of blocks or less. A payout needs
-/// one or two blocks, and payments that become due after the account is empty are lost.
+/// The provider withdraws early if the escrow account becomes empty within this number of blocks. A payout
+/// needs one or two blocks. Payments that become due after the account is empty are lost.
 const LAST_BLOCKS: u64 = 3;
 /// Delay before a failed payout is repeated, in block time.
 const RETRY_WITHDRAW: Duration = Duration::from_secs(300);
@@ -257,8 +257,8 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules the missing payouts of leases that are active or reclaiming in `record`. The payouts of a
-    /// lease are unscheduled when the chain rejects a payout because the lease is closed.
+    /// Schedules payouts for leases without a scheduled payout that are active or reclaiming in `record`. A
+    /// lease loses its scheduled payout when the chain rejects a payout because the lease is closed.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

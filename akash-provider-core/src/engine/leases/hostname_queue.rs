@@ -64,9 +64,9 @@ impl HostnameQueue {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the hostnames that have waiting leases and overlap with a hostname in `names`, each once. The
-    /// first hostnames are those in `names`. Wildcards that cover a name follow, then hostnames that a
-    /// wildcard in `names` covers.
+    /// Returns the hostnames with waiting leases that overlap with a hostname in `names`, each once, in this
+    /// order: hostnames in `names`, wildcards that cover a hostname in `names`, hostnames that a wildcard in
+    /// `names` covers.
     pub(in crate::engine) fn overlapping(&self, names: &[String]) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let covers = names.iter().filter_map(|name| covering(name));

@@ -174,8 +174,8 @@ impl HostnameLedger {
         Ok(reserved)
     }
 
-    /// Releases and returns all hostnames of a lease, except those that a later lease of the same group has
-    /// taken over.
+    /// Releases all hostnames that a lease still holds, and returns these hostnames. A later lease of the
+    /// same group may have taken over some hostnames.
     pub fn release(&mut self, lease: &LeaseId) -> Vec<String> {
         let names = self.held_by(lease);
         for name in &names {
@@ -184,7 +184,7 @@ impl HostnameLedger {
         names
     }
 
-    /// Moves hostnames to a lease from other leases of the same tenant. Hostnames that no lease holds are
+    /// Moves hostnames from other leases of the same tenant to a lease. Hostnames that no lease holds are
     /// assigned directly. Returns each hostname with its previous holder.
     ///
     /// # Errors
@@ -211,8 +211,8 @@ impl HostnameLedger {
         Ok(moved.collect())
     }
 
-    /// Assigns a hostname to a lease as declared in the cluster, even if the hostname is blocked. Returns the
-    /// previous holder of the hostname.
+    /// Assigns to a lease a hostname that the cluster declares for this lease, even if the hostname is
+    /// blocked. Returns the previous holder of the hostname.
     pub fn adopt(&mut self, hostname: &str, lease: &LeaseId) -> Option<LeaseId> {
         let former = self.assign(&hostname.to_lowercase(), lease);
         former.filter(|f| f != lease)

@@ -71,8 +71,8 @@ impl Engine {
         }
     }
 
-    /// Drops the pending manifest timeouts of leases that a snapshot contains (`is_recorded` returns true).
-    /// These timeouts start at the creation time in the snapshot.
+    /// Drops the pending manifest timeout of each lease that a snapshot contains (`is_recorded` returns
+    /// true). For these leases, the timeout starts at the creation time in the snapshot.
     pub(in crate::engine) fn drop_manifest_clocks(&mut self, is_recorded: &dyn Fn(&LeaseId) -> bool) {
         self.leases.won.retain(|(id, _)| !is_recorded(id));
     }

@@ -36,8 +36,7 @@ impl Engine {
         infos
     }
 
-    /// Returns the event, time or permission for which the close of a lease or the teardown of its workload
-    /// waits.
+    /// Returns the event, time or permission that the close or teardown of this lease waits for.
     fn waiting_for(&self, id: &LeaseId, workload: &Workload, now: Now) -> Option<String> {
         if let Some(why) = self.leases.breaker.hold_reason_for(now.mono, id) {
             return Some(why);

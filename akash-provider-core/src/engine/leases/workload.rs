@@ -59,7 +59,7 @@ pub enum ClusterLane {
     Gone,
 }
 
-/// Close that this provider plans or has requested for a lease.
+/// Intention of this provider to close a lease. The close may already be requested on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ending {
     /// Reason that this provider states to the chain.
@@ -99,7 +99,7 @@ pub enum Input {
     },
     /// The circuit breaker granted the close or the teardown.
     Granted,
-    /// The given reason to close the lease no longer applies.
+    /// The close reason in this input no longer applies.
     CancelEnd(CloseReason),
     /// The chain or a scan reports that the lease is closed.
     CloseReported(CloseReport),

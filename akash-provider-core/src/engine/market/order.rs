@@ -281,9 +281,9 @@ impl Order {
         }
     }
 
-    /// Creates an order for a bid of this provider that this process did not send. The bid was observed in
-    /// the block at `height`, and is read next. If a read at `height` or later does not find the bid, the
-    /// reservation is released, and the provider sends no other bid on the order.
+    /// Creates an order for an observed bid of this provider, which another process sent. The block at
+    /// `height` contains the bid, and the bid is read next. If a read at `height` or later does not find the
+    /// bid, the reservation is released, and the provider sends no other bid on the order.
     pub fn from_bid_event(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {

@@ -32,7 +32,7 @@ pub(in crate::engine) struct Retries {
     capacity: BTreeMap<Sequence, OrderId>,
     declined: FxHashMap<OrderId, Sequence>,
     sequence: Sequence,
-    /// Orders for which the decision or the price calculation failed with an error, by time of the next attempt.
+    /// Orders with a failed decision or price calculation, sorted by the time of the next attempt.
     undecided: BTreeSet<(Mono, OrderId)>,
     /// Number of consecutive failures of each order, and the time of the next attempt.
     failures: FxHashMap<OrderId, (u32, Mono)>,
@@ -133,8 +133,8 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity after a reservation that is now released.
-    /// `sequence` is the sequence number at the time of that reservation.
+    /// Queues the orders that were declined for lack of capacity after `sequence`. `sequence` is the sequence
+    /// number at the start of a reservation that is now released.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));

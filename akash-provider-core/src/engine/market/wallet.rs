@@ -38,15 +38,15 @@ const READ_DELAY: Duration = Duration::from_secs(1);
 /// Estimated account balance, and the schedule of its reads.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Wallet {
-    /// Last balance that was read, minus the deposits and fees of bids that were sent since. `None` before
-    /// the first read.
+    /// Last balance that was read, minus the deposits and fees of the bids that were sent after this read.
+    /// `None` before the first read.
     coins: Option<BTreeMap<Denom, u128>>,
-    /// Last balance that was read, to compare it with the next balance.
+    /// Last balance that was read, for a comparison with the next balance.
     read: BTreeMap<Denom, u128>,
     /// True while a read of the balance is in flight.
     is_reading: bool,
-    /// Deposits of bids that were in flight when the current read of the balance was requested, or were sent
-    /// since. The balance from this read may include these deposits.
+    /// Deposits of bids that were in flight at the request for the current read of the balance, or were sent
+    /// later. The balance from this read may still include these deposits.
     unconfirmed: BTreeMap<OrderId, Coin>,
     /// Processed height when the last read was requested, and whether events of the next block had already
     /// been received.
@@ -180,7 +180,8 @@ impl Wallet {
         self.next = Some(now);
     }
 
-    /// After the market parameters were read, clears the rejections despite a sufficient balance.
+    /// Clears the unexplained rejections, because the market parameters were read. Despite a sufficient
+    /// balance, the chain rejected these transactions.
     pub(in crate::engine) fn parameters_read(&mut self) {
         // A rejection for insufficient balance is cleared only by a higher balance.
         let stands = |rejection: &Rejection| !rejection.is_unexplained;

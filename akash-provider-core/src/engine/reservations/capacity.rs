@@ -24,7 +24,7 @@ pub struct Capacity {
 pub(super) struct BlockingOrders {
     /// A lease with unknown resources.
     pub(super) unread: Option<OrderId>,
-    /// Order that has reserved GPUs, and of which a replica fits on no node.
+    /// Order with reserved GPUs and with a replica that fits on no node.
     pub(super) unplaced_gpus: Option<OrderId>,
 }
 

@@ -117,9 +117,8 @@ impl Workload {
         }
     }
 
-    /// Sets the reclamation terms from the lease record. Recorded terms override the terms of the bid
-    /// configuration. Without recorded terms, terms with a deadline stay, because they are from a newer
-    /// event.
+    /// Sets the reclamation terms from the lease record. If the record has no terms, known terms with a
+    /// deadline remain, because these terms are from a newer event.
     fn set_terms(&mut self, recorded: Option<Reclamation>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if recorded.is_some() || !announced {

@@ -354,7 +354,7 @@ impl Order {
     }
 
     /// Reports that the account cannot pay a deposit, so that no other order sends a bid with this deposit.
-    /// An unpaid fee affects all transactions, so the engine handles it separately.
+    /// The engine handles an unpaid fee separately, because this problem affects all transactions.
     fn report_insufficient_funds(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
         if let Ok(TxOutcome::Rejected { error, code, log }) = result
             && *error == TxError::InsufficientFunds
@@ -738,11 +738,10 @@ const fn is_by_parameters(error: TxError) -> bool {
     )
 }
 
-/// Returns the maximum number of bids from the reason why the chain refused a bid on an order with more bids.
-/// Returns `None` if the reason is another one.
+/// If the chain refused a bid because the order has too many bids, returns the limit that `reason` contains.
+/// Returns `None` for any other reason.
 ///
-/// The reason contains the market parameter that the chain applied, which may differ from the parameter known
-/// to the engine.
+/// The limit is the market parameter of the chain. The engine may know an older value of this parameter.
 fn max_bids(reason: &str) -> Option<u32> {
     let (_, limit) = reason.split_once("too many existing bids (")?;
     limit.split_once(')')?.0.parse().ok()
