@@ -146,7 +146,7 @@ impl KubeCluster {
     }
 
     /// Applies the isolation level of the provider's settings to a running lease. If the pod template of a
-    /// workload changes, its pods are replaced.
+    /// workload changes, the pods of the workload are replaced.
     ///
     /// # Errors
     /// As [`Cluster::deploy`](akash_provider_core::cluster::Cluster::deploy).

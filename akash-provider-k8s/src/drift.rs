@@ -40,11 +40,12 @@ pub(crate) struct DriftedObject {
     pub(crate) has_other_hash: bool,
 }
 
-/// Returns the items that are missing or different in the caches, isolation objects first. Call this only for a
-/// completely applied lease: otherwise a difference may come from a running deploy.
+/// Returns the items that are missing or different in the caches, isolation objects first. The lease must be
+/// applied completely: otherwise a running deploy can cause a difference.
 ///
-/// Skips workloads and Services with another hash or from another program: a deploy newer than the caches may
-/// have written them. For isolation objects, the caller confirms the difference at the API server.
+/// Skips workloads and Services with another hash or from another program: a deploy that is newer than the
+/// caches may have written such an object. For isolation objects, the caller confirms the difference at the
+/// API server.
 pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedObject> {
     // Secrets have no watch.
     let items = items.iter().filter(|item| item.id.kind != Kind::Secret);

@@ -68,15 +68,15 @@ pub struct LeaseObjects {
     pub services: Vec<Service>,
 }
 
-/// State of an existing lease on which its rendered objects depend.
+/// Properties of an existing lease that determine the rendered objects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PriorState {
     /// `resourceVersion` of the Manifest object, written as the version label.
     pub manifest_version: String,
     /// Isolation level of the lease.
     pub isolation: Isolation,
-    /// Pod templates to apply instead of newly rendered ones, by service. Using them avoids a restart of
-    /// running pods.
+    /// Pod templates by service. These templates are applied instead of newly rendered templates, so that
+    /// running pods are not restarted.
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 

@@ -34,14 +34,14 @@ pub struct Settings {
     pub commit: CommitLevels,
     /// Isolation level of new leases.
     pub isolation: Isolation,
-    /// Networks to which pods of leases may connect, and networks closed to them.
+    /// Networks to which pods of leases may connect, and networks to which such pods must not connect.
     pub egress: Egress,
     /// Whether each lease has a ResourceQuota.
     pub quota: bool,
     /// Reaction to objects that other clients change.
     pub drift: Drift,
     /// Whether registry passwords are also written to the Manifest in plain text, as the Go provider does.
-    /// The Go provider needs these passwords after a migration back to it.
+    /// The Go provider needs these passwords after a migration back to the Go provider.
     pub plain_registry_passwords: bool,
     /// Whether the provider offers leased IP addresses (`--ip-operator`).
     pub leased_ips: bool,
@@ -124,7 +124,7 @@ impl LeasedIpCount {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the count. Returns true if it changed.
+    /// Sets the count. Returns true if the count changed.
     pub(crate) fn set(&self, count: (u32, u32)) -> bool {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         current.replace(count) != Some(count)
@@ -283,7 +283,8 @@ pub enum Drift {
     Report,
 }
 
-/// Networks outside of the lease namespace: those to which pods may connect, and closed networks.
+/// Networks outside of the lease namespace to which pods may connect, and networks to which pods must not
+/// connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
     /// Networks to which pods must not connect, in addition to nodes and API servers.
@@ -294,7 +295,7 @@ pub struct Egress {
     pub resolvers: Vec<String>,
     /// Labels of DNS resolver pods in `kube-system`, to which pods may connect on port 53.
     pub resolver_pods: Vec<(String, String)>,
-    /// Endpoints of the API server. Services with read permissions may connect to them.
+    /// Endpoints of the API server, to which services with read permissions may connect.
     pub api_servers: Vec<SocketAddr>,
 }
 

@@ -165,8 +165,8 @@ impl State {
         self.shared.watches.read(Clone::clone)
     }
 
-    /// Subscribes to health changes. The stream sends a snapshot first, and again after missed changes. It
-    /// sends `Lost` when the health becomes unknown.
+    /// Subscribes to health changes. The stream sends a snapshot first, and again after missed changes. The
+    /// stream sends `Lost` when the health becomes unknown.
     #[must_use]
     pub fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
         changes::changes(&self.shared)

@@ -8,7 +8,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// Maximum number of stored items (log lines or events) of a lease.
 const STORED_MAX: usize = 1000;
-/// Maximum number of buffered items of a follower. A follower with more unread items loses the oldest ones.
+/// Maximum number of buffered items of a follower. A follower with more unread items loses the oldest unread
+/// items.
 const WAITING: usize = 256;
 
 /// Newest log lines or events of a lease, each with the name of its service. Dropping the journal ends the streams of

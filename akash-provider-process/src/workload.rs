@@ -253,7 +253,7 @@ impl State {
         let _ = self.changes.send(change);
     }
 
-    /// Allocates free local ports for the exposes that need one. Ports of a running lease are unchanged.
+    /// Allocates free local ports for the exposes that need a port. Ports of a running lease are unchanged.
     pub(crate) fn ports(&self, deployment: &WorkloadSpec) -> Ports {
         let mine = self.get(&deployment.lease).and_then(|w| w.running.as_ref());
         let of_all = self

@@ -19,7 +19,8 @@ const SENTINEL_PORT: u16 = 26379;
 /// | `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT],…/MASTER[/DATABASE]` | the server that sentinels name; port 26379 |
 ///
 /// The schemes `rediss` and `rediss-sentinel` use TLS. User and password are for the server;
-/// [`Location::with_sentinel_user`] sets those of the sentinels. `Display` and `Debug` hide passwords.
+/// [`Location::with_sentinel_user`] sets user and password for the sentinels. `Display` and `Debug` hide
+/// passwords.
 #[derive(Debug, Clone)]
 pub struct Location {
     /// Host and port of the server, or of each sentinel.

@@ -218,8 +218,8 @@ impl Reader {
     }
 
     /// Reports lost events, and delivers the last event of each retained topic. If the server can still have
-    /// all entries after the last position, reading continues there. Otherwise, reading continues at the
-    /// start of the epoch, because duplicates are better than lost events.
+    /// all entries after the last position, reading continues after this position. Otherwise, reading
+    /// continues at the start of the epoch, because duplicates are better than lost events.
     fn lost(&mut self, heads: Heads) {
         self.ready.push_back(Delivery::Lagged(None));
         for (topic, (_, last)) in self.topics.iter().zip(&heads.topics) {

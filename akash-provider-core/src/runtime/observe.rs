@@ -138,7 +138,8 @@ fn bodies(status: &Status) -> [(Topic, Value); 7] {
     ]
 }
 
-/// Returns the sums over all nodes. The sum is unlimited if one node is unlimited.
+/// Returns the sum of each resource over all nodes. A sum is unlimited if the resource of one node is
+/// unlimited.
 fn cluster_capacity(metrics: &Metrics) -> Value {
     let sum = |of: fn(&NodeMetrics) -> Pair| {
         metrics

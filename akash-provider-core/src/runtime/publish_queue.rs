@@ -152,7 +152,7 @@ impl Publisher {
     }
 }
 
-/// Number of events that could not be published since the last report in the log.
+/// Number of failed publications since the last log message about failures.
 #[derive(Debug, Default)]
 struct PublishFailures {
     failed: u64,

@@ -25,8 +25,8 @@ const CLUSTER_QUEUE: usize = 128;
 const INVENTORY_QUEUE: usize = 1;
 /// First delay after a failure. The delay is short, because most failures are closed connections.
 const RETRY_MIN: Duration = Duration::from_millis(200);
-/// Maximum delay after a failure, before jitter of up to the same length is added. The stream resumes within
-/// a minute after the remote service recovers.
+/// Maximum delay after a failure, without the jitter. The jitter is at most as long as the delay. The stream
+/// resumes within a minute after the remote service recovers.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Time without an event from the chain after which a warning is logged. A chain creates a block every few
 /// seconds.

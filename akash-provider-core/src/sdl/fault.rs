@@ -47,13 +47,14 @@ pub struct SdlError {
     pub help: String,
 }
 
-/// All errors of an SDL that can be detected together, in the order of lines.
+/// Errors that were detected together in one SDL, in the order of lines.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{first}{}", and_others(.others.len() + .more))]
 pub struct SdlErrors {
     /// First error.
     pub first: SdlError,
-    /// Further errors: with `first`, at most [`MAX_ERRORS`](super::MAX_ERRORS) errors are listed.
+    /// Listed errors after `first`. `first` and `others` have at most [`MAX_ERRORS`](super::MAX_ERRORS)
+    /// errors in total.
     pub others: Vec<SdlError>,
     /// Number of further errors that are not listed.
     pub more: usize,

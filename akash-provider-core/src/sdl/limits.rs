@@ -97,8 +97,8 @@ fn check_compute(compute: &Compute, notes: &mut Diagnostics) {
     }
 }
 
-/// Checks that a quantity is within its range. The error contains `written`, the quantity in the SDL, and the
-/// range in the given unit.
+/// Checks that a quantity is within its range. The error contains the range in the given unit, and `written`:
+/// the quantity as written in the SDL.
 fn within(
     spot: &Location,
     what: &str,

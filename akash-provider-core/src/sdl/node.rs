@@ -102,8 +102,8 @@ const DEEP: &str =
 /// Reason why a text could not be parsed.
 enum ReadError {
     Wrong(SdlError),
-    /// A quoted text continues on this line, but the line is not indented deeper than its block. The Akash
-    /// tools accept such lines; YAML does not.
+    /// This line continues a quoted text, but is not indented deeper than the block that contains the text.
+    /// The Akash tools accept such lines; YAML does not.
     Shallow(usize, SdlError),
 }
 

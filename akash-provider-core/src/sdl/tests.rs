@@ -35,13 +35,13 @@ deployment:
       count: 1
 "#;
 
-/// Replaces `from` with `to` in a valid text and returns the error of the result.
+/// Replaces `from` with `to` in a valid text and returns the error of the changed text.
 fn error(from: &str, to: &str) -> SdlError {
     assert!(GOOD.contains(from), "{from}");
     parse(&GOOD.replacen(from, to, 1)).expect_err(to)
 }
 
-/// Replaces `from` with `to` in a valid text and returns the warnings of the result.
+/// Replaces `from` with `to` in a valid text and returns the warnings about the changed text.
 fn warnings(from: &str, to: &str) -> Vec<String> {
     assert!(GOOD.contains(from), "{from}");
     let sdl = parse(&GOOD.replacen(from, to, 1)).unwrap_or_else(|e| panic!("{e}"));

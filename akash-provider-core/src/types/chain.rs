@@ -547,8 +547,8 @@ pub enum Agreement {
 /// The record was read from a node that has the configured chain id and is not catching up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Observed<T> {
-    /// Record, or `None` if the endpoint found no record. `None` alone does not prove that the record is
-    /// missing.
+    /// Record, or `None` if the endpoint found no record. `None` alone does not prove that the chain has no
+    /// such record.
     pub value: Option<T>,
     /// Height at which the record was read.
     pub height: Height,

@@ -67,7 +67,7 @@ impl DeclineCode {
     ];
 
     /// Returns whether the group of an order is sufficient to find this reason. Bid screening checks groups
-    /// without an order, so it never returns the other codes.
+    /// without an order and therefore never returns the other codes.
     #[must_use]
     pub const fn needs_only_group(self) -> bool {
         match self {

@@ -157,8 +157,8 @@ impl BidId {
         self.order.owner()
     }
 
-    /// Returns the name of the namespace and of the Manifest object of the lease: base32hex of the SHA-224
-    /// hash of the lease path.
+    /// Returns the name that the namespace of the lease and its Manifest object have: base32hex of the
+    /// SHA-224 hash of the lease path.
     #[must_use]
     pub fn namespace(&self) -> String {
         base32hex(&Sha224::digest(self.to_string().as_bytes()))
@@ -172,7 +172,7 @@ impl BidId {
     }
 }
 
-/// Returns the sharing key of a leased IP. Deployments of one tenant with the same key share the IP.
+/// Returns the sharing key of a leased IP. Deployments of one tenant share the IP if they have the same key.
 #[must_use]
 pub fn ip_sharing_key(owner: &Address, endpoint: &str) -> String {
     let plain = !endpoint.is_empty()

@@ -25,8 +25,8 @@ pub(crate) struct Pending {
     /// Leases in the cluster at the time of the list: first the leases that the list contains, then the
     /// leases that the list omits.
     pub(crate) there: Option<(BTreeSet<LeaseId>, BTreeSet<LeaseId>)>,
-    /// The call sent a transaction. The response arrives when the transaction is in a block or when the
-    /// simulation stops waiting for it.
+    /// The call sent a transaction. The response arrives when a block includes the transaction or when the
+    /// simulation stops waiting for the block.
     pub(crate) sent: bool,
 }
 

@@ -227,7 +227,7 @@ fn committed(value: u64, percent: u32) -> u64 {
     rounded.max(u64::from(value > 0))
 }
 
-/// Checks that all units together reserve the requested amounts, divided by the overcommit factors.
+/// Checks that the reservations of all units equal the requested amounts divided by the overcommit factors.
 fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     let mut asked = request.group.resources.clone();
     for resources in asked.iter_mut().map(|u| &mut u.resources) {

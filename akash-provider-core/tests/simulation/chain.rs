@@ -48,7 +48,7 @@ impl View {
 #[derive(Debug, Clone)]
 pub(crate) struct Tx {
     pub(crate) effect: EffectId,
-    /// Number of the engine that sent the transaction.
+    /// Serial number of the engine that sent the transaction.
     pub(crate) life: u64,
     pub(crate) msg: Msg,
     pub(crate) expires: BlockTime,

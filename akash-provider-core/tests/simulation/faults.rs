@@ -60,7 +60,7 @@ impl Faults {
 }
 
 impl Faults {
-    /// Sets the fault rates of the cluster with the random source `hands`, so that the other random choices
+    /// Draws the fault rates of the cluster from the random source `hands`, so that the other random choices
     /// of the history do not change.
     pub(crate) fn in_the_cluster(mut self, hands: &mut Random) -> Self {
         let most = [0, 2, 6][hands.index(3)];

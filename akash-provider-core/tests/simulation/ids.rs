@@ -81,7 +81,7 @@ impl Default for Shape {
     }
 }
 
-/// GPU requests of a replica, from which the history picks at random. Most of them request no GPU.
+/// GPU requests of a replica, from which the history picks at random. Most entries request no GPU.
 pub(crate) const GPUS: [Option<(u64, &str)>; 10] = [
     None,
     None,

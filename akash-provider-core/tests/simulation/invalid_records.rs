@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Adds an order that a real chain would not accept, to snapshots and events.
+    /// Adds to snapshots and events an order that a real chain would reject.
     fn add_invalid_order(&mut self) {
         if self.chain.invalid_orders.len() >= INVALID_ORDERS_MAX {
             return;

@@ -122,8 +122,9 @@ impl CallCheck<'_> {
         ensure("lost_bid_is_not_closed", !lost, || id.to_string())
     }
 
-    /// Checks that the engine does not close a bid or lease before its deadline. The deadline is counted in
-    /// block time, from the block that created the bid or lease to the last block that the engine received.
+    /// Checks that the engine does not close a bid or lease before the deadline of the bid or lease. The
+    /// deadline is counted in block time, from the block that created the bid or lease to the last block that
+    /// the engine received.
     fn halted_chain_expires_nothing(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let open = self.market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
         let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);
@@ -561,9 +562,9 @@ impl SettledCheck<'_> {
     /// Returns the state of an engine, one line per object. This state must be the same for a running engine
     /// and for a new engine that starts from the same chain and cluster.
     ///
-    /// Bids close to their timeout are left out, because one engine may close them a block earlier. The
-    /// orders in `full` are also left out: whether capacity remains for such an order depends on the sequence
-    /// of the bids.
+    /// Omits bids that time out soon, because one engine may close such a bid a block earlier than the other.
+    /// Also omits the orders in `full`: whether capacity remains for such an order depends on the sequence of
+    /// the bids.
     pub(crate) fn essence(&self, full: &BTreeSet<OrderId>) -> BTreeSet<String> {
         let due = self.due();
         let left_out: BTreeSet<&OrderId> = due.iter().chain(full).collect();

@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(crate) const DENOMS: [&str; 2] = ["uact", "uakt"];
-/// Maximum block time between the exhaustion of a deployment's funds and the end of its leases. The engines of
-/// all histories check the balance at least every 300 seconds.
+/// Maximum block time between the exhaustion of a deployment's funds and the end of the deployment's leases.
+/// The engines of all histories check the balance at least every 300 seconds.
 const LATE: Duration = Duration::from_secs(1_500);
 
 pub(crate) fn coin(denom: &str, amount: u128) -> Coin {
@@ -122,8 +122,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that a bid was not refused for lack of funds before, or that a query has returned a sufficient
-    /// balance since the refusal.
+    /// Checks that the deposit of a bid was not refused earlier for lack of funds, or that a query has
+    /// returned a sufficient balance since that refusal.
     pub(crate) fn a_refused_deposit_waits_for_money(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());

@@ -198,8 +198,8 @@ impl EngineModel {
         self.calls.insert(id, call.clone());
     }
 
-    /// Returns the deposits of bids in flight, without the bids that the chain has already reported to the
-    /// engine as created or lost.
+    /// Returns the deposits of bids in flight. Omits bids that the chain has already reported to the engine
+    /// as created or lost.
     fn in_flight(&self) -> BTreeMap<BidId, Coin> {
         let bids = self.calls.values().filter_map(|call| match call {
             Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => Some((id.clone(), deposit.clone())),

@@ -13,7 +13,7 @@ use std::ops::Deref;
 /// Number of steps between two recorded states.
 const STATES: u64 = 37;
 
-/// The engine of a history, optionally with a second engine that replays its recording.
+/// Engine of a history, and optionally a second engine that replays the recording of the first engine.
 #[derive(Debug)]
 pub(crate) struct RecordedEngine {
     engine: Engine,

@@ -47,7 +47,7 @@ pub(crate) struct World {
     pub(crate) chain: Chain,
     pub(crate) cluster_state: ClusterState,
     pub(crate) engine: RecordedEngine,
-    /// Number of the active engine, starting at 1.
+    /// Serial number of the active engine, from 1.
     pub(crate) life: u64,
     /// Number of engines created.
     pub(crate) lives: u64,
@@ -156,7 +156,7 @@ impl World {
         now
     }
 
-    /// Feeds one input to the engine and checks its effects.
+    /// Feeds one input to the engine and checks the effects of the engine.
     pub(crate) fn feed(&mut self, input: Input) -> Checked {
         self.trace.line(|| format!("{} in {input:?}", self.mono.0));
         let leases = match input {

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Timeout of the first lists of a large API server.
+/// Timeout of the first lists from an API server with many objects.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Delay for the operator to process all changes.
 const SETTLE: Duration = Duration::from_secs(2);

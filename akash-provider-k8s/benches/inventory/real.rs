@@ -23,7 +23,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Timeout of one wait for a large API server.
+/// Timeout of one wait for an API server with many objects.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Number of objects per page; the inventory source requests pages of the same size.
 const PAGE: usize = 250;

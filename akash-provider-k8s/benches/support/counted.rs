@@ -140,7 +140,7 @@ impl Account {
         Ok(Client::try_from(self.config.clone())?)
     }
 
-    /// Waits until the API server counts the calls of the ServiceAccount.
+    /// Waits until the API server has started to count the calls of the ServiceAccount.
     async fn counts(&self) -> Result<(), Failed> {
         let pods: Api<Pod> = Api::all(self.client()?);
         let began = Instant::now();

@@ -29,7 +29,8 @@ impl Load {
         self.pods / 2 / self.pods_per_lease
     }
 
-    /// Writes the namespaces, leases, nodes and pods. `dressed` can change each node before it is written.
+    /// Writes the namespaces, leases, nodes and pods. `dressed` can change each node before the node is
+    /// written.
     pub(crate) async fn fill(
         &self,
         client: &Client,

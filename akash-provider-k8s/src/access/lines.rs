@@ -26,7 +26,7 @@ struct Position {
 }
 
 /// Splitter of a log stream into lines. Each line of the container starts with a timestamp and a space. Lines
-/// without a timestamp come from the node and are dropped after the first line of the container.
+/// without a timestamp come from the node. After the first line of the container, such lines are dropped.
 #[derive(Debug)]
 pub(super) struct Lines {
     limit: usize,

@@ -353,8 +353,8 @@ impl Inner {
         })
     }
 
-    /// Returns the properties of an existing lease on which its new objects depend. If `isolation` is set,
-    /// the lease gets this isolation level and all its pods are replaced.
+    /// Returns the properties that determine the new objects of an existing lease. If `isolation` is set, the
+    /// lease gets this isolation level and all pods of the lease are replaced.
     fn prior_of_apply(
         &self,
         deployment: &WorkloadSpec,
@@ -473,8 +473,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the unwatched kinds to list before an apply: the kinds of the unwatched `items` that have an
-/// unchanged hash, or of all unwatched `items` of an adopted lease.
+/// Returns the unwatched kinds to list before an apply: the kinds of all unwatched `items` that have the same
+/// hash in the `ledger`. For an adopted lease, returns the kinds of all unwatched `items`.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items

@@ -113,7 +113,7 @@ impl Inner {
     }
 
     /// Compares and repairs one lease. Returns the time of the next comparison, or `None` if only a change of
-    /// the lease requires one.
+    /// the lease requires a comparison.
     async fn heal_lease(&self, home: &str, repairs: &mut RepairState) -> Option<Instant> {
         // Read before the view: a list that is completed afterwards may be missing in the view.
         let listed = self.state.listed();
@@ -509,8 +509,8 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
 
-/// Restores one object with a patch, or applies it if it is missing. A RoleBinding to a wrong role is
-/// recreated, because the API server does not allow a change of the role.
+/// Restores one object with a patch, or applies the object if it is missing. Recreates a RoleBinding to a
+/// wrong role, because the API server does not allow a change of the role.
 pub(super) async fn write(
     calls: &Calls,
     home: &str,

@@ -90,8 +90,8 @@ impl Inner {
         );
     }
 
-    /// Reports Manifest records that the API server has and the caches lack. The reason is that the record
-    /// lost its labels, or that a watch missed an event.
+    /// Reports Manifest records that the API server has and the caches lack. The caches lack a record that
+    /// lost its labels or for which the watch missed an event.
     async fn add_live_records(&self, traces: &mut LeaseTraces, operation: &'static str) -> Result<(), Error> {
         let limit = self.settings.call_timeout;
         let place = &self.settings.manifest_namespace;

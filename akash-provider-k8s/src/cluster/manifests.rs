@@ -30,7 +30,7 @@ pub(crate) type AdoptedServices = BTreeMap<String, String>;
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.
     Cached,
-    /// The API server. Used if the caller then reports the record as durable.
+    /// The API server. Used if the caller reports the record as durable afterwards.
     Live,
 }
 

@@ -21,7 +21,7 @@ const TRIES: usize = 4;
 pub(crate) enum Verdict<K> {
     /// Change nothing.
     Keep,
-    /// Write the object. Its metadata is merged with that of the existing object.
+    /// Write this object. The metadata of this object and of the existing object are merged.
     Write(K),
     /// Delete the object if it did not change since it was read.
     Delete,
@@ -84,7 +84,7 @@ where
         Err(Error::new(ErrorKind::Conflict, self.operation, message).transient())
     }
 
-    /// Writes an object. Returns `None` if it changed since it was read.
+    /// Creates the object, or replaces `there`. Returns `None` if the object changed since it was read.
     async fn write(&self, name: &str, there: Option<&K>, mut wanted: K) -> Result<Option<Outcome<K>>, Error> {
         let params = PostParams {
             field_manager: Some(MANAGER.to_owned()),

@@ -35,7 +35,7 @@ impl Inner {
         Ok(Teardown::Done)
     }
 
-    /// Deletes the namespace. Returns false if it does not exist.
+    /// Deletes the namespace. Returns false if the namespace does not exist.
     async fn teardown_namespace(&self, lease: &LeaseId) -> Result<bool, Error> {
         let name = lease.namespace();
         let api: Api<Namespace> = Api::all(self.client.clone());

@@ -57,7 +57,7 @@ pub(super) struct Rules {
 /// Desired object of a lease without a Manifest record.
 pub(super) struct DerivedItem {
     pub(super) item: Item,
-    /// Derives the desired objects of a lease without a Manifest record.
+    /// Whether the item has the hash of the applied object, or is an object that every lease has.
     pub(super) is_verified: bool,
 }
 
@@ -263,8 +263,8 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Copies the pod fields that depend on the manifest from the live object. Omits volumes that are not
-/// memory-backed or claimed, and variables without a plain value.
+/// Copies from the live object the pod fields that depend on the manifest. Copies only volumes that are
+/// memory-backed or claimed, and only variables with a plain value.
 fn pod(body: &mut Value, live: &Value, claims: &Value) {
     for field in POD_FIELDS {
         copy(body, live, field);
@@ -327,8 +327,8 @@ fn keep_closed(body: &mut Value, live: &Value) {
     }
 }
 
-/// Removes the rendered ports that the live policy does not open. If the live policy opens none of the rendered ports,
-/// all of them remain.
+/// Removes the rendered ports that the live policy does not open. If the live policy opens no rendered port,
+/// all rendered ports remain.
 fn narrow_ports(body: &mut Value, live: &Value) {
     const PORTS: &str = "/spec/ingress/0/ports";
     let open = live.pointer(PORTS).map(elements).unwrap_or_default();

@@ -171,8 +171,8 @@ fn isolation_with_another_hash_is_returned_as_uncertain() {
     assert_eq!(reasons(&items, &cluster), [""; 0]);
 }
 
-/// An update of one service does not write the objects of the other services, so their labels keep the older
-/// version.
+/// An update of one service does not write the objects of the other services, so those objects keep the older
+/// version label.
 #[test]
 fn an_object_with_an_older_version_label_is_repaired_after_each_edit() {
     let versioned = |version: &str| -> Vec<Item> {

@@ -23,7 +23,7 @@ pub(crate) enum ClosedReason {
     NoReadyCondition,
     /// The node is cordoned.
     Cordoned,
-    /// Taint that keeps off pods of leases.
+    /// The node has a taint that pods of leases do not tolerate.
     Taint { key: String, effect: String },
     /// The node runs the maximum number of pods. Contains this maximum.
     PodLimit(i64),

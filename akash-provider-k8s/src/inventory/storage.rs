@@ -165,8 +165,8 @@ impl Volumes {
     }
 }
 
-/// Returns the capacity of each offered class with the amount that other users use. Also returns the classes
-/// that are not offered, with the reasons.
+/// Returns the capacity of each offered class and the amount of this capacity that other users use. Also
+/// returns the classes that are not offered, with the reasons.
 pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<IgnoredClass>) {
     let mut volumes: HashMap<&str, Volumes> = HashMap::new();
     for volume in view.volumes {

@@ -192,7 +192,7 @@ impl Tally {
         }
     }
 
-    /// Returns true if a snapshot would differ from the last.
+    /// Returns true if a snapshot would differ from the last snapshot.
     #[must_use]
     pub const fn is_dirty(&self) -> bool {
         self.dirty.any

@@ -92,7 +92,7 @@ pub(crate) fn all_permissions() -> Vec<Value> {
     rules.map(|rules| json!(rules)).collect()
 }
 
-/// Returns the rules of a permission. Unknown permissions have none.
+/// Returns the rules of a permission. An unknown permission has no rules.
 fn rules(permission: &str) -> Vec<PolicyRule> {
     // No permission includes Secrets, because those contain the registry logins of all services.
     match permission {

@@ -94,7 +94,8 @@ fn restrictions(cx: &Context<'_>) -> Result<NetworkPolicy, Refusal> {
     Ok(policy(cx, RESTRICTIONS.to_owned(), spec))
 }
 
-/// Permits connections to port 53 of the cluster's DNS resolvers, even if their networks are closed.
+/// Permits connections to port 53 of the cluster's DNS resolvers, even if the networks of the resolvers are
+/// closed.
 fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     let dns = || Some(vec![port(53, "UDP"), port(53, "TCP")]);
     let labels = cx.settings.egress.resolver_pods.iter();

@@ -117,7 +117,7 @@ pub(super) fn remove_disk(resources: &mut ResourceRequirements) {
     }
 }
 
-/// Returns the vendor of a service's GPUs: the promised one, otherwise the requested one.
+/// Returns the GPU vendor of a service: the vendor promised with the bid, otherwise the requested vendor.
 pub(super) fn gpu_vendor(cx: &Context<'_>, service: &Service) -> Result<&'static str, Refusal> {
     let promised = cx.params(service).and_then(|params| params.resources.as_ref());
     let promised = promised.and_then(|resources| resources.gpu.as_ref());

@@ -25,8 +25,9 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Duration for which the time of a permitted deletion is stored. Must be longer than [`RETRY`]: each check
 /// of a waiting deletion also counts the deletions that were permitted shortly before.
 const REMEMBER: Duration = Duration::from_secs(300);
-/// Number of records that can disappear together without a confirmation of the deletions. Above 1, because a
-/// lease can have several records. Applies to small clusters, and only if other records remain.
+/// Number of records that can disappear together without a confirmation of the deletions. The number is above
+/// 1, because a lease can have several records. This limit applies to small clusters, and only if other
+/// records remain.
 const FREE: usize = 5;
 /// Divisor for large clusters: one tenth of all records can disappear together without a confirmation of the
 /// deletions.
@@ -57,8 +58,8 @@ pub struct MissingRecord {
 pub(super) struct Evidence {
     /// Time directly before the list was requested.
     pub(super) asked: Instant,
-    /// UID of the CustomResourceDefinition of the records. It was read after the list and had the condition
-    /// `Established`.
+    /// UID of the CustomResourceDefinition of the records. The definition was read after the list and had the
+    /// condition `Established`.
     pub(super) definition: String,
     /// Index keys of the listed records.
     pub(super) records: BTreeSet<String>,

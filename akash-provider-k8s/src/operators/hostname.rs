@@ -196,7 +196,7 @@ impl HostnameOperator {
         self.shared.status(after, limit)
     }
 
-    /// Returns the status of one hostname, or `None` if it has no record and no object.
+    /// Returns the status of one hostname, or `None` if the hostname has no record and no object.
     #[must_use]
     pub fn status_of(&self, hostname: &str) -> Option<Status> {
         self.shared.status_of(hostname)

@@ -133,7 +133,7 @@ impl InventoryOperator {
         Self { shared, running }
     }
 
-    /// Replaces the rules. They apply to the next report and to the labels of all nodes.
+    /// Replaces the rules. The new rules apply to the next report and to the labels of all nodes.
     pub fn set_rules(&self, rules: Rules) {
         self.shared.choose(Event::Rules(rules));
     }

@@ -195,8 +195,8 @@ impl Queue {
         self.unfail(name);
     }
 
-    /// Returns true if an object may be written now. Delays the write if another client soon reverted the
-    /// last write. Otherwise two clients would overwrite each other without a pause.
+    /// Returns true if an object may be written now. Delays the write if another client reverted the last
+    /// write shortly before. Without the delay, two clients would overwrite each other without a pause.
     pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;

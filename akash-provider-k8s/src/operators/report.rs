@@ -20,7 +20,7 @@ pub struct WatchStatus {
     pub is_needed: bool,
     /// All objects have been listed at least once.
     pub synced: bool,
-    /// Seconds since the watch stopped working; `None` while it works.
+    /// Seconds since the watch stopped working; `None` while the watch works.
     pub down_for_seconds: Option<u64>,
     /// Last error of the watch, retained after the watch works again.
     pub last_error: Option<String>,

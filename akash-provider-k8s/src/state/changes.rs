@@ -32,8 +32,8 @@ struct Listener {
     losses: u64,
 }
 
-/// Returns a stream of health changes. The stream sends a snapshot first, and again after missed changes. It
-/// ends when the [`State`](super::State) is dropped.
+/// Returns a stream of health changes. The stream sends a snapshot first, and again after missed changes. The
+/// stream ends when the [`State`](super::State) is dropped.
 pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<ClusterChange, Error>> {
     let listener = Listener {
         shared: Arc::downgrade(shared),

@@ -106,8 +106,8 @@ pub(crate) trait Report: Send + Sync {
         self.failed(error, Instant::now())
     }
 
-    /// Reports that the watch failed; it stopped working at `since` or earlier. Returns true if the watch
-    /// worked before.
+    /// Reports that the watch failed. The watch stopped working at `since` or earlier. Returns true if the
+    /// watch worked before.
     fn failed(&self, error: String, since: Instant) -> bool;
 }
 

@@ -57,8 +57,8 @@ pub(super) struct Entry {
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
     holds: usize,
-    /// Number of records before the current list was applied. If the list contains fewer, records were
-    /// deleted.
+    /// Number of records before the current list was applied. If the list contains fewer records, records
+    /// were deleted.
     records_before: usize,
 }
 
@@ -313,7 +313,8 @@ impl Index {
         failing
     }
 
-    /// Stores whether a node is ready and its kubelet sends heartbeats; `None` for a node that cannot be read.
+    /// Stores `reports`: whether the node is ready and its kubelet sends heartbeats, or `None` if the node
+    /// cannot be read.
     pub(super) fn node(&mut self, name: &str, reports: Option<bool>) -> Vec<Signal> {
         let before = match reports {
             Some(reports) => self.nodes.insert(name.to_owned(), reports),

@@ -107,7 +107,7 @@ pub(crate) fn host(lease: &LeaseId, name: &str, service: &str) -> ProviderHost {
     }))
 }
 
-/// Returns a pod in a phase; `ready` also sets its container to running.
+/// Returns a pod in a phase; `ready` also sets the container of the pod to running.
 pub(crate) fn pod(lease: &LeaseId, name: &str, service: &str, phase: &str, ready: bool) -> Pod {
     let state = if ready {
         json!({"running": {}})

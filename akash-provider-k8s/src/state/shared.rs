@@ -47,7 +47,8 @@ impl Shared {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores whether a node is ready and its kubelet sends heartbeats; `None` for a node that cannot be read.
+    /// Stores `reports`: whether the node is ready and its kubelet sends heartbeats, or `None` if the node
+    /// cannot be read.
     pub(super) fn node(&self, name: &str, reports: Option<bool>) {
         let signals = self.index().node(name, reports);
         self.tell(signals);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Maximum retry delay that is accepted from the server.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// Delay after HTTP status 429 without a requested delay.
+/// Delay after HTTP status 429 if the server requests no delay.
 const OVERLOADED: Duration = Duration::from_secs(1);
 
 /// Timing of the watches. [`WatchConfig::default`] is suitable for a real cluster.
@@ -28,8 +28,8 @@ pub struct WatchConfig {
     pub proof: Duration,
     /// Minimum duration of a watch after which the back-off is reset.
     pub steady: Duration,
-    /// First back-off after a failure. The back-off doubles with each failure, and jitter can double it once
-    /// more.
+    /// First back-off after a failure. The back-off doubles with each failure, and jitter can double the
+    /// back-off once more.
     pub wait_first: Duration,
     /// Maximum back-off after a failure, without jitter.
     pub wait_max: Duration,

@@ -42,8 +42,8 @@ impl WatchState {
         self.awaited = None;
     }
 
-    /// Records that the watch failed; it stopped working at `since` or earlier. Returns true if the watch
-    /// worked before.
+    /// Records that the watch failed. The watch stopped working at `since` or earlier. Returns true if the
+    /// watch worked before.
     pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
         let is_new = self.down_since.is_none();
         self.failures += 1;
@@ -92,8 +92,8 @@ impl WatchPublisher {
         self.change(kind, |state| state.down_since = None);
     }
 
-    /// Records that a watch failed; it stopped working at `since` or earlier. Returns true if the watch
-    /// worked before.
+    /// Records that a watch failed. The watch stopped working at `since` or earlier. Returns true if the
+    /// watch worked before.
     pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) -> bool {
         let mut is_new = false;
         self.change(kind, |state| is_new = state.failed(error, since));

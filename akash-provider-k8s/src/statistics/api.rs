@@ -18,7 +18,7 @@ const CALLS_MAX: usize = 512;
 pub struct ApiStatistics {
     /// Number of requests by verb, resource and result.
     pub calls: BTreeMap<ApiCall, u64>,
-    /// Times from a read request until the start of its response, without watches.
+    /// Times from a read request until the start of its response. Watches are not counted.
     pub reads: DurationCounts,
     /// Times from a write request until the start of its response.
     pub writes: DurationCounts,
@@ -26,7 +26,7 @@ pub struct ApiStatistics {
 
 /// Counter of requests, as a layer for [`kube::client::ClientBuilder`]. Clones share the counters.
 ///
-/// Add this layer before all others: a request that another layer rejects is then not counted.
+/// Add this layer before all other layers, so that requests which another layer rejects are not counted.
 #[derive(Debug, Clone)]
 pub struct ApiCalls(Arc<Counters>);
 

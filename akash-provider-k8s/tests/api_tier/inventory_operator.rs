@@ -122,7 +122,8 @@ fn ready() -> Value {
     })
 }
 
-/// Starts a task that marks all nodes but one as ready. Without heartbeats, the cluster treats nodes as lost.
+/// Starts a task that marks all nodes except one as ready. Without heartbeats, the cluster treats nodes as
+/// lost.
 fn kubelets(world: &World) -> AbortOnDropHandle<()> {
     let nodes: Api<Node> = Api::all(world.admin.clone());
     AbortOnDropHandle::new(tokio::spawn(async move {

@@ -38,7 +38,7 @@ async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Opti
     Some(object)
 }
 
-/// Kind and name of an object, and a function that returns a merge patch for it.
+/// Kind and name of an object, and a function that returns a merge patch for the object.
 type Edit = (&'static str, &'static str, fn(Value) -> Value);
 
 /// Edits that the provider repairs even if the Manifest record is missing.

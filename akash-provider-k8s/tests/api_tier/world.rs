@@ -381,7 +381,7 @@ impl World {
             .collect()
     }
 
-    /// Returns one object as JSON, or `None` if it does not exist.
+    /// Returns one object as JSON, or `None` if the object does not exist.
     pub(crate) async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = resource(kind);
         let api: Api<DynamicObject> = if namespace.is_empty() {

@@ -164,7 +164,7 @@ async fn runs(tenant: &Tenant, command: &str, wanted: usize) {
     }
 }
 
-/// Starts a command. Its input is open and never receives data.
+/// Starts a command. The input of the command is open and never receives data.
 fn start_command(
     tenant: &Tenant,
     command: &str,

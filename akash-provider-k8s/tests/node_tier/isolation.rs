@@ -25,8 +25,8 @@ const BOUND: Duration = Duration::from_secs(10);
 /// API version, kind and name of an object.
 type Object = (&'static str, &'static str, &'static str);
 
-/// Returns one edit for each object, as a merge patch. Together, they change every kind of field that affects
-/// isolation.
+/// Returns one edit for each object, as a merge patch. Together, the edits change every kind of field that
+/// affects isolation.
 fn edits() -> [(Object, Value); 8] {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);

@@ -112,8 +112,8 @@ impl Inner {
 
 impl OwnChain {
     /// Completes a block with the pending transactions, and returns the height of this block. The block time
-    /// is `elapsed` after that of the previous block. Once started, the block is completed even if the caller
-    /// is dropped.
+    /// is `elapsed` after the time of the previous block. Once started, the block is completed even if the
+    /// caller is dropped.
     ///
     /// # Errors
     /// `Unavailable` if the block cannot be written. The transactions then wait for the next block.

@@ -68,8 +68,8 @@ impl OwnChain {
     /// calling thread.
     ///
     /// # Errors
-    /// `Unavailable` if the file cannot be read or written, `Conflict` if another program writes it
-    /// or the genesis in the file differs, `Invalid` if the first line cannot be parsed. Other unusable lines
+    /// `Unavailable` if the file cannot be read or written, `Conflict` if another program writes the file or
+    /// if the genesis in the file differs, `Invalid` if the first line cannot be parsed. Other unusable lines
     /// are skipped and returned by [`OwnChain::damages`].
     pub fn open(path: &Path, genesis: &Genesis) -> Result<Self, Error> {
         let mut state = State::new(genesis);

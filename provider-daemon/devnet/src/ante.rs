@@ -282,7 +282,7 @@ impl View<'_> {
     }
 }
 
-/// Returns the public key of the signer: the key in the transaction, or else the key that the account has stored.
+/// Returns the public key of the signer: the key in the transaction, or else the stored key of the account.
 fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refusal> {
     let invalid = |text: String| Refusal::sdk(8, format!("{text}: invalid pubkey"));
     let Some(bytes) = tx.public_key()? else {

@@ -184,8 +184,9 @@ impl Devnet {
         &self.chain
     }
 
-    /// Completes a block and returns its height. The block time advances by 6 s, or less if it would be ahead
-    /// of the local clock, because clients refuse blocks from the future. The advance is at least 1 ms.
+    /// Completes a block and returns its height. The block time advances by 6 s, or less if the block would
+    /// otherwise be ahead of the local clock, because clients refuse blocks from the future. The advance is
+    /// at least 1 ms.
     pub fn make_block(&self) -> Height {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let before = self.chain.market(|market| market.time());

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
 /// Balances in market records before a message is executed. To find the transfers, [`MoneyBefore::events`]
-/// compares these balances with those after the message.
+/// compares these balances with the balances after the message.
 #[derive(Debug, Default)]
 pub(super) struct MoneyBefore {
     deployment: Option<DeploymentId>,

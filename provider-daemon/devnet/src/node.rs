@@ -353,8 +353,8 @@ impl Inner {
     }
 }
 
-/// Returns the changes that a caller made directly on the chain, as an unsigned transaction; `None` if there
-/// are none.
+/// Returns the changes that a caller made directly on the chain, as an unsigned transaction; `None` without
+/// such changes.
 fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
     if facts.is_empty() {
         return None;

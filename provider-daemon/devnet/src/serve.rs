@@ -37,7 +37,7 @@ impl Default for Limits {
     }
 }
 
-/// Accepts connections until the node is stopped, and then closes all of them.
+/// Accepts connections until the node is stopped, and then closes all connections.
 pub(super) async fn listen<F>(
     listener: TcpListener,
     stop: CancellationToken,

@@ -26,7 +26,7 @@ const SUBSCRIPTIONS_MAX: usize = 5;
 const QUERY_MAX: usize = 512;
 /// Maximum time for writing a message.
 const WRITE_TIME: Duration = Duration::from_secs(10);
-/// Kinds of events of which each block has one.
+/// Kinds of events that occur exactly once in each block.
 const BLOCK_KINDS: [&str; 3] = ["NewBlock", "NewBlockHeader", "NewBlockEvents"];
 
 type Stream = WebSocketStream<TokioIo<Upgraded>>;

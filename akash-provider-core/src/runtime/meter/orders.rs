@@ -37,7 +37,7 @@ pub(super) struct OrderCounts {
     pub(super) reserving_fine: DurationHistogram,
 }
 
-/// Processing step at which the engine declined an order.
+/// Step of the engine that ended with the decline or the failure of an order.
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     /// The engine was checking the order against the rules of the provider.

@@ -32,7 +32,7 @@ struct Cost {
     reported: usize,
 }
 
-/// Measures the cost of one order for this group, from its creation until the bid or the decline.
+/// Creates one order for this group, and measures the cost of this order until the bid or the decline.
 fn cost_of(world: &mut World, spec: GroupSpec) -> Cost {
     let order = order_id(1);
     let record = Order {

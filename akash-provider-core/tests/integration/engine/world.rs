@@ -319,8 +319,8 @@ impl World {
         self.take(effects);
     }
 
-    /// If `looks` is true, returns the number of status changes and the status without counters in every 13th
-    /// step. Otherwise returns `None`, because the comparison is slow.
+    /// In every 13th step, returns the number of status changes and the status without counters. Returns
+    /// `None` in the other steps, because the comparison is slow, and in all steps if `looks` is false.
     fn counted_status(&self) -> Option<(u64, Status)> {
         let is_looked_at = self.looks && self.steps.is_multiple_of(13);
         is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))

@@ -77,7 +77,8 @@ pub(super) struct Repair {
     pub(super) write: Write,
     /// Object to restore; `None` if the object does not exist.
     pub(super) live: Option<LiveObject>,
-    /// Last field manager of the object other than the provider; `None` if the managed fields name no other.
+    /// Last field manager of the object other than the provider; `None` if the managed fields name only the
+    /// provider.
     pub(super) by: Option<String>,
 }
 

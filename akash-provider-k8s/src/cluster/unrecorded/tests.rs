@@ -243,7 +243,7 @@ fn an_edited_level_of_isolation_loosens_nothing() {
     assert_eq!(annotations[labels::ISOLATION], "baseline");
 }
 
-/// Returns edits, each with the kind and name of the edited object. The provider must revert each of them.
+/// Returns edits, each with the kind and name of the edited object. The provider must revert each edit.
 fn edits() -> Vec<(&'static str, Value)> {
     [edits_of_rules(), edits_of_workloads()].concat()
 }

@@ -54,8 +54,8 @@ pub fn render(name: &str, host: &Host, issuer: &Issuer) -> Value {
     })
 }
 
-/// Returns the name of the Secret with the certificate and its key. The name contains a dot, which the names of all
-/// other Secrets of a lease do not.
+/// Returns the name of the Secret with the certificate and its key. The name contains a dot; the names of all
+/// other Secrets of a lease contain no dot.
 #[must_use]
 pub fn secret(name: &str) -> String {
     const PREFIX: &str = "tls.";

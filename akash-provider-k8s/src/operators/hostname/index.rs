@@ -286,7 +286,7 @@ impl Index {
         ours.map(|(namespace, _)| namespace)
     }
 
-    /// Returns why the proxy does not apply the tenant's options, or `None` if it applies them.
+    /// Returns why the proxy does not apply the tenant's options, or `None` if the proxy applies the options.
     #[must_use]
     pub fn options_problem(&self, name: &str, namespace: &str) -> Option<String> {
         if !self.mode().has_filters() {
@@ -477,7 +477,7 @@ impl Index {
         names
     }
 
-    /// Drops all hostnames that are not in `names` from `removed`. `names` contains the hostnames with a
+    /// Drops from `removed` all hostnames that are not in `names`. `names` contains the hostnames with a
     /// ProviderHost record or an object.
     pub(super) fn prune(&mut self, names: &BTreeSet<Name>) {
         self.removed.retain(|name| names.contains(name));

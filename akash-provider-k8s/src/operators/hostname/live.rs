@@ -57,7 +57,7 @@ pub struct Difference {
     /// True if the object has a surplus field, timeout or annotation. An apply removes only surplus that the
     /// operator owns.
     pub is_surplus: bool,
-    /// Merge patch that removes fields of other clients; an apply does not remove them.
+    /// Merge patch that removes fields of other clients; an apply does not remove such fields.
     pub patch: Option<Value>,
 }
 

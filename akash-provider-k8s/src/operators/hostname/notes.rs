@@ -66,7 +66,7 @@ impl Notes {
         self.proof.as_ref().filter(|proof| proof.owner == owner)
     }
 
-    /// Returns the notes for the tenant, or `None` if there are none.
+    /// Returns the notes for the tenant, or `None` without notes about the tenant.
     #[must_use]
     pub fn for_tenant(self, owner: &str) -> Option<HostnameNotes> {
         let waits = self

@@ -39,7 +39,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Resolver of TXT records.
 #[async_trait]
 pub trait TxtLookup: Debug + Send + Sync {
-    /// Returns the TXT records of a name, each with its strings joined; empty if DNS reports none.
+    /// Returns the TXT records of a name, each with its strings joined; empty if DNS reports no record.
     ///
     /// # Errors
     /// Returns a short reason if the query failed.
@@ -56,7 +56,7 @@ pub struct ProofConfig {
 }
 
 /// Returns the name and the value of the TXT record that proves the ownership of a hostname. The record of a
-/// wildcard belongs to its parent domain.
+/// wildcard hostname belongs to the parent domain.
 #[must_use]
 pub fn record(hostname: &str, owner: &Address) -> (String, String) {
     let base = hostname.strip_prefix("*.").unwrap_or(hostname);

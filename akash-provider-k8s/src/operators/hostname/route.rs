@@ -63,8 +63,8 @@ pub enum Controller {
     /// ingress-nginx, or a controller that reads ingress-nginx annotations: applies all HTTP options of the
     /// tenant.
     Nginx,
-    /// Traefik: applies no HTTP options of the tenant, because Traefik has no Ingress annotations for them. The
-    /// defaults of Traefik apply.
+    /// Traefik: applies no HTTP options of the tenant, because Traefik has no Ingress annotations for these
+    /// options. The defaults of Traefik apply.
     Traefik,
     /// HAProxy: applies only the read timeout of the tenant.
     Haproxy,

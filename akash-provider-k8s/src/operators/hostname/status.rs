@@ -65,7 +65,7 @@ pub struct HostnameStatus {
     /// Result of the last probe; only with `--probe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reachable: Option<Reachability>,
-    /// Proof of ownership; only for hostnames that require one.
+    /// Proof of ownership; only for hostnames that require a proof.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
     /// Reason why the objects of the hostname differ from the state that its record declares.

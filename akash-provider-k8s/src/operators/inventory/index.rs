@@ -66,7 +66,7 @@ pub struct Work {
 pub struct Write {
     /// Patch of the labels that differ from the desired labels, with the UID of the node.
     pub patch: Value,
-    /// Resource version of the node from which the patch was computed.
+    /// Resource version of the node object from which the patch was computed.
     pub version: u64,
     /// All desired labels. Repeated writes of the same labels show that another client reverts them.
     pub wanted: Value,

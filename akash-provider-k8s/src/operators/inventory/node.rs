@@ -86,7 +86,7 @@ impl NodeView {
             }
     }
 
-    /// Replaces labels and version by those of the API server.
+    /// Replaces the labels and the version by the values in `meta`.
     pub fn set_meta(&mut self, meta: &ObjectMeta) {
         let labels = meta.labels.iter().flatten();
         self.labels = labels

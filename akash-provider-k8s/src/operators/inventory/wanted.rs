@@ -89,7 +89,8 @@ pub fn wanted(
     wanted
 }
 
-/// Returns true if an offered node has devices without a model label, and discovery may find their models.
+/// Returns true if an offered node has devices without a model label, and discovery can possibly find the
+/// models of these devices.
 pub(super) fn needs_discovery(node: &NodeView, rules: &Rules, list: &Database) -> bool {
     let mut vendors = Vendor::ALL.into_iter().zip(node.devices);
     standing(node, rules) == OfferState::Offered

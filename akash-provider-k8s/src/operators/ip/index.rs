@@ -77,8 +77,8 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
-    /// True if the operator must become the field manager of the Service before it can remove a surplus
-    /// annotation.
+    /// True if the operator must become the field manager of the Service before the operator can remove a
+    /// surplus annotation.
     pub take_over: bool,
     /// Path of the first field that differs; empty for a new object.
     pub at: String,

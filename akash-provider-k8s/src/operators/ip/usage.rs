@@ -14,7 +14,7 @@ use std::net::IpAddr;
 /// Time after which a Service that still waits for its address is logged.
 pub(super) const LATE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
-/// Maximum number of Services in one log line; the status has all.
+/// Maximum number of Services in one log line; the status lists all Services.
 const NAMED: usize = 5;
 
 /// Status of a pool.
@@ -57,8 +57,8 @@ impl Usage {
         }
     }
 
-    /// Counts the addresses in the pools from which leases get their addresses according to `mode`.
-    /// `addresses` are the addresses of all load balancers. Those within the pools count as used.
+    /// Counts the addresses of the pools that `mode` selects for leases. `addresses` are the addresses of all
+    /// load balancers. An address in `addresses` that belongs to such a pool counts as used.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {

@@ -44,7 +44,7 @@ pub trait EventStore: fmt::Debug + Send + Sync + 'static {
 }
 
 impl History {
-    /// Restores the events of `store`, then writes each change there. Never ends.
+    /// Restores the events in `store`, then writes each change of the history to `store`. Never ends.
     pub async fn persist(self: Arc<Self>, store: Arc<dyn EventStore>) {
         let mut writer = Writer::default();
         let mut newest = self.newest();

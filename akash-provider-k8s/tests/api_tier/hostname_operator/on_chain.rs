@@ -41,7 +41,8 @@ deployment:
   web: {anywhere: {profile: web, count: 1}}
 "#;
 
-/// A provider on an in-memory chain that deploys to the cluster of the test. Dropping it stops the provider.
+/// A provider on an in-memory chain that deploys to the cluster of the test. Dropping the value stops the
+/// provider.
 pub(super) struct OnChain {
     chain: MemoryChain,
     handle: ProviderHandle,

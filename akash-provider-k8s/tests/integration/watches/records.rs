@@ -25,8 +25,8 @@ fn recorded(epoch: u64) -> Value {
     record
 }
 
-/// Starts a server with one record. In lists, the record has epoch 5. In direct reads, it has the epoch
-/// `there`.
+/// Starts a server with one record. In lists, the record has epoch 5. In direct reads, the record has the
+/// epoch `there`.
 async fn behind(there: u64) -> (Server, std::sync::Arc<KubeCluster>) {
     let server = Server::start(move |request: &Request, _| {
         if request.is_watch() {

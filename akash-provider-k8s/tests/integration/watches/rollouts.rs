@@ -34,8 +34,8 @@ fn stuck() -> Value {
     pod
 }
 
-/// Starts a server that lists a StatefulSet. Its rollout waits for an old pod. A direct read of the
-/// StatefulSet returns `live`. While `broken` is set, deletes of the pod fail.
+/// Starts a server that lists a StatefulSet. The rollout of the StatefulSet waits for an old pod. A direct
+/// read of the StatefulSet returns `live`. While `broken` is set, deletes of the pod fail.
 async fn server(live: Value, broken: &Arc<AtomicBool>) -> Server {
     let broken = Arc::clone(broken);
     Server::start(

@@ -24,7 +24,7 @@ const KINDS: usize = 4;
 
 type Loaded = BTreeMap<String, Target>;
 
-/// A running controller with its proxy. Dropping it stops both.
+/// A running controller with its proxy. Dropping the value stops the controller and the proxy.
 pub(crate) struct Controller {
     port: u16,
     loaded: watch::Receiver<Loaded>,

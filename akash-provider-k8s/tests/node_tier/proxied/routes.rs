@@ -28,7 +28,7 @@ pub(crate) struct Scope {
     pub(crate) class: Option<String>,
     /// Namespace and name of the Gateway of the handled HTTPRoutes.
     pub(crate) gateway: Option<ObjectKey>,
-    /// True for a controller that writes no status. Some Ingress controllers write none.
+    /// True for a controller that writes no status, as some Ingress controllers do.
     pub(crate) is_silent: bool,
 }
 

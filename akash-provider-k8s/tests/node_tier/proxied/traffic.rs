@@ -20,7 +20,7 @@ const AFTER: usize = 12;
 /// Time after a reload of the proxy in which the previous worker may still serve its connections.
 const OVERLAP: Duration = Duration::from_millis(100);
 
-/// Start time of a request, and status and body of the response or an error.
+/// Start time and result of a request. The result is the status and the body of the response, or an error.
 type Exchange = (Instant, Result<(u16, String), String>);
 
 /// Clients that send requests continuously. Dropping the value stops them.

@@ -271,7 +271,7 @@ pub(crate) fn shape(value: &Value) -> Value {
     }
 }
 
-/// Returns the recorded queries by height, only those of modules that the development network implements.
+/// Returns the recorded queries of the modules that the development network implements, by height.
 pub(crate) fn recorded_queries(folder: &Path) -> BTreeMap<u64, Vec<PathBuf>> {
     let mut found: BTreeMap<u64, Vec<PathBuf>> = BTreeMap::new();
     for state in fs::read_dir(folder.join("grpc")).unwrap() {

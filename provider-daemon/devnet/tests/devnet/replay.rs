@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Sets the sequence of each account to that of its next recorded transaction. Skips the accounts in `busy`,
-/// which also sent other transactions.
+/// Sets the sequence of each account to the sequence in the next recorded transaction of the account. Skips
+/// the accounts in `busy`, which also sent other transactions.
 fn catch_up(devnet: &Devnet, coming: &[Recorded], busy: &[Address]) {
     let mut next: BTreeMap<Address, u64> = BTreeMap::new();
     for (address, sequence) in coming.iter().filter_map(|tx| signed(&tx.bytes)) {
@@ -48,7 +48,8 @@ struct Replay {
 
 impl Replay {
     /// Creates blocks until the next block has this height. Before each block, applies the recorded changes
-    /// that have no transaction. After each block, repeats the queries that were recorded at its height.
+    /// that have no transaction. After each block, repeats the queries that were recorded at the height of
+    /// this block.
     async fn go_before(&mut self, height: u64) {
         loop {
             let next = self.devnet.chain().market(|m| m.height()) + 1;

@@ -90,7 +90,7 @@ async fn callers(
     Ok(callers)
 }
 
-/// Runs all callers concurrently. Each of them sends its requests one after the other.
+/// Runs all callers concurrently. Each caller sends its requests one after the other.
 async fn run(callers: &mut [Caller], until: Until) -> anyhow::Result<u32> {
     let (done, began) = (Cell::new(0), Instant::now());
     let (done, asking) = (&done, callers.iter_mut());

@@ -76,8 +76,8 @@ impl Index {
         })
     }
 
-    /// Returns true if the hostname requires a proof of ownership, but DNS no longer has the TXT record that
-    /// proves it.
+    /// Returns true if the hostname requires a proof of ownership, but the TXT record of the proof was
+    /// removed from DNS.
     pub(super) fn is_withdrawn(&self, name: &str, host: &Host) -> bool {
         self.plan.needs_proof(name) && Self::proof(host) == Some(ProofState::Withdrawn)
     }
@@ -91,8 +91,8 @@ impl Index {
     }
 
     /// Returns true if the route must reference the object. The route references every accepted object, and
-    /// no refused filter. An existing reference to any other object remains. A new one is not added, because
-    /// a route does not work with a missing certificate or an unaccepted filter.
+    /// no refused filter. A reference to any other object remains if it exists, but is not added: a route
+    /// does not work with a missing certificate or an unaccepted filter.
     fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;

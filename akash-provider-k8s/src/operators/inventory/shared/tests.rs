@@ -39,7 +39,7 @@ fn shared(nodes: &[&str]) -> Shared {
     shared
 }
 
-/// Returns the next work item. If no item is due, returns the time of the next one.
+/// Returns the next work item. If no item is due, returns the time of the next item.
 fn next(shared: &Shared, now: Instant) -> Result<WorkItem<Work>, Option<Instant>> {
     loop {
         match shared.state.next(now) {

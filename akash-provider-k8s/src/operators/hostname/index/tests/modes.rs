@@ -31,7 +31,7 @@ enum Step {
     Accepted,
     /// Controllers refuse all objects that have no status yet.
     Refused,
-    /// The definition of the filter kind is removed. If it is already removed, it is restored.
+    /// The definition of the filter kind is removed, or a removed definition is restored.
     Filters,
     /// The index receives all pending events.
     Arrives,

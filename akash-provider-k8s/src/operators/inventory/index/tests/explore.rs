@@ -13,7 +13,7 @@ const ONE: &str = "one";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The node is cordoned. A cordoned node is uncordoned.
+    /// The node is cordoned, or uncordoned if it was cordoned.
     Cordoned,
     /// Toggles the readiness of the node: a ready node becomes unready, and an unready node becomes ready.
     Away,
