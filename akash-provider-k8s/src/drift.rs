@@ -78,7 +78,7 @@ pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedO
 
 /// Returns the objects that weaken the isolation of a lease and that the provider did not render. Omits
 /// objects with the label [`KEEP`] and the role bindings of OpenShift. Includes objects that are being
-/// deleted, because a finalizer may delay the deletion.
+/// deleted, because a finalizer can delay the deletion.
 pub(crate) fn foreign<'a>(
     is_rendered: impl Fn(&Id, &ObjectMeta) -> bool,
     there: impl IntoIterator<Item = (Id, &'a ObjectMeta)>,

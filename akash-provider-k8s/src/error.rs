@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Cause in the status of a write that was rejected because the namespace is being deleted.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
-/// Text of an RBAC denial. Denials by admission do not contain it.
+/// Text of an RBAC denial. Denials by admission do not contain this text.
 const RBAC_DENIAL: &str = "is forbidden: User \"";
 
 const RBAC_HELP: &str = "; apply deploy/rbac/provider.yaml to give the provider its rights, or deploy/operators to give an \

@@ -69,8 +69,8 @@ pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'
     Error::new(ErrorKind::Invalid, error.operation(), error.message().to_owned()).with_source(error)
 }
 
-/// Converts a denial by admission to a transient error. The tenant did not cause the denial, and a retry may succeed
-/// after a change of the quota or policy.
+/// Converts a denial by admission to a transient error. The tenant did not cause the denial, and a retry can
+/// succeed after a change of the quota or policy.
 pub(crate) fn retried(error: Error) -> Error {
     if error.kind() == ErrorKind::Invalid && is_admission(&error) {
         return error.transient();

@@ -112,7 +112,7 @@ impl Settings {
 }
 
 /// Shared count of addresses in the MetalLB pools for leases. The first number counts all addresses, the
-/// second number those that Services outside of this provider's leases use.
+/// second number the addresses that Services outside of this provider's leases use.
 #[derive(Debug, Clone, Default)]
 pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
 
@@ -197,8 +197,8 @@ pub enum IngressMode {
         name: String,
         /// Namespace of the Gateway (`--gateway-namespace`).
         namespace: String,
-        /// Default size of the proxy buffers for responses, for example `16k` (`--proxy-buffer-size`). The HTTP options
-        /// of a service may set a different size.
+        /// Default size of the proxy buffers for responses, for example `16k` (`--proxy-buffer-size`). The
+        /// HTTP options of a service can set a different size.
         buffer_size: String,
     },
 }

@@ -33,7 +33,6 @@ impl Records {
         self.folder.join(lease.namespace())
     }
 
-    /// Returns all records, and the unreadable files.
     pub(crate) async fn all(&self) -> Result<(Vec<LeaseRecord>, Vec<UnusableRecord>), Error> {
         let folder = self.folder.clone();
         on_disk("open the cluster", move || {

@@ -209,7 +209,7 @@ impl SharedConnection {
         Ok(connection)
     }
 
-    /// Takes the connection for one call that may be cancelled. After the response, the caller [puts the
+    /// Takes the connection for one call that can be cancelled. After the response, the caller [puts the
     /// connection back](Self::put_back). Otherwise the next call opens a new connection.
     pub(crate) async fn taken(&self, operation: &'static str) -> Result<MultiplexedConnection, Error> {
         let taken = self.connection.lock().await.take();

@@ -22,10 +22,11 @@ use std::time::Duration;
 /// Maximum time for a response.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Writes the record if its version is still the expected one. An empty version means that no record exists.
-/// Returns the term of the written record: the requested term or, if a new term is needed, at least one more
-/// than the highest term in Redis. A highest term above the maximum, or implausibly higher than the requested
-/// term, is forged and counts as 0. All terms are therefore exact in Lua.
+/// Writes the record if the record still has the expected version. An empty version means that no record
+/// exists. Returns the term of the written record: the requested term, or the highest term in Redis plus 1 if
+/// a new term is needed and the requested term is not higher. A highest term above the maximum, or
+/// implausibly higher than the requested term, is forged and counts as 0. All terms are therefore exact in
+/// Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''
 if version ~= ARGV[1] then

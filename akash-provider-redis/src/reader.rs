@@ -25,7 +25,7 @@ const BATCH: usize = 256;
 const BATCH_BYTES: usize = BYTES_MAX;
 
 /// Reads entries up to a maximum number and a maximum total size. `XREAD` limits only the number, and an
-/// entry may have 512 MiB. For an entry that is too large, the script returns the id and the epoch with an
+/// entry can have 512 MiB. For an entry that is too large, the script returns the id and the epoch with an
 /// invalid version. Each stream returns at least one entry, so that the order over all streams is known.
 ///
 /// Keys: the streams. Arguments: maximum bytes, maximum bytes of one entry, maximum entries per stream, and the last read
@@ -282,7 +282,7 @@ impl Reader {
     }
 
     /// Returns the entries in the order of publication, each with the index of its topic. Omits an entry if
-    /// an older entry of another stream may follow in the next reply. Omitted entries are read again.
+    /// an older entry of another stream can follow in the next reply. Omitted entries are read again.
     fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
         let keys: Vec<String> = self
             .topics

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Found {
     /// Hash of the commit, in hexadecimal.
     pub(crate) commit: String,
-    /// Files from which the commit was read. If one of them changes or appears, the commit may be different.
+    /// Files from which the commit was read. If such a file changes or appears, the commit may be different.
     pub(crate) files: Vec<PathBuf>,
 }
 

@@ -33,7 +33,7 @@ pub struct SignedBy {
     /// Auditors that must all have signed the attributes.
     #[serde(default, deserialize_with = "null_as_empty", serialize_with = "empty_as_null")]
     pub all_of: Vec<String>,
-    /// Auditors. At least one of them must have signed the attributes.
+    /// Auditors, of which at least one must have signed the attributes.
     #[serde(default, deserialize_with = "null_as_empty", serialize_with = "empty_as_null")]
     pub any_of: Vec<String>,
 }

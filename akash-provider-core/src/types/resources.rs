@@ -40,7 +40,7 @@ pub struct Gpu {
     /// Number of devices per replica. With 0 the attributes have no effect.
     #[serde(with = "val")]
     pub units: u64,
-    /// GPU models that the tenant accepts. Any one of them satisfies the request.
+    /// GPU models that the tenant accepts. Each of these models satisfies the request.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",

@@ -11,7 +11,7 @@ use akash_provider_core::types::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Time during which an unconfirmed transaction may still be included in a block, in milliseconds of block
+/// Time during which an unconfirmed transaction can still be included in a block, in milliseconds of block
 /// time.
 const EXPIRY: i64 = 60_000;
 

@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Stops waiting for a transaction. The engine gets an unknown outcome, although the transaction may
+    /// Stops waiting for a transaction. The engine gets an unknown outcome, although the transaction can
     /// still be included in a block.
     pub(crate) fn give_up(&mut self, tx: usize) {
         let tx = &mut self.chain.mempool[tx];

@@ -262,7 +262,7 @@ fn usage_grows_by_reservation(request: &PriceRequest) -> Checked {
 }
 
 impl World {
-    /// Checks the reservations after an engine step if the step may have changed them.
+    /// Checks the reservations after an engine step that may have changed the reservations.
     pub(crate) fn sold(&mut self, cause: Cause, effects: &[Effect]) -> Checked {
         let mut asked = false;
         for effect in effects {

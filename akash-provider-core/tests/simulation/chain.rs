@@ -44,7 +44,7 @@ impl View {
     }
 }
 
-/// A transaction of the provider that may still be included in a block.
+/// A transaction of the provider that can still be included in a block.
 #[derive(Debug, Clone)]
 pub(crate) struct Tx {
     pub(crate) effect: EffectId,

@@ -23,7 +23,7 @@ pub(crate) struct Faults {
     pub(crate) twice: u64,
     /// Rate of transactions that never get into a block.
     pub(crate) lost_tx: u64,
-    /// Rate of transactions that get an unknown outcome, although a block may include them.
+    /// Rate of transactions that get an unknown outcome, although a block can include these transactions.
     pub(crate) unknown_tx: u64,
     /// Rate of clock readings that are earlier than the previous reading.
     pub(crate) clocks: u64,

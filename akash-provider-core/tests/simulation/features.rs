@@ -6,7 +6,7 @@ use crate::money::Wallet;
 use crate::random::Random;
 use akash_provider_core::Config;
 
-/// Rates of the uncommon features. Most histories use few of them.
+/// Rates of the uncommon features. Most histories use few of these features.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Features {
     /// Rate of groups that request large amounts of memory and storage, in percent.

@@ -24,7 +24,7 @@ const fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// Runs the history of a seed. Returns the trace, and the violated rule if the history violated one.
+/// Runs the history of a seed. Returns the trace, and the violated rule, if any.
 pub(crate) fn run(seed: u64, trace: Trace) -> (Trace, Checked) {
     let mut world = World::new(seed, trace);
     let result = world.history();

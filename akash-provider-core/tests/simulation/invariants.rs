@@ -287,8 +287,8 @@ impl StateCheck<'_> {
         })
     }
 
-    /// Checks that each lease reserves exactly the resources of its bid. Before the engine has read the bid,
-    /// the lease may reserve no resources.
+    /// Checks that each lease reserves exactly the resources of its bid. The lease is allowed to reserve no
+    /// resources until the engine has read the bid.
     fn leases_counted_once(&self) -> Checked {
         let mut seen = BTreeSet::new();
         for reservation in reservations(self.status) {
@@ -307,7 +307,7 @@ impl StateCheck<'_> {
         Ok(())
     }
 
-    /// Checks that the resources of a bid stay reserved while a block may still include the bid.
+    /// Checks that the resources of a bid stay reserved while a block can still include the bid.
     fn unknown_tx_is_resolved(&self) -> Checked {
         let mine = self.chain.mempool.iter().filter(|t| t.life == self.life);
         for tx in mine.filter(|t| t.expires >= self.chain.next_time()) {
@@ -546,7 +546,7 @@ impl SettledCheck<'_> {
         leased.chain(closed.map(|b| b.id.order.to_string())).collect()
     }
 
-    /// Returns the orders on which the provider's bid has timed out or will time out soon. The engine may
+    /// Returns the orders on which the provider's bid has timed out or will time out soon. The engine can
     /// count the timeout from a later block if the outcome of the bid transaction was unknown.
     pub(crate) fn due(&self) -> BTreeSet<OrderId> {
         let limit = self.config.bid_timeout;

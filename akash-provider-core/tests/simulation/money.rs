@@ -163,7 +163,7 @@ impl CallCheck<'_> {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that the engine withdraws from leases without funds, so that the chain ends them.
+    /// Checks that the engine withdraws from leases without funds, so that the chain closes these leases.
     pub(crate) fn leases_without_money_end(&self, live: &BTreeSet<LeaseId>) -> Checked {
         for lease in live {
             let late = self.out_of_money_since(lease).filter(|since| {

@@ -72,7 +72,7 @@ pub(crate) struct EngineModel {
     /// Resources of the bids of the provider, as reported to the engine.
     ///
     /// An event reports only that a bid exists. The next scan reads the resources of the bid. A bid of a
-    /// crashed process may be included in a block later without an event for this engine. Such a bid appears
+    /// crashed process can be included in a block later without an event for this engine. Such a bid appears
     /// only in a scan.
     pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
     /// Deposits of bids that were refused for lack of funds, by order and denomination. An entry is removed
@@ -154,8 +154,8 @@ impl EngineModel {
         }
     }
 
-    /// Records an input of the engine. For an input from the cluster, `leases` contains the provider's active
-    /// leases; for other inputs, it is empty.
+    /// Records an input of the engine. `leases` contains the provider's active leases for an input from the
+    /// cluster, and is empty for other inputs.
     pub(crate) fn input(&mut self, input: &Input, leases: &[LeaseId]) {
         match input {
             Input::Chain(event) => self.event(event),

@@ -403,7 +403,7 @@ impl World {
         self.start()
     }
 
-    /// Starts a new engine without state, which may read from a wrong namespace or cluster.
+    /// Starts a new engine without state, which reads from a wrong namespace or cluster in some cases.
     pub(crate) fn start(&mut self) -> Checked {
         let was_right = self.cluster_state.looks_in_the_right_place();
         if !was_right {

@@ -77,7 +77,7 @@ impl Part {
     /// Changes the counted bytes of this part to `bytes`.
     ///
     /// # Errors
-    /// `Denied` with the exceeded limit. The count is then unchanged.
+    /// `Denied` with the exceeded limit. After this error, the count is unchanged.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes != self.bytes {
             self.of.change(&self.tenant, self.bytes, bytes)?;

@@ -30,7 +30,7 @@ const LINE_MAX: usize = 1 << 20;
 const REPLICAS_MAX: usize = 128;
 /// Maximum number of buffered batches. A batch has about the size of one read.
 const BATCHES_MAX: usize = 8;
-/// Duration without data after which a stream is reopened, since the connection may be dead.
+/// Duration without data after which a stream is reopened, because the connection may be dead.
 const SILENCE: Duration = Duration::from_secs(120);
 /// Duration without a successful call after which a log stream with `follow` ends.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);

@@ -22,7 +22,7 @@ pub type Ledger = BTreeMap<Id, String>;
 /// Object of a kind that the provider does not watch, as last read from the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExistingObject {
-    /// The object has a deletion timestamp; finalizers may delay its deletion.
+    /// The object has a deletion timestamp; finalizers can delay the deletion.
     pub is_deleting: bool,
     /// Hash of each data entry, if the object is a Secret.
     pub data: Data,
@@ -43,7 +43,7 @@ pub type ExistingObjects = BTreeMap<Id, ExistingObject>;
 pub struct LiveObject {
     /// UID of the object.
     pub uid: String,
-    /// The object has a deletion timestamp; finalizers may delay its deletion.
+    /// The object has a deletion timestamp; finalizers can delay the deletion.
     pub is_deleting: bool,
     /// Complete object, with the defaults of the API server.
     pub body: Value,

@@ -99,7 +99,7 @@ impl Comparison {
     }
 }
 
-/// Returns true if the API server may omit the value.
+/// Returns true if the API server can omit the value.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,

@@ -95,7 +95,7 @@ impl Inner {
     }
 
     /// Applies the objects of a lease, and restores edited isolation objects that the apply does not compare.
-    /// If `isolation` is set, compares all objects again and returns an error if any of them still differs.
+    /// If `isolation` is set, compares all objects again and returns an error if an object still differs.
     async fn apply(
         &self,
         deployment: &WorkloadSpec,
@@ -133,7 +133,7 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies the objects of the lease. Returns the objects, and the metadata of those that were written.
+    /// Applies the objects of the lease. Returns the objects, and the metadata of the written objects.
     /// Returns `None` if another provider program deployed the lease and all workloads stay unchanged.
     async fn apply_objects(
         &self,

@@ -215,7 +215,7 @@ impl Inner {
     }
 
     /// Returns the desired objects of a completely applied lease. If the lease has no Manifest record,
-    /// [`Inner::unrecorded`] derives them.
+    /// [`Inner::unrecorded`] derives the objects.
     fn applied(
         &self,
         lease: &LeaseId,
@@ -311,8 +311,8 @@ impl Inner {
         }
     }
 
-    /// Reads a lease namespace that lost its label, so that the watches do not show it. The error is the time
-    /// of the next attempt, or `None` if the namespace does not exist.
+    /// Reads a lease namespace that the watches do not show, because the namespace lost its label. The error
+    /// is the time of the next attempt, or `None` if the namespace does not exist.
     async fn unlabelled(
         &self,
         home: &str,

@@ -160,7 +160,7 @@ impl Inner {
     }
 }
 
-/// Maximum length of a reported problem, in characters. A record and its problems may be large.
+/// Maximum length of a reported problem, in characters. A record and its problems can be large.
 const PROBLEM_MAX: usize = 400;
 
 fn shortened(mut text: String) -> String {

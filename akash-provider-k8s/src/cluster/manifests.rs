@@ -101,8 +101,8 @@ impl Inner {
         Ok(manifest)
     }
 
-    /// Returns true if the passwords are stored, either in the Secret next to the Manifest or in the Manifest
-    /// itself. The Go provider stores them in the Manifest.
+    /// Returns true if the passwords are stored, either in the Secret next to the Manifest or, as by the Go
+    /// provider, in the Manifest itself.
     async fn has_passwords(
         &self,
         deployment: &WorkloadSpec,

@@ -195,8 +195,8 @@ impl Item {
     }
 }
 
-/// Converts the live object to the form of a rendered object. If no client edited it, the result has the hash
-/// of the applied object.
+/// Converts the live object to the form of a rendered object. If no client edited the live object, the result
+/// has the hash of the applied object.
 fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     let kind = rendered.id.kind;
     let mut body = rendered.body.clone();
@@ -298,7 +298,7 @@ fn pod(body: &mut Value, live: &Value, claims: &Value) {
 }
 
 /// Adds the excluded networks of the live policy to the rendered policy. Shortly after a start, the rendered
-/// policy may lack the addresses of nodes that are not listed yet.
+/// policy can lack the addresses of nodes that are not listed yet.
 fn keep_closed(body: &mut Value, live: &Value) {
     let blocks = |body: &Value| -> Vec<Value> {
         let rules = elements(&body["spec"]["egress"]).iter();

@@ -33,7 +33,7 @@ pub(super) const UNWATCHED: [Kind; 5] = [
 ];
 
 /// Duration for which deploys share the lists of the whole cluster, from the first use of the lists. Sharing
-/// saves calls after a start, when a thousand leases may be deployed within seconds.
+/// saves calls after a start, when a thousand leases can be deployed within seconds.
 const START: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent lists.
 const LISTS: usize = 4;

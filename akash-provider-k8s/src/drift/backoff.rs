@@ -9,7 +9,7 @@ use tokio::time::Instant;
 pub(crate) const CONFLICT_REPAIRS: usize = 10;
 /// Period in which repairs are counted.
 const WINDOW: Duration = Duration::from_secs(600);
-/// Delay after the first failure; each further failure doubles it.
+/// Delay after the first failure. Each further failure doubles the delay.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// First delay in a conflict with another client, and maximum delay after failures without a conflict.
 const CONFLICT_DELAY: Duration = Duration::from_secs(60);

@@ -68,7 +68,7 @@ impl InfrastructureWatch {
         }
     }
 
-    /// Waits until the addresses differ from those that the previous call returned, and returns the new addresses.
+    /// Waits until the addresses differ from the result of the previous call, and returns the new addresses.
     pub async fn changed(&mut self) -> Infrastructure {
         loop {
             let now = self.addresses.borrow_and_update().all();

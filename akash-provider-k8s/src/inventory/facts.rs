@@ -111,7 +111,7 @@ pub enum ObjectFacts {
 pub enum Change {
     /// The object exists with these fields.
     Set(Key, ObjectFacts),
-    /// The object does not exist or is not counted. The UID, if known, may belong to an older object with the
+    /// The object does not exist or is not counted. The UID, if known, can belong to an older object with the
     /// same name.
     Gone(Kind, Key, Option<Box<str>>),
     /// Keys of all counted objects of a kind. Other objects of the kind do not exist or are not counted.

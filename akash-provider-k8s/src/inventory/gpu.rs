@@ -162,7 +162,7 @@ fn kinds(
 }
 
 /// Splits a label suffix into the model and its attributes. Splits only at known attribute names, because
-/// model names may contain dots.
+/// model names can contain dots.
 fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
     let at = |text: &str| {
         let found = [".ram.", ".interface."].map(|word| text.find(word).map(|at| (at, word)));

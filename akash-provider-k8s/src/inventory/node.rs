@@ -24,7 +24,7 @@ pub struct NodeFacts {
     pub(crate) name: NodeName,
     /// True if the node has the label `akash.network=true`.
     pub(crate) offered: bool,
-    /// Reason why the node accepts no new pods; `None` if it accepts them.
+    /// Reason why the node accepts no new pods; `None` if the node accepts new pods.
     pub(crate) closed: Option<ClosedReason>,
     /// Allocatable CPU, in millicores.
     pub(crate) cpu: i64,

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 /// Fields of a pod that the capacity count uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodFacts {
-    /// UID; a new pod may have the name of an old one.
+    /// UID; a new pod can have the name of an old pod.
     pub(crate) uid: Box<str>,
     pub(crate) node: NodeName,
     /// Service of the lease. Set if the labels of the pod name the lease to which its namespace belongs.

@@ -93,7 +93,7 @@ pub struct InventoryWatch {
     pub starts: u64,
     /// Number of failures.
     pub failures: u64,
-    /// Time since the last list or event; `None` before the first one.
+    /// Time since the last list or event; `None` before the first list.
     pub last_event: Option<Duration>,
 }
 

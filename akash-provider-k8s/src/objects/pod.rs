@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 const DROPPED: [&str; 4] = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"];
 
 /// Returns the pod template of a service: the stored template if the service is unchanged, otherwise a new
-/// one.
+/// template.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refusal> {
     // Rendered in any case, so that an invalid template is also reported for an unchanged service.
     let rendered = template(cx, service)?;

@@ -219,7 +219,7 @@ const fn seconds(milliseconds: u32) -> u32 {
 }
 
 /// Formats the retry conditions for nginx. Numbers become `http_…` conditions. Drops unknown conditions,
-/// because a record of another program may contain any text.
+/// because a record of another program can contain any text.
 pub(crate) fn next_cases(options: &HttpOptions) -> String {
     let word = |case: &String| {
         let is_status = case.starts_with(|c: char| ('1'..='5').contains(&c));

@@ -103,7 +103,8 @@ impl Default for Options {
     }
 }
 
-/// Running hostname operator. Dropping the value stops it at once; [`HostnameOperator::stop`] finishes running work.
+/// Running hostname operator. Dropping the value stops the operator at once; [`HostnameOperator::stop`]
+/// finishes running work.
 #[derive(Debug)]
 pub struct HostnameOperator {
     shared: Arc<Shared>,

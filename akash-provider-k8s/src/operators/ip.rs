@@ -103,7 +103,8 @@ impl Options {
     }
 }
 
-/// Running IP operator. Dropping the value stops it at once; [`IpOperator::stop`] finishes running work.
+/// Running IP operator. Dropping the value stops the operator at once; [`IpOperator::stop`] finishes running
+/// work.
 #[derive(Debug)]
 pub struct IpOperator {
     shared: Arc<Shared>,

@@ -28,8 +28,8 @@ pub struct RetryPolicy {
     pub retry_delay: Duration,
     /// Number of consecutive refusals by the API server after which a name is ignored (`--event-failure-limit`).
     pub refusals: u32,
-    /// Maximum number of ignored names. If there are more, the name that has been ignored longest is tried again
-    /// (`--ignore-list-entry-limit`).
+    /// Maximum number of ignored names. If more names are ignored, the name that has been ignored longest is
+    /// tried again (`--ignore-list-entry-limit`).
     pub ignored: usize,
     /// Maximum time a name is ignored (`--ignore-list-age-limit`).
     pub ignored_for: Duration,

@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Maximum length of the description of a problem with a record, in characters. The description may contain text from a
-/// tenant.
+/// Maximum length of the description of a problem with a record, in characters. The description can contain
+/// text from a tenant.
 pub(super) const PROBLEM_MAX: usize = 300;
 
 /// State of a watch.

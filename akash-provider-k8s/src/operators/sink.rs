@@ -28,7 +28,7 @@ pub(super) struct WatchSpec {
     pub(super) labels: &'static str,
     /// Field selector; empty for all objects.
     pub(super) fields: &'static str,
-    /// True if the cluster may lack this kind.
+    /// True if a cluster can lack this kind.
     pub(super) may_be_absent: bool,
     /// Functions that decode the required parts of an object.
     pub(super) reading: Reading,

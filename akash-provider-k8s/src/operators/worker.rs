@@ -37,7 +37,7 @@ pub(super) struct Timing {
     pub(super) grace: Duration,
 }
 
-/// Tasks of a running operator. Dropping the value stops them at once.
+/// Tasks of a running operator. Dropping the value stops the tasks at once.
 #[derive(Debug)]
 pub(super) struct OperatorTasks {
     stopping: CancellationToken,

@@ -120,7 +120,7 @@ impl Tries {
 }
 
 impl Definitions {
-    /// Waits until a retry of a missing kind may succeed. Waits for `seldom` if the state of the
+    /// Waits until a retry for a missing kind can succeed. Waits for `seldom` if the state of the
     /// CustomResourceDefinition is unknown.
     pub(crate) async fn awaited(
         &self,

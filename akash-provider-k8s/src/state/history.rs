@@ -37,7 +37,7 @@ pub struct RecordedEvent {
     pub uid: String,
     /// Resource version of the event.
     pub version: String,
-    /// Event as the gateway returns it to tenants. Its text may be truncated.
+    /// Event as the gateway returns it to tenants. Its text can be truncated.
     pub event: LeaseEvent,
 }
 

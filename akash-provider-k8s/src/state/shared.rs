@@ -47,8 +47,7 @@ impl Shared {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores `reports`: whether the node is ready and its kubelet sends heartbeats, or `None` if the node
-    /// cannot be read.
+    /// Stores whether a node works, as `Index::node` does.
     pub(super) fn node(&self, name: &str, reports: Option<bool>) {
         let signals = self.index().node(name, reports);
         self.tell(signals);

@@ -44,7 +44,6 @@ pub(crate) async fn admit(world: &World) {
     }
 }
 
-/// Removes a verb on a resource from the rules of a role.
 pub(crate) fn forbid(rules: Option<&mut Vec<PolicyRule>>, verb: &str, resource: &str) {
     for rule in rules.into_iter().flatten() {
         if rule.resources.iter().flatten().any(|r| r == resource) {

@@ -166,7 +166,6 @@ async fn clear_away(namespaces: &Api<Namespace>, name: &str) -> bool {
     !deleted.is_err_and(|e| !matches!(&e, kube::Error::Api(s) if matches!(s.code, 404 | 409)))
 }
 
-/// Returns a number that no other test uses.
 fn unique() -> u64 {
     RandomState::new().hash_one(std::time::SystemTime::now())
 }

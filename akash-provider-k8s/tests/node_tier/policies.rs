@@ -168,7 +168,6 @@ impl Drop for Agent<'_> {
     }
 }
 
-/// Returns a command in the network namespace of the node.
 fn in_network(testbed: &Testbed, command: &str) -> Command {
     let mut run = Command::new("nsenter");
     run.arg(format!("--net={}", testbed.network().display()))

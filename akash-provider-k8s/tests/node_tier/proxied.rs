@@ -116,7 +116,6 @@ fn operator(client: &Client, records: &str, mode: Mode, keep_other_routes: bool)
     HostnameOperator::start(client, options)
 }
 
-/// Declares the hostname for a service of the tenant's lease.
 async fn declare(tenant: &Tenant, service: &str) -> Result<(), Error> {
     let names = tenant.cluster.hostnames().unwrap();
     let name = HostnameDeclaration {

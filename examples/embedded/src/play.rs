@@ -55,7 +55,7 @@ impl Network for MemoryChain {
     }
 }
 
-/// Backends of the provider. An example may replace each of them.
+/// Backends of the provider. An example can replace each backend.
 #[derive(Debug, Clone)]
 pub struct Ports {
     /// Chain that has the orders, bids and leases.

@@ -33,7 +33,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Opens the log. New lines are written to a new file, because the previous file may end with an
+    /// Opens the log. New lines are written to a new file, because the previous file can end with an
     /// incomplete line. The numbers continue after the last complete line.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;

@@ -227,7 +227,7 @@ fn parse(line: &Text) -> Result<Line, String> {
     serde_json::from_slice(&line.bytes).map_err(|e| e.to_string())
 }
 
-/// Syncs the folder to the disk. Without the sync, a new file may be lost in a power failure.
+/// Syncs the folder to the disk. Without the sync, a new file can be lost in a power failure.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()

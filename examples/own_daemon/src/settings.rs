@@ -32,7 +32,7 @@ pub struct Prices {
     pub cpu: String,
     /// Price of a MiB of memory.
     pub memory: String,
-    /// Price of a MiB of storage. Classes may have different prices: `0.001,beta2=0.002`.
+    /// Price of a MiB of storage. Classes can have different prices: `0.001,beta2=0.002`.
     pub storage: String,
 }
 

@@ -56,7 +56,6 @@ async fn answer(request: Request<Incoming>, handle: &ProviderHandle) -> Response
     answer
 }
 
-/// Returns the leases of the provider as text: one line for each lease.
 async fn leases(handle: &ProviderHandle) -> String {
     let status = handle.status().await;
     let line = |lease: &akash_provider_core::engine::status::LeaseInfo| {

@@ -177,7 +177,6 @@ impl Block {
         )
     }
 
-    /// Returns the commit (the validator signature) of this block.
     pub(super) fn commit(&self) -> Value {
         commit(self.height, &self.hash, &self.chain_id, self.time)
     }

@@ -78,7 +78,8 @@ pub struct DevnetConfig {
     pub listen_grpc: SocketAddr,
     /// Minimum gas price that a transaction must pay.
     pub gas_price: DecCoin,
-    /// Whether unordered transactions are accepted, as on the Akash network. Older chains refuse them.
+    /// Whether unordered transactions are accepted, as on the Akash network. Older chains refuse unordered
+    /// transactions.
     pub takes_unordered: bool,
 }
 

@@ -69,7 +69,7 @@ pub enum WalletError {
 pub struct SentTx {
     /// Hash of the encoded transaction, for queries.
     pub hash: TxHash,
-    /// Last block time at which a block may include the transaction.
+    /// Last block time at which a block can include the transaction.
     pub expires: BlockTime,
 }
 

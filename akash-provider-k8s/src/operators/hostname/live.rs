@@ -44,7 +44,7 @@ pub enum Acceptance {
     Yes,
     /// The proxy refuses the route, with the reason.
     No(String),
-    /// No status was reported. Some Ingress controllers never report one.
+    /// No status was reported. Some Ingress controllers never report a status.
     #[serde(rename = "unsaid")]
     Unknown,
 }

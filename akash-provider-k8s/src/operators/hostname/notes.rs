@@ -61,7 +61,6 @@ impl Notes {
         self.noted(&owner.to_string()).map(|proof| proof.state)
     }
 
-    /// Returns the proof of this tenant, if the record stores one.
     pub(super) fn noted(&self, owner: &str) -> Option<&Proof> {
         self.proof.as_ref().filter(|proof| proof.owner == owner)
     }

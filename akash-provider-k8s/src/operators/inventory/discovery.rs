@@ -320,7 +320,7 @@ pub fn pod(options: &Options, name: &str, node: &str) -> Value {
 /// Progress of a discovery pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// The pod does not run yet, but may start later. Contains the reason.
+    /// The pod does not run yet, but can start later. Contains the reason.
     Waits(String),
     /// The pod is running.
     Runs,

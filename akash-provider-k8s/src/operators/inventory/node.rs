@@ -22,7 +22,7 @@ const ON_BUS: &str = "feature.node.kubernetes.io/pci-";
 pub struct NodeView {
     /// Name of the node.
     pub name: String,
-    /// UID; a new node may have the name of an old one.
+    /// UID; a new node can have the name of an old node.
     pub uid: String,
     /// Resource version.
     pub version: u64,

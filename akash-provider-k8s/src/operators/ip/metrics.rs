@@ -64,7 +64,7 @@ struct RequestSchedule {
 }
 
 impl RequestSchedule {
-    /// Returns the delay between the last request and the next one. Returns `None` if the next request is
+    /// Returns the delay between the last request and the next request. Returns `None` if the next request is
     /// made only after a change of the operator's own count.
     fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
         // An unknown count cannot be compared.

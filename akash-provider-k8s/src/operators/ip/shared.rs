@@ -115,7 +115,7 @@ impl Shared {
             .clone()
     }
 
-    /// Stores the metrics of MetalLB and returns the previous ones.
+    /// Stores the metrics of MetalLB and returns the previous metrics.
     pub(super) fn set_metrics(&self, metrics: MetricsStatus) -> MetricsStatus {
         let mut current = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut current, metrics)

@@ -173,8 +173,7 @@ impl<'a> NewNotices<'a> {
         new_notices
     }
 
-    /// Returns the names of the Services that wait too long for an address, or `None` if there is no such
-    /// Service.
+    /// Returns the names of the Services that wait too long for an address, or `None` without such a Service.
     pub(super) fn late(&self) -> Option<String> {
         let named = self.late.get(..NAMED).unwrap_or(&self.late);
         let rest = self.late.len() - named.len();

@@ -109,7 +109,7 @@ fn named(object: &DynamicObject) -> String {
 }
 
 /// Returns a watch without selectors, because ProviderLeasedIP records without labels also declare addresses,
-/// and any Service may use an address of a pool.
+/// and any Service can use an address of a pool.
 fn watched(key: &'static str, name: &'static str) -> WatchSpec {
     WatchSpec {
         key,

@@ -30,7 +30,7 @@ pub(in crate::state) fn follow(
 
 impl History {
     /// Adds the failed terminations of containers in the lease namespace `home` to the history. If `home` is
-    /// `None`, adds those of all lease namespaces.
+    /// `None`, adds the terminations in all lease namespaces.
     fn add_terminations(&self, shared: &Shared, home: Option<&str>) {
         let found: Vec<StoredEvent> = {
             let index = shared.index();

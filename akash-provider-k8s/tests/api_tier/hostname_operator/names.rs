@@ -23,7 +23,7 @@ const BUDGET: Budget = Budget {
     per_minute: 6_000,
 };
 
-/// Declares the hostname as the provider does, so that the lease status shows it to the tenant.
+/// Declares the hostname as the provider does, so that the lease status shows the hostname to the tenant.
 async fn declare_by(cluster: &KubeCluster, lease: &LeaseId) {
     let name = HostnameDeclaration {
         hostname: NAME.to_owned(),

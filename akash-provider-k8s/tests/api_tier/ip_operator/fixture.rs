@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Name of MetalLB's definition of address pools.
 pub(crate) const POOLS: &str = "ipaddresspools.metallb.io";
 
-/// Creates a ServiceAccount with the rights of the operator, and returns its client.
+/// Creates a ServiceAccount with the rights of the operator. Returns a client with this account.
 pub(crate) async fn account(world: &World) -> Client {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/ip.yaml");

@@ -17,13 +17,13 @@ const REST: Duration = Duration::from_millis(8);
 const LIMIT: Duration = Duration::from_secs(10);
 /// Number of requests after each change, which must all get the response of the new target.
 const AFTER: usize = 12;
-/// Time after a reload of the proxy in which the previous worker may still serve its connections.
+/// Time after a reload of the proxy in which the previous worker can still serve its connections.
 const OVERLAP: Duration = Duration::from_millis(100);
 
 /// Start time and result of a request. The result is the status and the body of the response, or an error.
 type Exchange = (Instant, Result<(u16, String), String>);
 
-/// Clients that send requests continuously. Dropping the value stops them.
+/// Clients that send requests continuously. Dropping the value stops the clients.
 pub(crate) struct Traffic {
     target: Arc<AtomicU16>,
     log: Arc<Mutex<Vec<Exchange>>>,
@@ -57,7 +57,7 @@ impl Traffic {
     }
 
     /// Asserts that every request since the last call got one of the `allowed` responses, and that the next
-    /// requests get the last one of `allowed`. Returns the number of requests.
+    /// requests get the last response in `allowed`. Returns the number of requests.
     pub(crate) async fn assert_responses(&self, allowed: &[&str]) -> usize {
         let from = Instant::now() + OVERLAP;
         let enough = async {

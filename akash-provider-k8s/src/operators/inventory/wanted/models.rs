@@ -14,7 +14,7 @@ pub(super) enum GpuModels {
     Models(Vec<(Model, i64)>),
     /// The models are unknown. Contains the reason.
     Unknown(String),
-    /// The labels do not name the models, and discovery may find the models. Contains the reason.
+    /// The labels do not name the models, and discovery can possibly find the models. Contains the reason.
     Undiscovered(String),
 }
 
