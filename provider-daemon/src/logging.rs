@@ -84,12 +84,12 @@ fn foreign() -> String {
     "the log of this process belongs to the program that embeds the provider".to_owned()
 }
 
-/// Returns the log filter. Unless `chosen` names the Kubernetes client library, disables its log, because
-/// this program logs the same failures.
+/// Returns the log filter. Disables the log of the Kubernetes client library, because this program logs the
+/// same failures. If `chosen` names this library, its log stays enabled.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
     /// Modules that log warnings about unusable chain nodes and clusters. At the default level, commands with
-    /// `is_short` omit these warnings, because they return the failure as their error.
+    /// `is_short` omit these warnings, because such a command returns the failure as an error.
     const REPORTED: [&str; 2] = ["akash_provider_chain::endpoints", "akash_provider_k8s"];
     check_log_levels(chosen)?;
     let mut levels = log_levels(chosen);

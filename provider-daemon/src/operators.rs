@@ -22,7 +22,7 @@ use std::process::ExitCode;
 /// Runs an operator, or sends a command to a running operator.
 ///
 /// # Errors
-/// Returns an error if the operator cannot start, or if none is running.
+/// Returns an error if the operator cannot start, or if no operator receives the command.
 pub fn run(command: &OperatorsCommand, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
     match command {
         OperatorsCommand::Status(printed) => operator::operators(&home?, printed.output),

@@ -20,7 +20,7 @@ const AGE_MAX: Duration = Duration::from_millis(500);
 /// seconds.
 const BLOCKS: usize = 16;
 
-/// Pricing strategy that reads its policy from a file and reloads it after a change. While the file is
+/// Pricing strategy with a policy from a file. A change of the file reloads the policy. While the file is
 /// invalid, the last valid policy stays in force. Clones share the policy.
 #[derive(Debug, Clone)]
 pub(crate) struct FilePolicy {

@@ -65,7 +65,7 @@ pub fn prompt_new(what: &str) -> anyhow::Result<SecretString> {
     Ok(first)
 }
 
-/// Prompts for a confirmation. Only `yes` and `y` confirm; a missing input does not.
+/// Prompts for a confirmation. Only the inputs `yes` and `y` confirm; a missing input is a refusal.
 ///
 /// # Errors
 /// Returns an error if standard input cannot be read.
@@ -96,7 +96,7 @@ fn next_line() -> anyhow::Result<SecretString> {
     Ok(SecretString::from(text.strip_suffix('\r').unwrap_or(text)))
 }
 
-/// Opens the keyring; prompts for its passphrase unless it is configured.
+/// Opens the keyring. Prompts for the passphrase unless the passphrase is configured.
 ///
 /// # Errors
 /// Returns an error if the backend, the directory or the passphrase is invalid.

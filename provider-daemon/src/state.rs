@@ -174,8 +174,8 @@ impl State {
         }
     }
 
-    /// Returns the path and mode of each entry of a home directory to which other system users have access,
-    /// and one line for each entry that cannot be read.
+    /// Returns the path and mode of each entry that other system users can access in a home directory. Also
+    /// returns one line for each entry that cannot be read.
     #[must_use]
     pub fn accessible_files(home: &Path) -> (Vec<(PathBuf, u32)>, Vec<String>) {
         private::accessible(home, &home.join(FILE))

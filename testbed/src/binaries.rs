@@ -152,8 +152,8 @@ pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
     Ok(beside.join(name))
 }
 
-/// Returns the directory name for the pinned versions: 16 digits of the hash of their `go.mod` and `go.sum`
-/// files.
+/// Returns the directory name for the pinned versions: 16 digits of the hash of all `go.mod` and `go.sum`
+/// files in `sources`.
 fn key(sources: &Path) -> Result<String> {
     let mut digest = Sha256::new();
     for module in [".", "kwok", "coredns"] {

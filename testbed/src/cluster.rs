@@ -61,7 +61,8 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails without root permissions, if a program cannot be built or installed, or if a component does not
-    /// become healthy. The error contains the end of the component's log. The started components are stopped.
+    /// become healthy. The error contains the end of the component's log. After a failure, all started
+    /// components are stopped.
     pub fn up(options: &Options) -> Result<Self> {
         check_name(&options.name)?;
         if let Some(obstacle) = network::obstacle() {
@@ -398,8 +399,8 @@ fn check_folder(dir: &Path) -> Result<()> {
     ))
 }
 
-/// Locks the folder, so that only one program at a time starts or stops its cluster. The end of the program
-/// releases the lock.
+/// Locks the folder, so that only one program at a time starts or stops the cluster in this folder. The end
+/// of the program releases the lock.
 fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(LOCK);
     let file = File::create(&path).map_err(|error| Error::at(&path, error))?;

@@ -62,8 +62,8 @@ pub(crate) fn redis() -> Result<PathBuf> {
     Ok(REDIS.files.iter().map(PathBuf::from).collect())
 }
 
-/// Returns a library that changes the clock of the program that preloads it. Installs the package of the
-/// library if it is missing.
+/// Returns a library that changes the clock of a program. The program must preload the library. Installs the
+/// package of the library if it is missing.
 ///
 /// # Errors
 /// Fails if the package cannot be installed. The error names the command to install the package.

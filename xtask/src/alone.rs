@@ -10,8 +10,8 @@ use crate::workspace::{Package, Workspace};
 /// select the version, so these libraries are checked together with their tests.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
-/// Folders of the development tools. The tools are not checked here, because each of their commands builds
-/// them separately.
+/// Folders of the development tools. The tools are not checked here, because each command of a tool builds
+/// the tool separately.
 const TOOLS: [&str; 2] = ["testbed", "xtask"];
 
 /// Checks each crate with default features, without features, and with each single feature. Skips the tools.

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::workspace::Workspace;
 
-/// Default duration per target, in seconds. `FUZZ_SECONDS` overrides it.
+/// Default duration per target, in seconds. `FUZZ_SECONDS` overrides this default.
 const SECONDS: u64 = 600;
 /// Time limit per input, in seconds. Even the largest input is parsed within milliseconds.
 const SECONDS_FOR_ONE: u64 = 10;

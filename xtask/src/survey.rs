@@ -24,7 +24,7 @@ const SHARED: [(&str, &str); 6] = [
     ("KubeCluster", "akash-provider-k8s/src"),
 ];
 
-/// Maximum number of words of a doc comment that counts as filler: it probably only repeats the name.
+/// Maximum number of words of a filler comment: a doc comment that probably only repeats the name.
 const FILLER_WORDS: usize = 3;
 
 /// Prints all figures.

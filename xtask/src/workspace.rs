@@ -187,7 +187,7 @@ impl Workspace {
     }
 
     /// Returns the highest minimum Rust version among the dependencies of `member`, with the dependency that
-    /// requires it. Dependencies of tests are excluded.
+    /// requires this version. Dependencies of tests are excluded.
     pub(crate) fn newest_compiler_of(&self, member: &Package) -> Option<(String, String)> {
         let is_built = |_: &str, link: &Link| link.dep_kinds.iter().any(|k| k.kind.as_deref() != Some("dev"));
         let reached = self.reached(vec![&member.id], is_built);

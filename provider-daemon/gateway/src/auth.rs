@@ -45,7 +45,7 @@ const TOKENS_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// The `Authorization` header has another form than `Bearer` and a token.
+    /// The `Authorization` header does not have the form `Bearer TOKEN`.
     Header,
     /// The request has both a certificate and a token.
     Ambiguous,
@@ -55,7 +55,7 @@ pub(crate) enum Denial {
     Claims,
     /// The token is expired.
     Expired,
-    /// The caller is not authenticated, or lacks the permission.
+    /// The caller is not authenticated, or has no permission for the request.
     Unauthorized,
     /// The chain query for the credential failed.
     Outage,
@@ -64,7 +64,7 @@ pub(crate) enum Denial {
 }
 
 impl Denial {
-    /// Returns the name of the reason for the refusal, for statistics.
+    /// Returns the name of this reason in the statistics.
     #[must_use]
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -79,8 +79,8 @@ impl Denial {
         }
     }
 
-    /// Returns the `message` of the JSON response. The text is that of the Go provider, if the Go provider
-    /// has the same reason.
+    /// Returns the `message` of the JSON response. A reason that the Go provider also has gets the text of
+    /// the Go provider.
     #[must_use]
     pub(crate) const fn message(self) -> &'static str {
         match self {

@@ -30,11 +30,11 @@ use tokio_util::sync::CancellationToken;
 /// can perform the handshake and the first request at the same time. A port with fewer than 256 places reserves a
 /// quarter of them.
 const RESERVED_MAX: usize = 64;
-/// Maximum number of connections of one account with a live lease: twice the maximum number of streams of an
-/// account. Further connections count as anonymous.
+/// Maximum number of connections of an account that has a live lease: twice the maximum number of streams of
+/// a tenant. Further connections count as anonymous.
 const LEASED_OF_ACCOUNT: usize = 512;
-/// Maximum number of connections of one account without a live lease: a browser opens six connections, a script one.
-/// Further connections count as anonymous.
+/// Maximum number of connections of an account that has no live lease. A browser opens six connections, and a
+/// script opens one. Further connections count as anonymous.
 const UNLEASED_OF_ACCOUNT: usize = 32;
 /// IP network under which all clients on this machine are counted, for example readiness probes.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -78,8 +78,8 @@ struct Table {
 struct Places {
     authenticated: usize,
     authenticated_max: usize,
-    /// Number of protected connections from this machine. If no more connections from this machine are open,
-    /// its anonymous connections are not closed in favor of other clients.
+    /// Number of protected connections from this machine. While at most this number is open, anonymous
+    /// connections from this machine are not closed in favor of other clients.
     local_reserved: usize,
 }
 

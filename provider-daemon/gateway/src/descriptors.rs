@@ -39,8 +39,8 @@ pub fn raise() -> io::Result<u64> {
 /// Number of connections per port that suffices for most providers. A lower number causes a warning.
 const ENOUGH: usize = 1024;
 
-/// Returns the limit of open files that is necessary for `wanted` connections on each port, if the present
-/// limit permits so few connections that tenants may have to wait.
+/// Returns the limit of open files that `wanted` connections on each port need. Returns `None` if the present
+/// limit permits `wanted` or [`ENOUGH`] connections.
 pub(super) fn files_to_raise_to(places: Places, wanted: usize) -> Option<u64> {
     let fewest = places.rest.min(places.grpc);
     // The share of gRPC is the smaller one.

@@ -26,7 +26,7 @@ pub struct Leadership {
     /// Address at which tenants reach the leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Term in the leader election record that is too high to be real. The term is forged and is ignored.
+    /// Forged term in the leader election record, too high to be real. This instance ignores the term.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
 }

@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-/// Pause after the system failed to accept a connection, for example without free file descriptors.
+/// Pause after the system failed to accept a connection, for example because no file descriptor was free.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Maximum number of concurrent calls on one connection.

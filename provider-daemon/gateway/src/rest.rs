@@ -52,8 +52,8 @@ enum Guard {
     Open,
     /// The request counts against the request budget of the client's IP network.
     Counted,
-    /// The caller is identified. A request with a wrong method is refused before this check, as for an
-    /// unknown path.
+    /// The caller is identified. Before this check, a request with a wrong method is refused like a request
+    /// for an unknown path.
     Identified,
     /// The caller is identified for every method. The handler refuses wrong methods.
     IdentifiedAnyMethod,

@@ -261,8 +261,8 @@ fn order(group: GroupSpec, screening: &Screening) -> Order {
     }
 }
 
-/// Returns one reason against a bid for each hostname in `names` that is blocked or already in use by a
-/// lease.
+/// Returns the reasons against a bid. Each hostname in `names` that is blocked, or in use by a lease, is one
+/// reason.
 async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec<String>, ScreeningError> {
     if names.is_empty() {
         return Ok(Vec::new());

@@ -30,7 +30,8 @@ pub struct Settings {
     pub program: Program,
     /// Instructions for the person who runs the provider, about missing features. `/readyz` returns them.
     pub notes: Vec<String>,
-    /// Source of a problem of the program that does not affect requests of tenants. `/readyz` returns the problem.
+    /// Source of a problem that `/readyz` returns. The problem is in the program and does not affect requests
+    /// of tenants.
     pub problem: Option<ProblemSource>,
     /// Source of the state of the leader election. `None` for a provider with a single instance.
     pub leadership: Option<LeadershipSource>,
@@ -116,7 +117,8 @@ impl Default for Program {
 pub struct CertificateFiles {
     /// Certificate chain, the server's certificate first.
     pub certificate: PathBuf,
-    /// Private key of the first certificate, as unencrypted PEM. Both files are read again when either file changes.
+    /// Private key of the first certificate, as unencrypted PEM. A change of the key file or the certificate
+    /// file reloads both files.
     pub key: PathBuf,
 }
 
@@ -127,9 +129,9 @@ pub struct Limits {
     /// Maximum number of concurrent connections on each port, including connections that have become streams. A
     /// connection uses about 10 KiB. The number is lower if the process cannot open enough files.
     pub connections: usize,
-    /// Maximum number of concurrent connections without a live lease from one IP network, on both ports
-    /// together. Anonymous and authenticated connections count. A further connection replaces the least
-    /// recently used of these connections, anonymous ones first.
+    /// Maximum number of concurrent connections from one IP network that have no live lease, on both ports
+    /// together. Anonymous connections count, and connections of accounts that have no live lease. A further
+    /// connection replaces the least recently used of these connections, anonymous ones first.
     pub unleased_per_network: usize,
     /// Maximum number of anonymous requests of one IP network per minute. Many consoles may share one address.
     pub requests_per_network: u32,

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// Maximum number of counted combinations of route, method and status.
 const REQUESTS_MAX: usize = 512;
-/// Maximum number of keys in each counter map except that of requests. These maps have fewer possible keys.
+/// Maximum number of keys in each counter map, except in the map of requests, which has more possible keys.
 const KEYS_MAX: usize = 64;
 /// Value of [`RequestKind::route`] for an unknown path.
 const NO_ROUTE: &str = "other";
@@ -83,7 +83,8 @@ pub struct GatewayStatistics {
     pub refused_streams: BTreeMap<StreamKind, u64>,
     /// Number of requests and connections with rejected credentials, by reason.
     pub rejected_credentials: BTreeMap<&'static str, u64>,
-    /// Number of requests without credentials that were refused, because their IP network had used its budget.
+    /// Number of requests without credentials that were refused, because the budget of their IP network was
+    /// exhausted.
     pub over_budget: u64,
 }
 

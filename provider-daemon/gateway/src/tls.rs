@@ -83,7 +83,7 @@ struct ServerConfigs {
     public: Option<(Arc<str>, Config)>,
 }
 
-/// TLS configurations with one certificate, one for each port.
+/// TLS configurations of both ports, with the same certificate.
 #[derive(Debug, Clone)]
 struct Config {
     /// Offers no ALPN protocol, so that clients do not select HTTP/2.

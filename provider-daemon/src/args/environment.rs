@@ -101,8 +101,8 @@ pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<Str
         .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Names, without prefix, of the variables that this program or the shell scripts of a chart read without a
-/// flag.
+/// Names, without prefix, of variables that set no flag. This program or a chart's shell scripts read these
+/// variables.
 const OTHERS: [&str; 6] = [
     "KEY_MNEMONIC",
     "KEYRING_PASSPHRASE",

@@ -13,7 +13,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::collections::BTreeMap;
 pub use table::TABLE;
 
-/// Flag of the Go provider, or variable of its chart.
+/// Flag of the Go provider, or variable of the Go provider's chart.
 #[derive(Debug)]
 pub struct GoFlag {
     name: &'static str,
@@ -123,7 +123,7 @@ impl Kind {
     }
 }
 
-/// Flags of the Go provider that have no effect here, with their values from the command line.
+/// Flags of the Go provider that have no effect in this provider, with their values on the command line.
 #[derive(Debug, Default)]
 pub struct GoFlagArgs {
     set: Vec<SetFlag>,

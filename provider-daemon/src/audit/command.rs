@@ -10,7 +10,7 @@ use akash_provider_core::error::Error;
 use async_trait::async_trait;
 use std::sync::{Arc, Once};
 
-/// Audit log of a command, which writes each entry immediately.
+/// Audit log of a command. Each entry is written immediately.
 #[derive(Debug)]
 pub(super) struct FileLog {
     settings: AuditSettings,

@@ -118,7 +118,7 @@ struct ExplainedProvider {
 }
 
 impl ExplainedProvider {
-    /// Prints the decision about an order; returns whether there is a bid.
+    /// Prints the decision about an order. Returns whether the provider would bid.
     async fn explain(
         &mut self,
         order: &Order,

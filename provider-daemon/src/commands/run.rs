@@ -162,7 +162,7 @@ fn check_domain(domain: &str) -> anyhow::Result<()> {
     ))
 }
 
-/// Converts an error of the engine's configuration, with the name of the flag that sets the invalid value.
+/// Converts an error in the engine's configuration to a message that names the flag with the invalid value.
 fn flag_error(error: &InvalidConfig) -> WithHelp {
     const FLAGS: [(&str, &str); 3] = [
         ("balance_check_interval", "--lease-funds-monitor-interval"),
@@ -182,8 +182,8 @@ fn flag_error(error: &InvalidConfig) -> WithHelp {
 }
 
 /// Returns the hostnames denied to tenants: those in `--deployment-blocked-hostnames`, those of the provider,
-/// and all names below the cluster domain. A tenant with a hostname of the provider, or with a subdomain,
-/// could impersonate the provider.
+/// and all names below the cluster domain. A tenant with a hostname of the provider, or with a subdomain of
+/// such a hostname, could impersonate the provider.
 fn blocked_hostnames(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
     let host = record.and_then(|record| Url::parse(&record.host).ok());
     let host = host.as_ref().and_then(Url::host_str);

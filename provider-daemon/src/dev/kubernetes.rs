@@ -30,7 +30,8 @@ use tokio_util::task::AbortOnDropHandle;
 /// Maximum number of objects of another chain that an error message lists.
 const LISTED_MAX: usize = 5;
 
-/// Connected Kubernetes cluster. Dropping the value ends the tasks of this process; pods continue to run.
+/// Connected Kubernetes cluster. Dropping the value ends the background tasks of the connection. Pods
+/// continue to run.
 #[derive(Debug)]
 pub struct Kubernetes {
     client: OpaqueClient,

@@ -81,8 +81,8 @@ impl Link {
         Arc::clone(&self.client)
     }
 
-    /// Returns true if a development network connects the provider to the market, so that changes reach the
-    /// provider only after each block.
+    /// Returns true if a development network connects the provider to the market, so that the provider
+    /// receives changes with the next block.
     #[must_use]
     pub const fn is_wire(&self) -> bool {
         self.wire.is_some()

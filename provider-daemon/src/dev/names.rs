@@ -6,7 +6,7 @@ use anyhow::Context;
 
 /// Chain ID of the embedded market; on a Kubernetes cluster a time is appended.
 pub const CHAIN_ID: &str = "dev";
-/// Auditor that signs the attributes of a provider with `--accept-any`.
+/// Auditor that signs the provider's attributes if `--accept-any` is set.
 pub const AUDITOR: &str = "dev-auditor";
 /// SDL that `dev` deploys if the command line names no SDL.
 pub const SAMPLE: &str = include_str!("../../samples/web.yaml");

@@ -109,7 +109,7 @@ impl Printer {
         }
     }
 
-    /// Removes old order times to make space for a new one. Returns whether there is space.
+    /// Removes old entries from a full map of names. Returns whether the map has space for a new entry.
     fn make_space(&self, names: &mut BTreeMap<DeploymentId, (String, Instant)>) -> bool {
         if self.clock == Clock::Wall && names.len() >= ORDERS_MAX {
             names.retain(|_, (_, since)| since.elapsed() < ORDER_AGE_MAX);

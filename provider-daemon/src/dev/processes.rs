@@ -114,7 +114,7 @@ pub fn sample() -> anyhow::Result<Sdl> {
 /// Checks that all SDLs can run as processes.
 ///
 /// # Errors
-/// Returns an error if a service has no command, or if other machines could start processes here.
+/// Returns an error if a service has no command, or if other machines could start processes on this machine.
 pub fn check(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<()> {
     let addresses = [args.gateway_listen_address, args.gateway_grpc_listen_address];
     if let Some(open) = addresses.iter().flatten().find(|a| !a.ip().is_loopback()) {

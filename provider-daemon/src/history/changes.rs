@@ -43,7 +43,8 @@ pub(super) struct Causes {
     too_high: Vec<i64>,
     /// Number of declines by code and missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,
-    /// Requested CPU (millicores), memory and storage (bytes) of each order without enough capacity.
+    /// Requested CPU (millicores), memory and storage (bytes) of each order without GPUs that was declined
+    /// for missing capacity.
     capacity: Vec<(u64, u64, u64)>,
 }
 
@@ -217,8 +218,8 @@ fn price_change(
     })
 }
 
-/// Returns a free capacity that would have sufficed for each of three quarters of the orders, but only for
-/// one order at a time.
+/// Returns the additional free capacity that would have admitted three quarters of the orders, if only one of
+/// these orders used the capacity at a time.
 fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     if orders.is_empty() {
         return None;

@@ -198,7 +198,8 @@ impl OrderRecord {
         self.outcome == Outcome::Won && self.end.is_none()
     }
 
-    /// Returns the prices of this provider and of the winner, if the winner is cheaper in the same denomination.
+    /// Returns the price of this provider and the lower price of the winner. Returns `None` if the winner is
+    /// not cheaper, or if the denominations differ.
     pub(super) fn cheaper_winner(&self) -> Option<(&DecCoin, &DecCoin)> {
         let (price, winner) = (self.price.as_ref()?, &self.winner.as_ref()?.price);
         let is_cheaper = price.denom == winner.denom && winner.amount < price.amount;

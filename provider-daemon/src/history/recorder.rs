@@ -91,7 +91,7 @@ impl HistoryRecorder {
         }
     }
 
-    /// Sends the groups of new orders in a snapshot to the writer.
+    /// Sends the writer the groups of new orders in a snapshot.
     fn groups(&self, snapshot: &Snapshot, effects: &[Effect]) {
         let groups: HashMap<&OrderId, &Arc<GroupSpec>> = snapshot
             .orders

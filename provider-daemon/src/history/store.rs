@@ -122,7 +122,7 @@ impl HistoryStore {
         Ok(record.and_then(|record| serde_json::from_slice(record.value()).ok()))
     }
 
-    /// Returns at most `limit` orders with an ID that starts with `prefix` in its text form.
+    /// Returns at most `limit` orders. The text form of each order ID starts with `prefix`.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.

@@ -43,7 +43,7 @@ pub(super) struct FileAccess {
 /// Message to the writer.
 #[derive(Debug)]
 enum Message {
-    /// Boxed, because the channel allocates the memory of all its slots when it is created.
+    /// Fact to record, boxed because the channel allocates the memory of all its slots when it is created.
     Fact(Box<Fact>),
     /// Request to write all earlier facts and then respond.
     Flush(SyncSender<()>),
@@ -98,8 +98,8 @@ pub struct History {
 }
 
 impl History {
-    /// Returns the store; `None` while the file cannot be opened. First waits until all facts queued before
-    /// the call are written, for at most two seconds.
+    /// Returns the store; `None` while the file cannot be opened. First waits at most two seconds for the
+    /// writer to write all facts that were queued before the call.
     #[must_use]
     pub fn store(&self) -> Option<HistoryStore> {
         let (done, written) = sync_channel(1);
@@ -281,8 +281,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the record of an order from the batch or the file. Creates a missing record if
-    /// `fact.creates_record()` is true, otherwise returns `None`.
+    /// Returns the record of an order from the batch or the file. A missing record is created if
+    /// `fact.creates_record()` is true. Otherwise, the result for a missing record is `None`.
     fn record(
         &mut self,
         store: &HistoryStore,

@@ -61,7 +61,7 @@ impl ChainSource {
         balances.amounts.clone()
     }
 
-    /// Returns the total fees of all transactions in blocks, by denomination.
+    /// Returns the total fees of all transactions that a block contains, by denomination.
     pub(super) fn fees(&self) -> BTreeMap<Denom, u64> {
         let transactions = self.client.statistics().transactions;
         transactions.map(|counts| counts.fees).unwrap_or_default()

@@ -92,7 +92,8 @@ mod tests {
     }
 
     /// Actions that the Go provider counts. For some requests, the Go provider also uses similar names. Of
-    /// these names, the list contains only `akash-manifests-get`, `namespaces-get` and `statefulset-get`.
+    /// these similar names, the list contains only `akash-manifests-get`, `namespaces-get` and
+    /// `statefulset-get`.
     const GO_ACTIONS: [&str; 50] = [
         "akash-manifests-create",
         "akash-manifests-get",

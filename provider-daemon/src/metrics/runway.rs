@@ -92,7 +92,8 @@ impl Spending {
         }
     }
 
-    /// Stores the totals, unless the last sample is too new.
+    /// Stores the totals as a new sample, unless less than [`SAMPLE_EVERY`] has elapsed since the last
+    /// sample.
     fn record(&mut self, totals: &Totals, now: Instant) {
         for (denom, total) in totals {
             // Nothing was spent before the start.

@@ -66,9 +66,9 @@ impl Metrics {
     }
 }
 
-/// Converts the `OpenMetrics` text of this module to the Prometheus format. In this format, the description
-/// of a counter contains the counter's name with the suffix. Metrics of the type `unknown` are counters with
-/// names of the Go provider.
+/// Converts the `OpenMetrics` text of this module to the Prometheus format. In the Prometheus format, the
+/// description of a counter contains the counter's name with the suffix. Metrics of the type `unknown` are
+/// counters with names of the Go provider.
 fn prometheus_text(open: &str) -> String {
     let mut text = String::with_capacity(open.len());
     let mut help = None;

@@ -165,7 +165,7 @@ async fn converse(stream: UnixStream, handler: &SocketHandler) -> io::Result<()>
 }
 
 impl SocketHandler {
-    /// Executes a request, and records it in the audit log if it changes something.
+    /// Executes a request. The audit log records each request that can change something.
     async fn execute(&self, request: Request, actor: Actor) -> Response {
         let act = request.act(actor);
         let act = self.audit.as_ref().zip(act).map(|(audit, act)| audit.act(act));

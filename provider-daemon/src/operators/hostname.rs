@@ -42,8 +42,8 @@ const NAMES_MAX: usize = 10_000;
 /// Runs the operator until a signal stops the process.
 ///
 /// # Errors
-/// Returns an error for an invalid setting, without a kubeconfig, or if the port is in use. An unreachable cluster is
-/// not an error.
+/// Returns an error if a setting is invalid, no cluster is configured, or the port is in use. An unreachable
+/// cluster is not an error.
 pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     let mut options = args.options()?;
     process::run(&args.common, async move |client, gate| {

@@ -135,7 +135,7 @@ impl Plan {
 /// Runs the operator until a signal stops the process.
 ///
 /// # Errors
-/// Returns an error for an invalid setting or invalid rules, without a kubeconfig, or if a port is in use. An
+/// Returns an error if a setting or the rules are invalid, no cluster is configured, or a port is in use. An
 /// unreachable cluster is not an error.
 pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
     let plan = Plan::read(

@@ -25,7 +25,7 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Total number of IP addresses and number in use, in the format of the Go operator.
+/// Total number of IP addresses, and number of IP addresses in use, in the format of the Go operator.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct AddressCounts {
@@ -45,8 +45,8 @@ struct ErrorBody {
 /// Runs the operator until a signal stops the process.
 ///
 /// # Errors
-/// Returns an error for an invalid setting, without a kubeconfig, or if the port is in use. An unreachable cluster is
-/// not an error.
+/// Returns an error if a setting is invalid, no cluster is configured, or the port is in use. An unreachable
+/// cluster is not an error.
 pub fn run(args: &IpArgs) -> anyhow::Result<ExitCode> {
     let mut options = args.options()?;
     process::run(&args.common, async move |client, gate| {

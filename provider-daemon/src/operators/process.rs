@@ -78,8 +78,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns the status.
     fn status(&self) -> Value;
 
-    /// Returns the items of the status that the query string selects, or the error response for an invalid
-    /// query.
+    /// Returns the status items that the query string selects, or the error response for an invalid query.
     fn page(&self, _query: &str) -> Result<Value, (StatusCode, String)> {
         Err((
             StatusCode::BAD_REQUEST,
@@ -125,11 +124,12 @@ pub(super) struct Process<O> {
     every: Duration,
 }
 
-/// Runs an operator until a signal stops it. The process opens the port first, and ends before any write if
-/// the port is in use.
+/// Runs an operator until a signal stops the process. The process opens the port first, and ends before any
+/// write if the port is in use.
 ///
 /// # Errors
-/// Returns an error without a kubeconfig, or if the port is in use. An unreachable cluster is not an error.
+/// Returns an error if no cluster is configured, or if the port is in use. An unreachable cluster is not an
+/// error.
 pub(super) fn run<O: Operator>(
     args: &CommonArgs,
     start: impl AsyncFnOnce(&Client, LeadershipGate) -> anyhow::Result<O>,

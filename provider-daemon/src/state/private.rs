@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Permission bits of the group and of other users, and the special bits.
 const TOO_WIDE: u32 = 0o7077;
-/// Maximum number of checked entries. A home directory has some dozens of entries. A directory with many thousands also
-/// contains files of other programs.
+/// Maximum number of checked entries. A home directory has some dozens of entries. A directory with many
+/// thousands of entries also contains files of other programs.
 const ENTRIES_MAX: usize = 10_000;
 /// Maximum depth of checked directories. A keyring has a depth of two.
 const DEPTH_MAX: usize = 8;
@@ -40,8 +40,8 @@ type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
 /// Removes the access of the group and of other users to the home directory and its content. Failures are logged,
 /// because a read-only mount or another owner must not stop a provider.
 ///
-/// The home directory of the Unix user and the root directory also contain other files. There, only the file
-/// `owned` is changed.
+/// The home directory of the Unix user and the root directory also contain other files. In these two
+/// directories, only the access to the file `owned` is changed.
 pub(super) fn close(home: &Path, owned: &Path) {
     let failures = restrict(home, owned);
     if let Some(first) = failures.first() {

@@ -43,7 +43,7 @@ pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLo
 }
 
 /// Returns whether `reason` contains the kind followed by the name, such as `service "web"`. The name alone
-/// is not sufficient, because other text may contain it.
+/// is not sufficient, because another part of `reason` may contain the name.
 fn names(reason: &str, kind: &str, name: &str) -> bool {
     let quoted = ['"', '`', '\''].map(|quote| format!("{kind} {quote}{name}{quote}"));
     quoted.iter().any(|text| reason.contains(text)) || contains_name(reason, &format!("{kind} {name}"))

@@ -24,7 +24,7 @@ pub(super) struct SendFailure {
     pub(super) is_transient: bool,
 }
 
-/// Number of spans that the collector rejected in an accepted request, with the reason.
+/// Number of rejected spans in a request that the collector accepted, and the reason for the rejection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Rejection {
     pub(super) spans: u64,
@@ -118,8 +118,8 @@ fn is_transient(status: StatusCode) -> bool {
     )
 }
 
-/// Returns the number of rejected spans in a response, with the reason. An undecodable response counts as
-/// zero spans.
+/// Returns the number of rejected spans that a response reports, and the reason. For an undecodable response,
+/// the number is zero.
 fn rejection(body: &Bytes) -> Rejection {
     let response = ExportTraceServiceResponse::decode(body.clone()).unwrap_or_default();
     let Some(partial) = response.partial_success else {

@@ -234,12 +234,12 @@ impl TenantLease<'_> {
         assert_eq!(self.records(), "", "the record is left");
     }
 
-    /// Returns the namespace of the lease, or an empty text if it does not exist.
+    /// Returns the namespace of the lease, or an empty text if the namespace does not exist.
     pub(crate) fn namespaces(&self) -> String {
         self.named("namespaces", "default")
     }
 
-    /// Returns the Manifest record of the lease, or an empty text if it does not exist.
+    /// Returns the Manifest record of the lease, or an empty text if the record does not exist.
     pub(crate) fn records(&self) -> String {
         self.named("manifests.akash.network", "lease")
     }

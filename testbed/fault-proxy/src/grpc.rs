@@ -77,7 +77,7 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
 }
 
 /// Changes a request so that the upstream node responds as the simulated node would. Returns a response if
-/// the proxy responds itself.
+/// the proxy must not forward the request.
 async fn apply_view(
     shared: &Shared,
     http: &Http,

@@ -19,7 +19,7 @@ pub(crate) struct Distance {
 
 impl Distance {
     /// Returns the lag and the retained blocks of the node for the next request, or `None` if no fault
-    /// changes them.
+    /// affects the lag or the retained blocks.
     pub(crate) fn of(shared: &Shared) -> Option<Self> {
         let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
         (behind > 0 || keep > 0).then_some(Self { behind, keep })

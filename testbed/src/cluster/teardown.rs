@@ -69,8 +69,8 @@ fn leavings(layout: &Layout) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the folders of the persistent volumes of this cluster, which are in a folder with the volumes of
-/// other clusters. The names are read from the etcd database, because the API server no longer runs.
+/// Returns the folders of the persistent volumes of this cluster. The parent folder also contains volumes of
+/// other clusters. The volume names are read from the etcd database, because the API server no longer runs.
 fn volumes(layout: &Layout) -> BTreeSet<PathBuf> {
     let store = layout.data(Component::Etcd).join("member");
     let files = ["snap", "wal"].map(|folder| store.join(folder));

@@ -57,7 +57,7 @@ fn containerd(layout: &Layout) -> String {
 }
 
 /// Returns the configuration of the pod network. The network has the name of the network namespace, so that
-/// the removal of the cluster finds its cached CNI results.
+/// the removal of the cluster finds the cached CNI results of the network.
 fn bridge(layout: &Layout) -> Value {
     json!({
         "cniVersion": "1.0.0",

@@ -107,8 +107,8 @@ fn table(messages: &BTreeSet<Message>) -> String {
     text
 }
 
-/// Returns the messages of one source file, up to its test module. A test module in a file of its own is
-/// declared at any line.
+/// Returns the messages in one source file. Skips the text after the start of an inline test module. A test
+/// module in a separate file may be declared at any line, and does not end the text.
 fn scan(target: &str, source: &str) -> Vec<Message> {
     let is_module = |at: &usize| {
         source[*at..]

@@ -89,7 +89,7 @@ impl<'a> Declarations<'a> {
 
     /// Returns the types of a crate that other crates cannot reach. `named` contains the identifiers that
     /// other crates use. A type is reachable if it is in `named`, or if a declaration of a reachable name
-    /// contains it.
+    /// contains the type.
     pub(super) fn unreached(&self, types: &[&'a str], named: &HashSet<&str>) -> Vec<&'a str> {
         let all: BTreeSet<&str> = types.iter().copied().collect();
         let functions = self.of_function.iter().filter(|(name, _)| named.contains(*name));

@@ -11,7 +11,8 @@ const REASON: &str = "Length:";
 /// First line of generated files.
 const GENERATED: &str = "// This file is @generated";
 
-/// Returns a note for each long file without a reason. These notes are not failures.
+/// Returns a note for each file that has more than [`LIMIT`] lines and states no reason. A note is not a
+/// failure.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut notes = Notes::new();
     for path in workspace.files("rs")? {

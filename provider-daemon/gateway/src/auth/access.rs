@@ -83,7 +83,7 @@ pub type Scopes = BTreeSet<Scope>;
 /// Permissions of a token on the leases of one deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentGrant {
-    /// Sequence number of the deployment, never 0; its owner is the issuer of the token.
+    /// Sequence number of the deployment, never 0. The issuer of the token owns the deployment.
     pub dseq: u64,
     /// Number of the group in the deployment; 0 for all groups.
     pub gseq: u32,
@@ -174,7 +174,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Returns the identity of the account that owns a certificate: all permissions until the certificate expires at
+    /// Returns an identity with all permissions. `owner` is the owner of a certificate that expires at
     /// `until`.
     #[must_use]
     pub const fn full(owner: Address, until: Duration) -> Self {

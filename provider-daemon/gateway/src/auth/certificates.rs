@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum number of entries of each of the three caches. After an eviction, the next use of the certificate queries
-/// the chain again.
+/// Maximum number of entries of each of the three caches. The next use of an evicted certificate queries the
+/// chain again.
 const CACHED_MAX: u64 = 10_000;
 /// Time for which the gateway caches that a certificate is not valid on the chain. After this time, the next use of the
 /// certificate queries the chain again.

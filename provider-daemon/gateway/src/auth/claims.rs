@@ -22,7 +22,7 @@ pub enum ClaimFault {
     Expired,
 }
 
-/// Claims of a token that passed all checks except that of [`Claims::check_time`].
+/// Claims of a token, after all checks except [`Claims::check_time`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
     /// `iss`: account of the tenant, who signed the token.

@@ -20,8 +20,8 @@ use std::time::Duration;
 const CACHED_MAX: u64 = 10_000;
 /// Maximum number of entries of each cache for accounts that have not sent a valid signature yet.
 const NAMED_MAX: u64 = 10_000;
-/// Time for which the gateway caches the key of an account, or the absence of a key, until the account sends
-/// a valid signature. The time is short, because the first transaction of an account publishes its key.
+/// Time for which the gateway caches the key, or the absence of a key, of an account that has not sent a
+/// valid signature yet. The time is short, because the first transaction of an account publishes its key.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
 /// Public keys of accounts, in three caches: keys that have verified a signature, all other keys, and

@@ -31,7 +31,8 @@ pub struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// Parses a token. Returns `None` if it is malformed or its algorithm is not an [`Algorithm`].
+    /// Parses a token. Returns `None` if the text is malformed, or if the algorithm of the token is not an
+    /// [`Algorithm`].
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
         // The limit comes before any decoding, which would copy the client's data.

@@ -25,8 +25,8 @@ struct StatusBody<'a> {
     services: Option<BTreeMap<&'a str, ServiceBody<'a>>>,
     forwarded_ports: Option<BTreeMap<&'a str, Vec<PortBody<'a>>>>,
     ips: Option<BTreeMap<&'a str, Vec<IpBody>>>,
-    /// Manifest of the deployment. The Go provider does not have this field. The field is missing on a standby, and
-    /// after a start until the provider has accepted a manifest.
+    /// Manifest of the deployment. The Go provider does not have this field. The field is missing on a
+    /// standby, and on a leader that has not accepted a manifest since its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<ManifestBody<'a>>,
 }

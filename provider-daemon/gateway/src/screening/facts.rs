@@ -55,8 +55,8 @@ impl ChainFacts {
         found.map_err(|error| super::unavailable(&error))
     }
 
-    /// Returns the provider attributes that an auditor signed. If the auditor signed none, the query counts against the
-    /// client's IP network.
+    /// Returns the provider attributes that an auditor signed. If the auditor signed no attributes, the query
+    /// counts against the client's IP network.
     pub(super) async fn audit(
         &self,
         app: &App,

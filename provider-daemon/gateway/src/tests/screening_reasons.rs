@@ -66,7 +66,7 @@ const CASES: [Case; 10] = [
     }),
 ];
 
-/// Change of the settings, and the decline code for the test's group with the changed settings.
+/// Change of the settings, and the decline code that the test's group gets after this change.
 type SettingsCase = (DeclineCode, fn(&mut Config));
 
 const SETTINGS: [SettingsCase; 4] = [

@@ -150,8 +150,8 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
     });
 }
 
-/// Returns the settings after `configure`, and an in-memory cluster. The settings decide whether the cluster
-/// supports hostnames and leased IPs.
+/// Returns settings that `configure` changed, and an in-memory cluster. The settings decide whether the
+/// cluster supports hostnames and leased IPs.
 fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Config, MemoryCluster) {
     let mut config = Config::new(provider.clone(), "local");
     config.static_hosts_domain = Some("ingress.localhost".to_owned());

@@ -29,7 +29,7 @@ struct Funds {
     fee: Coin,
     /// Balances of the account by denomination.
     balances: BTreeMap<Denom, u128>,
-    /// Balance, in the denomination of the fee, of the account or fee granter that pays the fees.
+    /// Balance of the fee payer (the account or its fee granter), in the denomination of the fee.
     fee_balance: u128,
     /// Fees of the transactions of the last hour; `None` if they are unknown.
     hourly_fees: Option<u128>,

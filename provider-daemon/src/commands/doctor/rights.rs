@@ -84,7 +84,7 @@ async fn lease_namespaces(client: &Client) -> Result<Vec<String>, kube::Error> {
     Ok(names.filter(|name| is_lease_namespace(name)).collect())
 }
 
-/// Returns the results of all reviews, or `None` if they exceed the time limit.
+/// Returns the results of all reviews, or `None` if the reviews exceed the time limit.
 async fn all(reviews: Vec<BoxFuture<'_, RightFacts>>, limit: Duration) -> Option<Vec<RightFacts>> {
     let reviews = futures::stream::iter(reviews).buffer_unordered(AT_ONCE);
     timeout(limit, reviews.collect()).await.ok()
@@ -117,8 +117,8 @@ fn applicable(context: &Context<'_>) -> Vec<Right> {
     rights_of(required()).filter(applies).collect()
 }
 
-/// Checks whether a right is granted. `namespace` is the namespace of the lease, or, for a right of the
-/// provider, of the custom resources.
+/// Checks whether a right is granted. `namespace` is the namespace of the lease. For a right of the provider,
+/// `namespace` is the namespace of the custom resources.
 async fn review(client: &Client, (rule, resource, verb): Right, namespace: String) -> RightFacts {
     let granted = is_granted(client, ONE_LIMIT, rule, resource, verb, &namespace).await;
     RightFacts {

@@ -79,8 +79,8 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) 
     Ok(code(all_bid))
 }
 
-/// Returns the account of the provider in `--from`. An address in `--from` is returned without opening a
-/// keyring. For a name, the key must be readable.
+/// Returns the provider's account, which `--from` selects. An address is returned without opening a keyring.
+/// For a name, the key must be readable.
 fn account(args: &RunArgs, home: &Path) -> anyhow::Result<Address> {
     let from = args.signer.from.as_deref().unwrap_or_default();
     match from.parse() {
@@ -178,7 +178,7 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     })
 }
 
-/// Returns the attributes of this provider that were signed by the auditors in the order.
+/// Returns the attributes of this provider that auditors have signed. The market order names these auditors.
 async fn audited(chain: &AkashClient, us: &Address, order: &Order) -> anyhow::Result<Vec<AuditedAttributes>> {
     let mut audited = Vec::new();
     // An order with more auditors is declined without a query.

@@ -17,13 +17,13 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Time limit of the connection setup with the TLS handshake. The response has another limit of the same
-/// duration.
+/// Time limit of the connection setup, including the TLS handshake. The response has a separate limit of the
+/// same duration.
 const LIMIT: Duration = Duration::from_secs(4);
 /// Maximum size of the status line and headers of a response, in bytes.
 const HEAD_MAX: usize = 16_384;
 const HEADERS_MAX: usize = 100;
-/// Maximum number of bytes of a body that are read.
+/// Maximum number of bytes that are read from a response body.
 const BODY_MAX: usize = 4_096;
 
 /// HTTP/1.1 client with a new connection per request. Redirects are not followed.

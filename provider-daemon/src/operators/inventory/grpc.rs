@@ -45,7 +45,7 @@ const REQUEST_BYTES_MAX: usize = 4096;
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Maximum size of the request headers, in bytes.
 const HEAD_BYTES_MAX: u32 = 16 << 10;
-/// Interval of keep-alive pings on idle connections, and their timeout.
+/// Interval of keep-alive pings on idle connections, and timeout of the response to a ping.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 
 #[derive(Debug, Clone)]

@@ -21,7 +21,7 @@ pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
 pub(super) const CLUSTER: &str = "cluster";
 /// Number of hexadecimal digits to which a hash is shortened.
 const DIGITS: usize = 16;
-/// Maximum number of bytes per file that are hashed.
+/// Maximum number of bytes that are hashed per file.
 const FILE_MAX: u64 = 8 << 20;
 /// Interval of file checks, shorter than the interval of heartbeats.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);

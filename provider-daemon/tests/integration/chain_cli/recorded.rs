@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use testbed::recordings::{files, json as json_of};
 
-/// Server that responds with recorded responses of a chain node. It runs until the test process ends.
+/// Server that responds with recorded responses of a chain node. The server runs until the test process ends.
 pub(super) struct Recorded {
     pub(super) url: String,
 }

@@ -260,8 +260,8 @@ async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
     }
 }
 
-/// Asserts that the client's snapshot has the same bids and leases of the provider as the chain. Returns the
-/// number of bids.
+/// Asserts that the provider's bids and leases are equal in the client's snapshot and on the chain. Returns
+/// the number of bids.
 async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize {
     // No further transactions, so any block is suitable.
     let mut snapshot = bidder.client.snapshot(&us()).await.unwrap();
