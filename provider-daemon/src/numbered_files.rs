@@ -18,7 +18,8 @@ pub(crate) struct NumberedFiles {
 }
 
 impl NumberedFiles {
-    /// Opens the directory with a size limit in bytes. Creates a missing directory.
+    /// Opens the directory. `limit` is the maximum size of the directory, in bytes. Creates a missing
+    /// directory.
     pub(crate) fn open(dir: &Path, extension: &'static str, limit: u64) -> anyhow::Result<Self> {
         let said = || format!("cannot open the directory {}", dir.display());
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);

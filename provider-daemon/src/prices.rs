@@ -71,7 +71,7 @@ impl FilePolicy {
     }
 
     /// Reloads the file after each change and notifies the provider, which then reconsiders orders that were
-    /// declined for their price. Returns when the provider stops.
+    /// declined because of the price. Returns when the provider stops.
     pub(crate) async fn follow(self, handle: ProviderHandle) {
         let mut last_version = locked(&self.state).version;
         loop {

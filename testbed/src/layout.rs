@@ -31,7 +31,7 @@ pub(crate) struct Layout {
     pub(crate) dir: PathBuf,
     /// Name of the cluster's network namespace.
     pub(crate) netns: String,
-    /// Number of the cluster on this machine, which determines the addresses and the link names.
+    /// Number of the cluster on this machine. The number determines the addresses and the link names.
     pub(crate) index: u8,
     /// Folder of the programs built from Go.
     pub(crate) programs: PathBuf,

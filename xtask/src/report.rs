@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 /// Time limit of all builds from a fresh clone on two cores: 15 minutes for the workspace, and 7 minutes for
 /// the Kubernetes programs.
 const BUILD_BUDGET: Duration = Duration::from_mins(22);
-/// Time limit of all tests without a cluster on two cores. Network faults, fuzzing and third-party clients
-/// take 4 of the 10 minutes.
+/// Time limit, on two cores, of all tests that need no cluster. Network faults, fuzzing and third-party
+/// clients take 4 of the 10 minutes.
 const RUN_BUDGET: Duration = Duration::from_mins(10);
 /// Time limit of the tests with a real API server.
 const API_BUDGET: Duration = Duration::from_mins(5);

@@ -21,7 +21,8 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
 ];
 /// Prefix of the second cluster of a tier, as in `second-TIER`. The name must not contain `test-TIER`, the
-/// name of the first cluster: a check of the first cluster searches for processes with that name.
+/// name of the first cluster: a check of the first cluster searches for processes with `test-TIER` in the
+/// command line.
 const SECOND: &str = "second";
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
@@ -64,7 +65,7 @@ pub(crate) fn campaign(workspace: &Workspace, seed: u64) -> Result<()> {
     node_campaign(workspace, DAEMON, &[], seed, &CAMPAIGN)
 }
 
-/// Runs the test of the kubelet pause with a pause of ten times the unhealthy limit.
+/// Runs the test that pauses the kubelet. The pause is ten times the unhealthy limit.
 pub(crate) fn paused_kubelet(workspace: &Workspace, seed: u64) -> Result<()> {
     const TEST: &str = "outages::paused_kubelet_ends_no_lease";
     node_campaign(workspace, DAEMON, &[TEST], seed, &[("K8S_OUTAGE_S", "600")])

@@ -280,7 +280,8 @@ impl Table {
         victim.is_some_and(|number| self.close(number))
     }
 
-    /// Returns the connection with the lowest `order` among the connections that may be closed.
+    /// Returns the connection with the lowest value of the function `order`. Only connections that may be
+    /// closed count.
     fn least<K: Ord>(&self, may_close: impl Fn(&Entry) -> bool, order: impl Fn(&Entry) -> K) -> Option<u64> {
         let candidates = self.open.iter().filter(|(_, entry)| may_close(entry));
         let first = candidates.min_by_key(|(_, entry)| order(entry));

@@ -26,7 +26,7 @@ pub const TARGETS: [(&str, Reader); 5] = [
     ("query", query),
 ];
 
-/// Parses the input as an `Authorization` header, as a token, and as the claims of a token with a valid signature.
+/// Parses the input as an `Authorization` header, as a token, and as the claims of a correctly signed token.
 pub fn jwt(input: &[u8]) {
     let Ok(provider) = Address::from_bytes(&[1; 20]) else {
         return;

@@ -51,8 +51,8 @@ pub(crate) struct Peer {
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
     /// Entry of the connection in the table of connections. A stream keeps a clone until the stream ends.
     pub(crate) connection: Arc<Connection>,
-    /// Permits that are held until a response on this connection is written, such as the permit of a
-    /// screening.
+    /// Permits of responses on this connection, such as the permit of a screening. A permit is released when
+    /// its response is written.
     pub(super) pending_writes: PendingWrites,
 }
 

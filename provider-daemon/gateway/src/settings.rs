@@ -139,9 +139,8 @@ pub struct Limits {
     pub screenings_per_network: u32,
     /// Maximum number of concurrent screenings. A screening ends when its response is written.
     pub screenings: usize,
-    /// Maximum number of chain queries for unknown accounts or certificates that the clients of one IP
-    /// network may cause per minute. A console connects many tenants from one address, but few of them are
-    /// unknown.
+    /// Maximum number of chain queries per minute for unknown accounts or certificates, counted for each IP
+    /// network. A console connects many tenants from one address, but few of these tenants are unknown.
     pub unknown_per_network: u32,
     /// Maximum number of concurrent gRPC status streams of all clients. An indexer opens one stream.
     pub status_streams: usize,
@@ -175,9 +174,9 @@ pub struct Limits {
     pub stalled: Duration,
     /// Maximum size of a websocket message from a client, in bytes: enough for text that a user pastes into a terminal.
     pub frame_bytes: usize,
-    /// Time after which a certificate is compared with the chain again, and interval at which open connections are
-    /// checked. A revocation takes effect after at most twice this time. All connections with the same certificate
-    /// share one chain query.
+    /// Time after which a certificate is compared with the chain again, and interval at which the
+    /// certificates of open connections are checked. A revocation takes effect after at most twice this time.
+    /// All connections with the same certificate share one chain query.
     pub recheck: Duration,
     /// Interval at which the gateway checks whether the files of the public certificate have changed.
     pub certificate_interval: Duration,

@@ -144,7 +144,7 @@ fn text(file: &Path, flag: &str) -> anyhow::Result<String> {
     })
 }
 
-/// Returns the first line of a file without its line break.
+/// Returns the first line of a file, without the line break.
 fn line(file: &Path, flag: &str) -> anyhow::Result<String> {
     let text = text(file, flag)?;
     let line = text.lines().next().unwrap_or_default();

@@ -128,7 +128,7 @@ pub enum TenantCommand {
 /// Bids that a tenant selects for acceptance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BidSelection {
-    /// Cheapest bid of every open order of the deployment with this number.
+    /// Cheapest bid on every open order of the deployment with this sequence number.
     Deployment(u64),
     /// Bid with this ID.
     Bid(Box<BidId>),

@@ -55,8 +55,8 @@ impl AuditSettings {
         write(file.with_context(opening)?, bytes, lines)
     }
 
-    /// Checks write access to the directory, the newest file and the lock, or to the nearest existing parent
-    /// of a missing directory. Writes nothing.
+    /// Checks write access to the directory, the newest file and the lock. If the directory is missing,
+    /// checks its nearest existing parent. Writes nothing.
     ///
     /// # Errors
     /// Returns the reason with the path.

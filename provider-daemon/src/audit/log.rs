@@ -71,7 +71,7 @@ impl Shared {
 pub(crate) struct AuditHealth {
     /// Number of lines written since the start.
     pub(crate) lines: u64,
-    /// Number of lines that were not written since the start.
+    /// Number of lines that were dropped since the start.
     pub(crate) dropped: u64,
     /// Number of times that an act was delayed because the log could not be written.
     pub(crate) delayed: u64,

@@ -112,8 +112,8 @@ impl Writer {
     }
 
     /// Writes the pending lines. The first successful write after a failure starts with a line about the
-    /// failure. Within [`RETRY`] after a failed attempt, sends the error to the waiting senders instead,
-    /// except when the log ends.
+    /// failure. Within [`RETRY`] after a failed attempt, only sends the error to the waiting senders, unless
+    /// the log ends.
     fn write(&mut self) {
         let is_recent = |failure: &Failure| failure.last.elapsed() < RETRY && !self.ends;
         if self.failure.as_ref().is_some_and(is_recent) {

@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Decision about the order of one group.
+/// Decision about the market order of one group.
 #[derive(Debug, Serialize)]
 pub struct Verdict {
     /// Name of the group.

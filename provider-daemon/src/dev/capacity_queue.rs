@@ -5,7 +5,8 @@ use akash_provider_core::types::DeclineCode;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Reasons of declines after which a new order may succeed when another tenant has released resources.
+/// Decline reasons for missing capacity. After another tenant has released resources, a new order may
+/// succeed.
 const FOR_CAPACITY: [DeclineCode; 3] = [
     DeclineCode::InsufficientCapacity,
     DeclineCode::LeasedIpsExhausted,

@@ -44,8 +44,8 @@ pub struct Printer {
 /// Time at the start of each line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
-    /// Seconds since the order of the deployment, for short runs. Without an order, seconds since the start
-    /// of the process.
+    /// Seconds since the first market order of the deployment, for short runs. Before this order, seconds
+    /// since the start of the process.
     Elapsed,
     /// Time of day in UTC with full IDs, for logs.
     Wall,

@@ -24,9 +24,10 @@ const WAIT_BLOCKS: u32 = 60;
 const WAIT_MIN: Duration = Duration::from_secs(20);
 /// Maximum number of declined attempts that a tenant makes while no other tenant uses capacity.
 const ATTEMPTS_MAX: u32 = 2;
-/// Number of consecutive blocks without a lease after which a tenant stops waiting for capacity.
+/// Number of consecutive blocks in which the provider has no lease. A tenant then stops waiting for capacity.
 const IDLE_BLOCKS: u32 = 3;
-/// Minimum time without a lease after which a tenant stops waiting for capacity, for short block times.
+/// Minimum time in which the provider has no lease before a tenant stops waiting for capacity, for short
+/// block times.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval between two checks of the chain, the cluster and the provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);

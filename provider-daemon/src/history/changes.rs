@@ -26,7 +26,7 @@ pub struct Change {
     pub cause: String,
     /// Number of orders with this cause.
     pub affected: usize,
-    /// Number of these orders that would have been won or admitted after the change.
+    /// Number of orders with this cause that would have been won or admitted after the change.
     pub orders: usize,
     /// Description of the change, with its numbers.
     pub text: String,

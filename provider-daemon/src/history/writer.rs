@@ -81,7 +81,7 @@ struct Shared {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistoryHealth {
-    /// Number of facts that were not recorded since the start.
+    /// Number of facts that were dropped since the start.
     pub dropped: u64,
     /// Last failure of the history file; `None` while facts are recorded.
     #[serde(skip_serializing_if = "Option::is_none")]

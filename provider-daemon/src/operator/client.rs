@@ -326,8 +326,8 @@ pub(crate) struct RunningProvider {
 /// Returns the state of the provider that runs with this home directory, or `None` if no provider runs.
 ///
 /// # Errors
-/// Returns an error if the provider does not respond within `limit`, or if this system user may not query the
-/// provider.
+/// Returns an error if the provider does not respond within `limit`, or if this system user has no permission
+/// to query the provider.
 pub(crate) fn running_provider(home: &Path, limit: Duration) -> anyhow::Result<Option<RunningProvider>> {
     let Some(breaker) = ask_if_running(home, &Request::Breaker, limit)? else {
         return Ok(None);

@@ -51,8 +51,8 @@ pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body
     (!is_local).then(|| status(StatusCode::FORBIDDEN, words))
 }
 
-/// Calls `forget`, which retries the failed objects of a lease, and returns the response. Rejects remote
-/// clients, because retries cause writes to the cluster.
+/// Returns the response to the request to retry the failed objects of a lease. `forget` starts the retry.
+/// Rejects remote clients, because retries cause writes to the cluster.
 pub(super) fn forgotten(
     operator: &str,
     Peer(peer): Peer,

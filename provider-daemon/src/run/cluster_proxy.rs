@@ -99,7 +99,7 @@ impl ClusterProxy {
             .ok_or_else(|| away(operation))
     }
 
-    /// Returns an interface that only some clusters support, such as shells. Errors name `operation`.
+    /// Returns an interface that only some clusters support, such as shells. Error texts contain `operation`.
     fn facet<T: ?Sized>(
         &self,
         operation: &'static str,

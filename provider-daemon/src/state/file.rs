@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const RETRY: Duration = Duration::from_secs(60);
 /// Interval of checks whether a full disk has free space again.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
-/// Free space at which writes to a full disk resume, in bytes.
+/// Free space, in bytes, at which paused writes resume after the disk was full.
 const SPACE_MIN: u64 = 1 << 20;
 
 type Open = dyn Fn() -> Result<Database, StateError> + Send + Sync;

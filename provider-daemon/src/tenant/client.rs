@@ -240,9 +240,9 @@ impl Client {
         Ok(config)
     }
 
-    /// Returns the server name for the TLS handshake (SNI): `mtls.HOST` for a domain name `HOST` and a client
-    /// certificate. For this name, a provider presents its self-signed certificate and requests a client
-    /// certificate.
+    /// Returns the server name for the TLS handshake (SNI): with a client certificate, `mtls.HOST` for the
+    /// domain name `HOST`. For the name `mtls.HOST`, a provider presents its self-signed certificate and
+    /// requests a client certificate.
     fn server_name(&self) -> Result<ServerName<'static>, ProviderError> {
         let name = match (self.base.host(), self.auth_method()) {
             (Some(Host::Ipv4(ip)), _) => return Ok(IpAddr::V4(ip).into()),

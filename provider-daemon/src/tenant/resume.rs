@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 /// Maximum number of lines per pod, or events per lease, in the history. A resumed log requests this number of lines.
 pub(super) const HISTORY_MAX: usize = 5000;
-/// Maximum number of pods in the history, which includes replaced replicas.
+/// Maximum number of pods in the history, including pods of replaced replicas.
 const PODS_MAX: usize = 64;
 /// Maximum size of the buffered lines of one pod, in bytes.
 const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -25,7 +25,8 @@ pub(crate) struct Streams<'a> {
 pub(crate) type Ended = (String, Option<(u16, String)>);
 
 impl<'a> Streams<'a> {
-    /// Opens the streams of logs, events and a shell, each with a token and with a client certificate.
+    /// Opens streams of logs, events and a shell: each kind once with a token and once with a client
+    /// certificate.
     pub(crate) fn open(network: &'a Network, tenant: &Account<'_>) -> Self {
         let mut streams = Self {
             network,

@@ -192,8 +192,8 @@ impl Identity {
         matches!(self.access, Access::Granular(_))
     }
 
-    /// Returns the services of `target` for which the caller has the permission `scope`. Returns `None` if the caller
-    /// does not have the permission.
+    /// Returns the services of `target` that the caller's permission `scope` covers. Returns `None` if the
+    /// caller does not have this permission.
     #[must_use]
     pub fn permits(&self, scope: Scope, target: Target) -> Option<Services> {
         match &self.access {

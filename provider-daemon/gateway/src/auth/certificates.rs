@@ -97,9 +97,9 @@ impl Certificates {
         }
     }
 
-    /// Returns true if the certificate is on the chain with the same bytes and is not revoked. If the chain
-    /// query fails, a certificate that was valid before counts as valid, and any other certificate causes an
-    /// error.
+    /// Returns true if the chain stores the same bytes for the certificate, and the certificate is not
+    /// revoked. If the chain query fails, a certificate that was valid before counts as valid, and any other
+    /// certificate causes an error.
     pub(super) async fn is_valid(
         &self,
         certificate: &ClientCertificate,
@@ -135,8 +135,8 @@ impl Certificates {
         }
     }
 
-    /// Queries the chain about a certificate. Returns `Ok` if the certificate is valid, or if it was valid before and
-    /// the chain fails or does not respond within [`RECHECK_TIMEOUT`].
+    /// Queries the chain about a certificate. Returns `Ok` for a valid certificate. If the query fails or
+    /// exceeds [`RECHECK_TIMEOUT`], also returns `Ok` for a certificate that was valid before.
     async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
         let lookup = Lookup {

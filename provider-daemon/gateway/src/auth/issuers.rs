@@ -67,8 +67,8 @@ impl Issuers {
         }
     }
 
-    /// Returns the public key of an account, or `None` if the chain does not store a key for it. Concurrent
-    /// calls share one chain query.
+    /// Returns the public key of an account, or `None` if the chain stores no key for this account.
+    /// Concurrent calls share one chain query.
     pub(super) async fn key(&self, account: &Address, peer: IpAddr) -> Result<Option<Key>, LookupFault> {
         if let Some(key) = self.cached(account) {
             return Ok(Some(Key { key, is_proven: true }));

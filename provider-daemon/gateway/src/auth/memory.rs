@@ -24,7 +24,8 @@ pub trait Memory: fmt::Debug + Send + Sync + 'static {
     fn key(&self, account: &Address) -> Option<PublicKeyBytes>;
     /// Stores the public key of an account.
     fn store_key(&self, account: &Address, key: PublicKeyBytes);
-    /// Returns true if the certificate with this fingerprint is stored, because it was valid at its last check.
+    /// Returns true if this fingerprint is stored. A certificate with a stored fingerprint was valid at its
+    /// last check.
     fn has_certificate(&self, certificate: &Fingerprint) -> bool;
     /// Stores the fingerprint of a valid certificate.
     fn store_certificate(&self, certificate: Fingerprint);

@@ -30,8 +30,8 @@ pub(super) async fn now(app: &App) -> wire::Status {
     status
 }
 
-/// Returns a stream of statuses: first the current status, then every status that differs from the previous one in more
-/// than its timestamp.
+/// Returns a stream of statuses: first the current status, then each changed status. A new timestamp alone is
+/// not a change.
 pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::Status> {
     if app.draining.is_cancelled() {
         return Err(tonic::Status::unavailable("the provider is stopping; try again"));

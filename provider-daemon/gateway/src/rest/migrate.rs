@@ -184,7 +184,7 @@ fn refused(refusal: &Refusal) -> Rejection {
     }
 }
 
-/// Returns the name of the service in `group` that has the hostname `name`.
+/// Returns the name of the service that has the hostname `name` in `group`.
 fn service_of<'g>(group: &'g Group, name: &str) -> Option<&'g str> {
     let lists = |hosts: &Vec<String>| hosts.iter().any(|h| h.eq_ignore_ascii_case(name));
     let service = group.services.iter().find(|s| {

@@ -33,8 +33,8 @@ impl Query {
         Self(pairs.take(PAIRS_MAX).map(|(k, v)| (k.into(), v.into())).collect())
     }
 
-    /// Returns the first value of the parameter `name`, or `None` if the parameter is missing or its first value is
-    /// empty.
+    /// Returns the first value of the parameter `name`, or `None` if the parameter is missing or the first
+    /// value is empty.
     fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(n, _)| n == name);
         found.map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())

@@ -209,7 +209,7 @@ async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protocol::WebSocketConfig) {
     use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
-    /// Socket that returns the bytes of a slice on reads and discards written bytes.
+    /// Simulated socket: a read returns bytes of the slice, and written bytes are discarded.
     struct Pipe<'a>(&'a [u8]);
     impl std::io::Read for Pipe<'_> {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {

@@ -120,7 +120,7 @@ fn check(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, StatusCode
     HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(|_| StatusCode::BAD_REQUEST)
 }
 
-/// Returns true if the request has no header `Origin`, or if its origin is the host of the request.
+/// Returns true if the request has no header `Origin`, or if this header names the host of the request.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else {
         return true;

@@ -309,7 +309,8 @@ async fn concurrent_screening_prices_are_limited() {
     world.stop().await;
 }
 
-/// Price strategy with a price for groups with a certain GPU model and another price for all other groups.
+/// Price strategy with two prices: one for groups that request a certain GPU model, and one for all other
+/// groups.
 #[derive(Debug)]
 struct ByModel;
 

@@ -107,7 +107,7 @@ fn order(group: &GroupSpec) -> Order {
     }
 }
 
-/// Returns the result of `explain` with the state of the running provider.
+/// Returns the result of `explain`, calculated from the state of the running provider.
 async fn explained(world: &World, settings: &Settings, group: &GroupSpec) -> (DeclineCode, String) {
     let screening = settings.screening.as_ref().unwrap();
     let record = world.chain.provider(&screening.config.provider).await.unwrap();

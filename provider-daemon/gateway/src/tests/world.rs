@@ -37,7 +37,7 @@ pub(super) const NOW: u64 = 1_795_257_230;
 /// Maximum time of a wait. A successful test never waits this long.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// SDL with one public service on port 80 with a hostname, and one internal service.
+/// SDL with a public service (port 80, with a hostname) and an internal service.
 pub(super) const SDL: &str = r#"
 version: "2.0"
 services:

@@ -51,7 +51,7 @@ const OBJECTS: [&str; 17] = [
     "serviceaccount",
     "tolerations",
 ];
-/// Chart values that are not settings: the name, and the reason with the flag to use instead.
+/// Chart values that are not settings: the name, and the reason, which names the flag to use instead.
 const REPLACED: [(&str, &str); 3] = [
     ("key", "settings files cannot contain keys; use --key-file"),
     (

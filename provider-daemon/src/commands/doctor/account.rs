@@ -134,8 +134,8 @@ impl Funds {
         self.balances.get(denom).copied().unwrap_or_default()
     }
 
-    /// Returns the number of bids with the deposit `deposit` that the balance pays for. Returns `None` if a bid costs
-    /// nothing.
+    /// Returns the number of bids that the balance pays for, if each bid has the deposit `deposit`. Returns
+    /// `None` if a bid costs nothing.
     fn bids_with(&self, deposit: &Coin) -> Option<u128> {
         let is_shared = self.fee.denom == deposit.denom;
         let fee = if is_shared { self.fee.amount } else { 0 };

@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 /// Port of the REST server of an operator, in the charts and by default.
 const PORT: u16 = 8080;
 
-/// Operator with its Service in the charts of the Go provider.
+/// Operator, with the name of its Service in the charts of the Go provider.
 #[derive(Debug, Clone, Copy)]
 struct Operator {
     kind: EmbeddedOperatorArg,

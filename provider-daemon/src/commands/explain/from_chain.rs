@@ -34,7 +34,7 @@ const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
 /// Maximum number of pages with bids of one order; an order has fewer bids in practice.
 const BID_PAGES: usize = 16;
 
-/// Explains the order of `--order`, or else every group of an SDL.
+/// Explains the market order in `--order`. Without this flag, explains every group of an SDL.
 pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) -> anyhow::Result<ExitCode> {
     let run = &args.run;
     // A fixed seed, so that repeated commands print the same price.
@@ -230,8 +230,8 @@ async fn explain_order(
     provider.explain(order, &audited, Some(others)).await
 }
 
-/// Returns the number of other providers' bids on an order, without lost bids. The second value is true if
-/// this provider has a bid in any state.
+/// Returns the number of other providers' bids on an order. Lost bids are not counted. The second value is
+/// true if this provider has a bid in any state.
 pub(super) async fn bids(
     chain: &impl ChainQuery,
     us: &Address,

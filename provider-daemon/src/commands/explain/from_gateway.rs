@@ -13,7 +13,7 @@ use anyhow::Context;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Explains the order of `--order`, or else every group of an SDL.
+/// Explains the market order in `--order`. Without this flag, explains every group of an SDL.
 pub(super) async fn explain(
     args: &ExplainArgs,
     provider: &Address,

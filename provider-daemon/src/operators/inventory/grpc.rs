@@ -89,7 +89,7 @@ impl ClusterRpc {
     }
 }
 
-/// Streaming method of the service, which sends the inventory of the cluster to a subscriber.
+/// Streaming method that sends the inventory of the cluster to a subscriber.
 struct Subscribe(ClusterRpc);
 
 impl tonic::server::ServerStreamingService<()> for Subscribe {

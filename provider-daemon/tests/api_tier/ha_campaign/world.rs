@@ -111,7 +111,7 @@ impl<'a> World<'a> {
         self.cluster.kubectl(&[&words[..], more].concat()).unwrap();
     }
 
-    /// Creates the ServiceAccount of the provider, and a kubeconfig for each daemon with a separate token.
+    /// Creates the ServiceAccount of the provider, and a kubeconfig with a separate token for each daemon.
     fn give_rights(&mut self) {
         self.apply("apply", &[]);
         let words = [

@@ -95,8 +95,8 @@ async fn crowd(rest: SocketAddr, grpc: SocketAddr) -> [Vec<Idle>; 3] {
     crowd
 }
 
-/// Starts a thread that counts the open files of the provider until the returned flag is set. The thread
-/// returns the maximum.
+/// Starts a thread that counts the open files of the provider. When the returned flag is set, the thread ends
+/// and returns the maximum.
 fn count_files(served: &Served) -> (Arc<AtomicBool>, JoinHandle<usize>) {
     let (folder, until) = (served.provider.about("fd"), Arc::new(AtomicBool::new(false)));
     let ends = Arc::clone(&until);

@@ -134,7 +134,8 @@ fn compare(name: &str, recorded: &Value, reply: &Reply) -> Result<(), String> {
     ))
 }
 
-/// Returns true for keys that are omitted if their value is empty, or that only a Kubernetes API server sets.
+/// Returns true for a JSON key that is omitted if the value is empty, or that only a Kubernetes API server
+/// sets.
 fn is_optional(key: &str) -> bool {
     key == "cluster.inventory.pending" || key.starts_with("kube.")
 }
