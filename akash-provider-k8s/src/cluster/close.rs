@@ -47,7 +47,7 @@ impl KubeCluster {
                         break;
                     }
                     Some(Err(error)) => {
-                        tracing::warn!(%error, "cannot update the NetworkPolicies of leases, so pods of leases can connect to new nodes and API servers, retrying");
+                        tracing::warn!(%error, "cannot block connections from pods of leases to new nodes and API servers, the next attempt is in 10 s");
                     }
                     // The next leader closes them.
                     None => continue,
