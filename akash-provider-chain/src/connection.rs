@@ -38,7 +38,7 @@ pub(crate) fn tls_required() -> Fault {
     Fault::NotConnected("(this is an https port): use https:// or grpcs://".to_owned())
 }
 
-/// Returns true if the peer closed the connection before it responded.
+/// Returns true if the peer closed the connection without a response.
 pub(crate) fn is_closed(error: &(dyn Error + 'static)) -> bool {
     chain(error).any(|cause| {
         let http = cause.downcast_ref::<hyper::Error>();

@@ -207,8 +207,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends a query about the node, such as its software version. Such a query has no height, because the
-    /// node does not read the chain state.
+    /// Sends a query about the node, for example about its software version. The query has no height, because
+    /// the node does not read the chain state.
     pub(crate) async fn query_node(&self, path: &'static str, data: Bytes) -> Result<Bytes, NodeError> {
         self.bytes(path, data, None).await.map(|(bytes, _)| bytes)
     }

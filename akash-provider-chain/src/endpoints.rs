@@ -220,9 +220,9 @@ impl Endpoints {
         self.tip(false).await.map(|(info, _)| info)
     }
 
-    /// Returns the newest block that a node reports, and its hash. If this block is more than [`LAG_MAX`]
-    /// blocks above the processed block, the node must also serve the header [`LAG_MAX`] below its newest
-    /// block. If no block was processed yet, this header is required only if `is_new` is true.
+    /// Returns the newest block that a node reports, and the hash of this block. If this block is more than
+    /// [`LAG_MAX`] above the processed block, the node must also serve the header [`LAG_MAX`] below this
+    /// block. Without a processed block, the header is required only if `is_new` is true.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);

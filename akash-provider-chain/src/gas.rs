@@ -199,7 +199,7 @@ pub(crate) fn generous_limit(msgs: &[Msg]) -> u64 {
     msgs.iter().map(of).sum()
 }
 
-/// Stored gas estimates, by the [`Shape`] of the transaction. Each has the height of its simulation.
+/// Stored gas estimates by the [`Shape`] of the transaction, each with the height of the simulation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Estimates {
     values: BTreeMap<Shape, (u64, Height)>,

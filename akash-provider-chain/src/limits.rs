@@ -25,8 +25,8 @@ pub struct Limits {
     /// Maximum age of a value that only one node returned, such as market parameters and block times. An
     /// older value is queried again, so a false value does not stay in use.
     pub single_age: Duration,
-    /// Time for which nodes must contradict the processed block before the block is dropped. If a node
-    /// reaches the block within this time, the block is retained.
+    /// Time for which nodes must contradict the processed block before the block is dropped. The block is
+    /// retained if a node reaches the block within this time.
     pub contradiction: Duration,
 }
 

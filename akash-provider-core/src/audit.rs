@@ -95,7 +95,7 @@ impl ActKind {
 pub enum Actor {
     /// The provider itself, without a request from a user.
     Provider,
-    /// User who requested the act, identified by a process.
+    /// User who requested the act, identified by the process that sent the request.
     User {
         /// User ID of the process; `None` if unknown.
         uid: Option<u32>,

@@ -30,8 +30,8 @@ pub enum Delivery {
         event: Arc<Event>,
     },
     /// The subscriber was too slow and lost this number of events of its topics. `None` means that the number
-    /// is unknown, for example after a bus with an older state replaced the bus. After `None`, the last event
-    /// of each retained topic follows.
+    /// is unknown, for example after the bus was replaced by a bus with an older state. After `None`, the
+    /// last event of each retained topic follows.
     Lagged(Option<u64>),
 }
 

@@ -53,7 +53,7 @@ pub struct Config {
     /// price are evaluated again when capacity is freed.
     pub prices_follow_capacity: bool,
     /// Deposits in other denominations than `bid_deposit`, in order of preference. Used if the chain does not
-    /// accept `bid_deposit`.
+    /// accept `bid_deposit`, or if the account cannot pay it.
     pub other_bid_deposits: Vec<Coin>,
     /// Expected fee of a bid (`gas-prices`). The provider reserves this amount for each sent bid. Use 0 if
     /// the fee is unknown or another account pays it.

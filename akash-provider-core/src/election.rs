@@ -73,8 +73,8 @@ pub struct ElectionConfig {
     pub known_term: u64,
     /// Timeout of one call to the store.
     pub call_timeout: Duration,
-    /// Whether this instance leads without an election if the store has denied all requests for one lease
-    /// duration.
+    /// Whether this instance leads without an election after the store has denied all requests during one
+    /// lease duration.
     pub may_be_alone: bool,
 }
 
@@ -223,7 +223,7 @@ impl Election {
         lock(&self.shared.state).clone()
     }
 
-    /// Stores state for the next leader while this instance leads. The state is written at once. A failed
+    /// While this instance leads, stores state for the next leader. The state is written at once. A failed
     /// write is retried.
     ///
     /// # Errors

@@ -48,8 +48,8 @@ pub struct Error {
 }
 
 impl Error {
-    /// Creates an error of `operation`. A retry of [`ErrorKind::Unavailable`] and [`ErrorKind::Timeout`] can
-    /// succeed unless [`Error::permanent`] is called.
+    /// Creates an error of `operation`. The error is transient for [`ErrorKind::Unavailable`] and
+    /// [`ErrorKind::Timeout`], and permanent for all other kinds.
     #[must_use]
     pub fn new(kind: ErrorKind, operation: &'static str, message: impl Into<String>) -> Self {
         let transient = matches!(kind, ErrorKind::Unavailable | ErrorKind::Timeout);

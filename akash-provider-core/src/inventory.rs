@@ -94,7 +94,7 @@ pub struct NodeVerdict {
     pub node: NodeName,
     /// Resource id of the unit.
     pub unit: u32,
-    /// Number of replicas of the unit that the node alone can take.
+    /// Number of replicas of the unit that fit on this node alone.
     pub replicas: u32,
     /// Resources that the node lacks for one more replica. Empty only if the node can take all replicas of
     /// the unit.

@@ -324,8 +324,8 @@ fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
     key
 }
 
-/// Returns the target of a symbolic link, even if the target does not exist. Returns any other path
-/// unchanged.
+/// If `path` is a symbolic link, returns the target of the link, even if the target does not exist. Otherwise
+/// returns the path unchanged.
 fn target(path: PathBuf) -> PathBuf {
     let Ok(leads_to) = fs::read_link(&path) else {
         return path;

@@ -220,7 +220,7 @@ impl Rotation {
         }
     }
 
-    /// Performs the next step. `now` is the time since the Unix epoch.
+    /// Performs the next step of the rotation. `now` is the time since the Unix epoch.
     ///
     /// # Errors
     /// Returns an error if the step failed. The next call retries the step.

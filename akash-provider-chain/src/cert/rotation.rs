@@ -37,8 +37,8 @@ pub enum Step {
     DiscardNext,
 }
 
-/// Returns the next step. `published` contains all certificates of the account on the chain, queried while no
-/// certificate transaction is pending. `now` is the time since the Unix epoch.
+/// Returns the next step of the rotation. `published` contains all certificates of the account on the chain,
+/// queried while no certificate transaction is pending. `now` is the time since the Unix epoch.
 #[must_use]
 pub fn next_step(
     current: Option<(&CertificateInfo, &[u8])>,

@@ -147,7 +147,7 @@ impl Id {
         })
     }
 
-    /// Returns true for a bid id with a `bseq`. Such bids never belong to this provider.
+    /// Returns true for a bid id with a `bseq`. A bid with a `bseq` never belongs to this provider.
     fn is_numbered(&self) -> bool {
         self.bseq.is_some_and(|bseq| bseq != 0)
     }

@@ -158,7 +158,7 @@ impl Folder {
         Ok(Some(stored))
     }
 
-    /// Reads from the index file of this address the name of the key.
+    /// Reads the name of the key from the index file of this address.
     pub(super) fn name_of(&self, address: &Address) -> Result<Option<String>, KeyringError> {
         let path = self.address_path(address)?;
         let Some(data) = self.open_item(&path)? else {

@@ -185,7 +185,7 @@ pub(crate) struct ReportedRecords {
 }
 
 impl ReportedRecords {
-    /// Returns true if the record was not logged before. Returns false if the maximum number of logged records is
+    /// Returns true if the record was not logged before and the maximum number of logged records is not
     /// reached.
     fn is_new(&self, kind: Kind, record: &[u8]) -> bool {
         // Identified by id if possible, because a malformed record may change.

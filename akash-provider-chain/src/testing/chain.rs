@@ -156,7 +156,8 @@ impl Chain {
         Node::start(move |method, params| chain.reply(&behavior, method, params)).await
     }
 
-    /// Responds to a query at the height `asked`, or at the newest height if `asked` is `None`.
+    /// Responds to a query with the state at the height `asked`, or at the newest height if `asked` is
+    /// `None`.
     pub(crate) fn serve(
         &self,
         path: &str,

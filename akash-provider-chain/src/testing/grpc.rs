@@ -37,7 +37,8 @@ impl Drop for GrpcNode {
 }
 
 impl GrpcNode {
-    /// Starts a node. `response` returns the response to a request from its path, bytes and height.
+    /// Starts a node. For each request, `response` receives the path, bytes and height, and returns the
+    /// reply.
     pub(crate) async fn start(
         response: impl Fn(&str, &[u8], Option<u64>) -> GrpcReply + Send + Sync + 'static,
     ) -> Self {

@@ -75,12 +75,13 @@ pub struct PlannerConfig {
     /// Interval between queries of the newest block while the event follower reports blocks. Longer than a
     /// block interval.
     pub followed_poll: Duration,
-    /// Maximum age of the newest known block when the first call after an idle period arrives. After this
-    /// age, the newest block is queried, because its time determines the transaction timeouts.
+    /// Maximum age of the newest known block when the first call after an idle period arrives. If this block
+    /// is older, the planner queries the newest block, because the block time determines the transaction
+    /// timeouts.
     pub tip_max: Duration,
     /// Number of blocks after which an accepted transaction that no block contains is sent again.
     pub resend_blocks: u64,
-    /// Maximum number of blocks by which a node may lag if a load balancer distributes the requests.
+    /// Maximum lag of a node behind a load balancer, in blocks.
     pub lag_blocks: u64,
     /// Whether account sequences are used from the start, instead of unordered transactions.
     pub ordered: bool,
@@ -125,8 +126,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Returns the amounts that the signer pays, by denomination: the deposits of bids, and the fee if no fee
-    /// grant pays it.
+    /// Returns the amounts that the signer pays, by denomination: the deposits of bids, and the fee unless
+    /// another account pays the fee by a fee grant.
     pub(super) fn costs(&self) -> BTreeMap<Denom, u128> {
         let fee = Some(&self.price.fee).filter(|_| self.price.granter.is_none());
         let deposits = self.msgs.iter().filter_map(|msg| match msg {
@@ -409,7 +410,7 @@ impl Planner {
     }
 }
 
-/// Returns the reason why these messages cannot be sent in one transaction, or `None` if they can.
+/// Returns the reason why one transaction cannot contain these messages, or `None` if it can.
 fn unfit(msgs: &[Msg]) -> Option<&'static str> {
     let bids = msgs.iter().any(|m| matches!(m, Msg::CreateBid { .. }));
     if bids && msgs.len() > 1 {

@@ -12,7 +12,7 @@ const MESSAGES_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct SentReceipts {
     hasher: RandomState,
-    /// Hash and fee by digest of the message; `None` after [`SentReceipts::clear`].
+    /// Hash and fee of the transaction, by digest of the message; `None` after [`SentReceipts::clear`].
     receipts: HashMap<u64, Option<(TxHash, Coin)>>,
     /// Digests, oldest first.
     digests: VecDeque<u64>,

@@ -274,7 +274,7 @@ impl MemoryCluster {
         state.blind = true;
     }
 
-    /// Sends a snapshot and all later changes to watchers again.
+    /// Ends [`lose_watch`](Self::lose_watch): watchers receive a snapshot, then all later changes.
     pub fn restore_watch(&self) {
         let mut state = lock(&self.state);
         // The watch is enabled before the snapshot, because a disabled watch sends nothing.
@@ -292,12 +292,12 @@ impl MemoryCluster {
         lock(&self.state).script.set(operation, Fault::LoseAnswer(times));
     }
 
-    /// Makes calls of an operation hang before they take effect.
+    /// Makes calls of an operation hang without taking effect.
     pub fn hang(&self, operation: Operation) {
         lock(&self.state).script.set(operation, Fault::Hang);
     }
 
-    /// Removes all injected faults of an operation. A call that already hangs does not return.
+    /// Removes all injected faults of an operation. A call that already hangs continues to hang.
     pub fn restore(&self, operation: Operation) {
         lock(&self.state).script.clear(operation);
         self.released.notify_waiters();

@@ -391,7 +391,7 @@ impl Contest {
     }
 
     /// Returns the earliest time at which this candidate may replace the holder of the election record.
-    /// Returns `None` if the candidate may never lead.
+    /// Returns `None` if the candidate must not lead at any time.
     fn free_from(&self, record: &Record) -> Option<Duration> {
         let since = self.unchanged.as_ref().map(|(_, since)| *since)?;
         // At least one second, because a record can contain zero.

@@ -60,7 +60,7 @@ impl Timing {
         }
     }
 
-    /// Limits each value, so that an instance can lead, and two instances never lead at the same time.
+    /// Limits each duration, so that an instance can lead, and two instances never lead at the same time.
     pub(super) fn sane(self) -> Self {
         let lease = self.lease.clamp(Duration::from_secs(1), LEASE_DURATION_MAX);
         let renew = self.renew.min(lease * 2 / 3);

@@ -23,8 +23,8 @@ pub struct Cx<'a> {
     /// Counter of changes to the provider record, the audits and the market parameters. The engine decides
     /// about an order again if the counter has changed since the last decision.
     pub provider_version: u32,
-    /// Bid deposit in a denomination that the chain accepts and the account can pay. `None` if there is no
-    /// such deposit.
+    /// First configured bid deposit that the chain accepts and the account can pay. `None` if no configured
+    /// deposit meets both conditions.
     pub deposit: Option<&'a Coin>,
     /// Leadership of this instance, with its epoch.
     pub leadership: Leadership,
@@ -56,7 +56,7 @@ impl Cx<'_> {
         self.may_write() && !self.bids_held
     }
 
-    /// Returns true if the engine has processed a newer chain state than a query result of this height.
+    /// Returns true if the chain state of the engine is newer than a query result of this height.
     #[must_use]
     pub const fn is_past(&self, height: Height) -> bool {
         height < self.height || (self.within_block && height == self.height)

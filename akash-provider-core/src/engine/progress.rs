@@ -152,7 +152,8 @@ impl Progress {
         self.replayed = true;
     }
 
-    /// Returns true if the events are a replay, or if an applied snapshot already contains them.
+    /// Returns true if the current events are a replay, or if an applied snapshot already contains these
+    /// events.
     pub(super) const fn is_replayed(&self) -> bool {
         self.replayed || self.height < self.snapshot_height
     }

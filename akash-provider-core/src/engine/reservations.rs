@@ -338,8 +338,8 @@ impl Reservations {
     }
 
     /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. The
-    /// resources differ if capacity was reserved again after a restart, and a bid that was sent before the
-    /// restart was included in a block later.
+    /// resources can differ after a restart: the provider reserved capacity again, and a block later included
+    /// the bid from before the restart.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(reservation) = self.reservations.get_mut(order) else {
             return;

@@ -103,7 +103,7 @@ impl NodeInventory {
         }
     }
 
-    /// Returns the number of free devices on a node that a reservation for the kinds in `mask` can use.
+    /// Returns the number of free devices of a node, of the kinds in `mask`, that a new reservation can use.
     pub(super) fn gpus_free(&self, node: usize, mask: u16) -> i64 {
         // Without an acceptable device no set limits the number.
         if mask == 0 {
@@ -147,9 +147,9 @@ impl NodeInventory {
         }
     }
 
-    /// Returns the number of reserved replicas for which capacity is missing. All replicas without a node
-    /// count. If a node or storage pool lacks 30 % of its reserved amount, 30 % of its replicas count,
-    /// rounded up.
+    /// Returns the number of reserved replicas for which capacity is missing. Every replica without a node is
+    /// counted. If a node or a storage pool lacks 30 % of the reserved amount, 30 % of its replicas are
+    /// counted, rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {

@@ -29,7 +29,7 @@ const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "value",
 ];
 
-/// Hashes of a received manifest. The chain may contain either of them.
+/// Two hashes of a received manifest. The chain may contain either hash.
 ///
 /// The tool that computed the hash on the chain either included unknown fields or dropped them. If the
 /// manifest has no unknown fields, both hashes are equal.
@@ -191,7 +191,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns the error for the deepest group, service or expose that is not valid.
+/// Returns the error for the innermost invalid object: an expose, otherwise a service, otherwise a group.
 fn shape(tree: &Value, error: &serde_json::Error) -> ManifestError {
     let mut found = (String::from("manifest"), reason(error));
     for (g, group) in items(Some(tree)) {

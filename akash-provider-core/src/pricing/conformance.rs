@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const CALL: &str = "calculate_price";
-/// Number of concurrent calls, the same as in a provider.
+/// Number of concurrent calls of a strategy, the same as in a provider.
 const CALLS: usize = 32;
 
 /// Parameters of the suite for one strategy.

@@ -44,8 +44,8 @@ pub struct ShellScriptConfig {
     pub process_limit: usize,
     /// Timeout of one process (`bid-price-script-process-timeout`).
     pub timeout: Duration,
-    /// Program and arguments of the supervisor ([`supervise`]) that runs the script. The path of the script
-    /// is appended. Empty for no supervisor.
+    /// Command line of the supervisor ([`supervise`]) that runs the script: program and arguments, without
+    /// the path of the script. Empty for no supervisor.
     pub supervisor: Vec<OsString>,
 }
 

@@ -35,7 +35,7 @@ pub enum BuildError {
     Config(#[from] InvalidConfig),
 }
 
-/// Builder of a provider from its settings and the five ports.
+/// Builder of a provider from settings and five ports.
 ///
 /// A port can be passed by value, as an `Arc` or as a `Box`, and can be a `dyn` port. To use the port after
 /// it was passed, keep a clone of the `Arc`.
@@ -98,16 +98,16 @@ impl ProviderBuilder {
         self
     }
 
-    /// Sets the initial leadership. Without high availability the provider always leads, which is the
-    /// default.
+    /// Sets the initial leadership. By default, the provider leads. Without high availability, the provider
+    /// always leads.
     #[must_use]
     pub const fn leadership(mut self, leadership: Leadership) -> Self {
         self.leadership = Some(leadership);
         self
     }
 
-    /// Sends no bids until [`ProviderHandle::hold_bids`] is called with `None`. Use this method in programs
-    /// that must finish a setup before they can serve tenants. `why` is shown in the status.
+    /// Sends no bids until [`ProviderHandle::hold_bids`] is called with `None`. A program that must finish
+    /// its setup before it can serve tenants needs this method. The status shows the reason `why`.
     #[must_use]
     pub fn hold_bids(mut self, why: &str) -> Self {
         self.bids_held = Some(why.into());

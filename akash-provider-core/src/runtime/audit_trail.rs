@@ -65,7 +65,7 @@ impl AuditTrail {
     }
 }
 
-/// Returns the outcome of an act, or `None` if the completion belongs to a call that is not an act.
+/// Returns the outcome of an act, or `None` if the completed call is not an act.
 pub(super) fn outcome(completion: &Completion) -> Option<ActOutcome> {
     let failed = |failure: &Failure| failure.message.clone();
     match completion {

@@ -404,8 +404,8 @@ async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Fai
     }
 }
 
-/// Counts the bids on an order against the limit of the chain. Lost bids do not count. Stops after the page
-/// that reaches [`BIDS_COUNTED`] bids, even if the node offers more pages.
+/// Counts the bids on an order as the chain counts them for its limit: without lost bids. Stops after the
+/// page that reaches [`BIDS_COUNTED`] bids, even if the node offers more pages.
 async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Error> {
     let filter = BidFilter {
         order: Some(order.clone()),

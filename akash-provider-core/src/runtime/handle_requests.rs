@@ -74,7 +74,7 @@ impl RequestQueue {
         Some(id)
     }
 
-    /// Sends the engine's reply to the caller. The caller may have stopped waiting.
+    /// Sends the engine's reply to the caller, or drops the reply if the caller has stopped waiting.
     pub(crate) fn answer(&mut self, id: RequestId, response: Response) {
         match self.waiting.remove(&id) {
             Some(reply) => {

@@ -254,8 +254,8 @@ impl Listener {
         self.reader.status().follower.resyncs
     }
 
-    /// Returns the account number and the sequence that the transaction writer reads from the chain, and the number
-    /// of certificates of the account.
+    /// Reads three values of the account from the chain: the account number and sequence that the transaction
+    /// writer uses, and the number of certificates.
     async fn stored(&self) -> Result<((u64, u64), usize), String> {
         let account = TxApi::account(&self.reader, &account(2)).await;
         let account = account.map_err(|e| e.to_string())?;

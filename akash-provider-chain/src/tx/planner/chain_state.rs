@@ -187,8 +187,8 @@ impl ChainState {
         }
     }
 
-    /// Removes a tip that was updated more than `oldest` ago. Its block time is too old to compute the
-    /// timeout of a transaction.
+    /// Removes a tip that was updated more than `oldest` ago. The block time of this tip is too old to
+    /// compute the timeout of a transaction.
     pub(super) fn clear_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
         if now.since(self.tip_at) > oldest {
             self.tip.value = None;

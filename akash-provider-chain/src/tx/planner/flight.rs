@@ -53,7 +53,7 @@ pub(super) struct Flight {
     pub(super) absent_until: Option<u64>,
     /// Height of the newest block when a node last accepted the draft.
     pub(super) accepted_at: Option<u64>,
-    /// Number of consecutive failures of the current request of the transaction.
+    /// Number of consecutive failures of the current request to a node.
     pub(super) failures: u32,
     /// Number of times that the draft of this transaction was replaced by another draft.
     pub(super) replaced: u32,

@@ -44,7 +44,7 @@ enum Reaction {
     Relearn,
     /// Query the gas prices, then create a new draft.
     Reprice,
-    /// Simulate again, then create a new draft.
+    /// Simulate the transaction again, then create a new draft.
     Reestimate,
     /// Create a new draft with a sequence, because the chain does not support unordered transactions.
     Order,
@@ -373,8 +373,8 @@ impl Planner {
         }
     }
 
-    /// Returns the price that was paid for a transaction in a block. Returns `None` for an unknown draft.
-    /// Also returns `None` for a refused nonce, because the chain then takes no fee.
+    /// Returns the price that was paid for a transaction in a block. Returns `None` for an unknown draft, and
+    /// for a refused nonce, for which the chain takes no fee.
     pub(in crate::tx) fn price_of(&self, id: FlightId, included: &IncludedTx) -> Option<&Price> {
         let draft = self.flights.get(&id)?.draft.as_ref()?;
         let is_refused_nonce = included.failure.as_ref().is_some_and(is_refused_nonce);

@@ -60,7 +60,7 @@ pub enum Phase {
     Idle,
     /// `FetchDeployment` is in flight or waits for a retry.
     Fetching {
-        /// Time of the retry, or `None` while the call is in flight.
+        /// Time at which a failed call is repeated; `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
     /// The engine is checking the manifest against the record on the chain and the hostname ledger.
@@ -113,7 +113,7 @@ pub enum Input {
     Closed,
     /// Time has passed, on the monotonic clock or in block time.
     Wake,
-    /// Refuse all queued submissions, except for a manifest that is being recorded.
+    /// Refuse all queued submissions, except the submission of a manifest that is being recorded.
     Shutdown,
 }
 
@@ -135,11 +135,11 @@ pub enum Action {
         /// Hostnames that the lease released with this manifest.
         purge: Vec<String>,
     },
-    /// Close a lease that got no manifest in time.
+    /// Close a lease, because no manifest arrived in time.
     EndLease(LeaseId, CloseReason),
-    /// Cancel the close of a lease, because its manifest is being recorded or may exist.
+    /// Cancel the close of a lease, because the manifest of the lease is being recorded or may exist.
     CancelEnd(LeaseId),
-    /// List the cluster because a deadline has passed, and send the input `Listed`.
+    /// List the cluster, because a manifest deadline has passed, and send the input `Listed`.
     ListCluster,
     /// Publish an event about the manifest or its record.
     Publish(Event),

@@ -15,8 +15,7 @@ pub(in crate::engine) struct HostnameQueue {
 }
 
 impl HostnameQueue {
-    /// Adds a lease to the queue of a hostname. If the lease already waits for the hostname, the lease keeps
-    /// its position.
+    /// Adds a lease to the queue of a hostname, unless the lease is already in this queue.
     pub(in crate::engine) fn add(&mut self, name: String, lease: &LeaseId) {
         let names = self.by_lease.entry(lease.clone()).or_default();
         if names.insert(name.clone()) {

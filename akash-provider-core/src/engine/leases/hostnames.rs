@@ -112,11 +112,10 @@ impl HostnameLedger {
         self.by_cover.clear();
     }
 
-    /// Checks whether a tenant may hold all of these hostnames.
+    /// Checks that a tenant may hold all of these hostnames.
     ///
     /// # Errors
-    /// Returns the error of the first hostname that is blocked, or conflicts with another tenant's
-    /// hostname.
+    /// Returns an error if a hostname is blocked, or conflicts with another tenant's hostname.
     pub fn can_reserve(&self, hostnames: &[String], owner: &Address) -> Result<(), HostnameError> {
         for name in hostnames.iter().map(|n| n.to_lowercase()) {
             self.check_not_blocked(&name)?;
@@ -140,8 +139,7 @@ impl HostnameLedger {
     /// blocked later.
     ///
     /// # Errors
-    /// Returns the error of the first hostname that is blocked, or conflicts with another tenant's
-    /// hostname.
+    /// Returns an error if a hostname is blocked, or conflicts with another tenant's hostname.
     pub fn reserve(
         &mut self,
         lease: &LeaseId,
@@ -188,8 +186,8 @@ impl HostnameLedger {
     /// assigned directly. Returns each hostname with its previous holder.
     ///
     /// # Errors
-    /// Returns the error of the first hostname that conflicts with another tenant's hostname, or that is
-    /// blocked and held by no lease.
+    /// Returns an error if a hostname conflicts with another tenant's hostname, or is blocked and held by no
+    /// lease.
     pub fn transfer(
         &mut self,
         lease: &LeaseId,

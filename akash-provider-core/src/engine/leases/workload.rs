@@ -94,7 +94,8 @@ pub enum Input {
     End {
         /// Reason that this provider states to the chain.
         reason: CloseReason,
-        /// True for a request of the operator, which needs no permission of the circuit breaker.
+        /// True if the operator requested the close. In this case, the close needs no permission of the
+        /// circuit breaker.
         granted: bool,
     },
     /// The circuit breaker granted the close or the teardown.
@@ -145,8 +146,8 @@ pub struct Workload {
     reclamation: Option<Reclamation>,
     desired: Option<DesiredSpec>,
     applied: u64,
-    /// True if the deployed version must be applied again, because other clients may have changed its
-    /// objects.
+    /// True if the deployed version must be applied again, because other clients may have changed the
+    /// deployed objects.
     applies_again: bool,
     cluster: ClusterLane,
     cluster_attempts: u32,

@@ -49,7 +49,7 @@ const BID_ATTEMPTS: u32 = 3;
 pub enum Phase {
     /// `FetchOrder` is in flight or waits for a retry.
     Looking {
-        /// Time of the retry, or `None` while the call is in flight.
+        /// Time at which a failed call is repeated; `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
     /// The engine decides whether to bid, or waits for queries of attributes that auditors signed.
@@ -59,14 +59,14 @@ pub enum Phase {
     /// The engine counts the bids on the order, or waits for a retry of the count. The chain limits the
     /// number of bids per order. In this phase and all later phases, capacity is reserved for the order.
     Counting {
-        /// Time of the retry, or `None` while the count is in progress.
+        /// Time of the next attempt to count the bids; `None` while the count is in progress.
         retry_at: Option<Mono>,
     },
     /// `CalculatePrice` is in flight.
     Pricing,
     /// The bid waits for permission to send, or for a retry after a failure.
     Ready {
-        /// Time of the retry, or `None` while the bid waits for permission.
+        /// Time of the next attempt to send the bid; `None` while the bid waits for permission.
         retry_at: Option<Mono>,
     },
     /// The account cannot pay the deposit. When the account can pay, the bids are counted and the price is
@@ -89,23 +89,23 @@ pub enum Phase {
     },
     /// `FetchBid` is in flight or waits for a retry.
     Checking {
-        /// Time of the retry, or `None` while the call is in flight.
+        /// Time at which a failed call is repeated; `None` while the call is in flight.
         retry_at: Option<Mono>,
         /// Outcome of the order, if the order ended. If set, an open bid must be closed.
         ending: Option<Outcome>,
         /// Block time until which a bid transaction may still be included in a block. Before this time, a
-        /// query without the bid does not prove that the bid is missing.
+        /// query that does not find the bid proves nothing.
         expires: BlockTime,
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time at which the bid is closed. While the bid timeout has not started, block time of the
-        /// next check. `None` if no timeout is configured or the bid has won.
+        /// Block time at which the provider closes the bid. Before the bid timeout starts, block time of the
+        /// next check. `None` if no bid timeout is configured or the bid has won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.
     Closing {
-        /// Time of the retry, or `None` while the call is in flight.
+        /// Time at which a failed call is repeated; `None` while the call is in flight.
         retry_at: Option<Mono>,
         /// Outcome of the order after the bid is closed.
         ending: Outcome,
@@ -234,7 +234,7 @@ pub struct Order {
     /// True if the chain has reported the bid, in a record, an event or a transaction result. In this case,
     /// the bid exists, even if a later query does not find it.
     is_on_chain: bool,
-    /// Minimum height at which a query result without the bid proves that the bid does not exist.
+    /// Minimum height at which a query that does not find the bid proves that the bid does not exist.
     min_read_height: Option<Height>,
     /// True if a transaction of this process created the bid.
     committed: bool,
@@ -281,9 +281,9 @@ impl Order {
         }
     }
 
-    /// Creates an order for an observed bid of this provider, which another process sent. The block at
-    /// `height` contains the bid, and the bid is read next. If a read at `height` or later does not find the
-    /// bid, the reservation is released, and the provider sends no other bid on the order.
+    /// Creates an order for a bid that another process of this provider sent. The block at `height` contains
+    /// the bid, and the bid is read next. If a read at `height` or later does not find the bid, the
+    /// reservation is released, and the provider sends no other bid on the order.
     pub fn from_bid_event(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {
@@ -348,7 +348,7 @@ impl Order {
         &self.phase
     }
 
-    /// Returns the outcome, or `None` before the order is finished.
+    /// Returns the outcome of the order, or `None` before the order is finished.
     #[must_use]
     pub const fn outcome(&self) -> Option<&Outcome> {
         if let Phase::Done(end) = &self.phase {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Number of recent declines in the status.
+/// Maximum number of recent declines in the status.
 const RECENT_DECLINES: usize = 256;
 
 /// Result of an order that is still open on the chain.
@@ -133,8 +133,8 @@ impl Orders {
 
     /// Stores the result of a finished order and schedules its retry.
     ///
-    /// - `retry_undecided`: if the engine could not decide about an order, the order is retried, because the
-    ///   missing data may become available.
+    /// - `retry_undecided`: an order is retried if data for the decision was missing, because this data may
+    ///   become available.
     /// - `prices_follow_capacity`: an order with a price above its maximum is retried after capacity is
     ///   released.
     fn store_outcome(

@@ -17,8 +17,9 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Exponent of the first back-off: the first retry is after 2^3 = 8 seconds. The longest back-off is one
 /// minute.
 const FIRST_STEP: u32 = 3;
-/// Maximum number of failed price calculations for an order. After that, only full scans and price changes
-/// retry the order. The failure is probably permanent, and each calculation may run an external program.
+/// Maximum number of failed price calculations for an order. After these failures, only full scans and price
+/// changes retry the order. The failure is probably permanent, and each calculation may run an external
+/// program.
 const PRICES_TRIED: u32 = 6;
 
 /// Number that increases with each decline for lack of capacity. The number shows whether an order was
@@ -101,8 +102,8 @@ impl Retries {
         self.undecided.insert((at, id.clone()));
     }
 
-    /// Removes an order from the waiting orders when its retry starts. The number of its failures is
-    /// retained.
+    /// Removes an order from the waiting orders when the retry of the order starts. The failure count of the
+    /// order is retained.
     pub(in crate::engine) fn start_retry(&mut self, id: &OrderId) {
         self.prices.remove(id);
         if let Some(sequence) = self.declined.remove(id) {

@@ -66,7 +66,8 @@ pub(in crate::engine) struct Wallet {
     rejected: BTreeMap<Denom, Rejection>,
     /// Rejection of a transaction because the account cannot pay the transaction fee.
     fee_rejected: Option<Rejection>,
-    /// True if the chain rejected a bid although the balance was sufficient, and has accepted no bid since.
+    /// True if the chain rejected a bid although the balance was sufficient, and has accepted no bid after
+    /// this rejection.
     is_unexplained: bool,
     /// Order with the single bid that is sent while the balance is uncertain.
     single_bid: Option<OrderId>,
@@ -77,7 +78,7 @@ pub(in crate::engine) struct Wallet {
 /// Rejection of a deposit or a fee for insufficient balance.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Rejection {
-    /// Description with the amount and the reason, for operators.
+    /// Description of the rejection for operators: the missing amount and the reason.
     message: String,
     /// Whole amount of the deposit or fee that the account could not pay.
     missing: Coin,

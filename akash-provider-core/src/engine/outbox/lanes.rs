@@ -84,8 +84,8 @@ pub(super) struct Lanes {
     by_lease: FxHashMap<LeaseId, Lane>,
     lease_of: FxHashMap<EffectId, LeaseId>,
     deploys: FxHashMap<EffectId, Arc<WorkloadSpec>>,
-    /// Hashes of the hostnames that incomplete deploys declare. A hash collision only makes a deploy wait
-    /// longer.
+    /// Hashes of the hostnames that incomplete deploys declare. The only effect of a hash collision is a
+    /// longer wait of a deploy.
     declaring: BTreeSet<(u64, EffectId)>,
     followers: FxHashMap<EffectId, BTreeSet<LeaseId>>,
     /// Leases with a manifest that is being recorded, or is recorded but not yet accepted.
@@ -102,7 +102,8 @@ impl Lanes {
             .for_each(|spec| hide_in_spec(spec, cover));
     }
 
-    /// Queues a call. Returns the next call of this lease if that call can be sent now.
+    /// Queues a call of a lease. Returns the first queued call of this lease if this first call can be sent
+    /// now.
     fn enter(&mut self, id: EffectId, lease: LeaseId, call: Call) -> Option<(EffectId, Call)> {
         // Records and teardowns declare no hostnames.
         let after = if let Call::Deploy { deployment, .. } = &call {

@@ -10,8 +10,8 @@ use std::time::Duration;
 const MEASURED: usize = 64;
 /// Minimum number of measured blocks. With fewer blocks, the configured average interval between blocks is used.
 const ENOUGH: usize = 16;
-/// Maximum ratio between a block interval and the median interval. Other intervals are clamped, so that a
-/// single long halt of the chain does not distort the average.
+/// Maximum ratio between a block interval and the median interval. Longer and shorter intervals are clamped
+/// to the limit, so that a single long halt of the chain does not distort the average.
 const OUTLIER: u64 = 4;
 
 /// Estimate of the average interval between blocks.

@@ -51,7 +51,7 @@ pub(in crate::engine) struct Scan {
     running: Option<ScanInProgress>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
-    /// True if the last requested listing has not started yet. A listing is requested when the state of a
+    /// True if a listing was requested and has not started yet. A listing is requested when the state of a
     /// workload is unknown.
     needs_listing: bool,
     /// True if the last scan failed because the cluster could not be listed.
@@ -106,7 +106,7 @@ impl Scan {
         self.list_again = Some(self.list_again.map_or(soon, |at| at.min(soon)));
     }
 
-    /// Retries a failed listing within a second, because the cluster is reachable again.
+    /// If the last listing failed, schedules a retry within a second, because the cluster is reachable again.
     pub(in crate::engine) fn cluster_reachable(&mut self, now: Mono) {
         if self.has_listing_failed {
             self.attempts = 0;

@@ -14,8 +14,8 @@ pub(super) fn incomplete(units: &[ResourceUnit], places: &[ReplicaGroup]) -> boo
     units.iter().any(|u| placed(places, u.resources.id) < u.count)
 }
 
-/// Returns the nodes of replicas, updated from the running pods. A replica without a pod keeps its node. If a
-/// rollout runs more pods than replicas, the surplus pods are ignored.
+/// Returns the nodes of replicas: for a replica with a running pod, the node of the pod, otherwise the
+/// previous node. If a rollout runs more pods than replicas, the surplus pods are ignored.
 pub(super) fn moved(
     units: &[ResourceUnit],
     old: &[ReplicaGroup],

@@ -18,7 +18,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between checks whether a planned close may be sent now.
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
 
-/// State of the messages and queries that close a lease or prove that the lease is closed.
+/// State of the messages that close a lease and of the queries that prove the close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ChainLane {
     /// No message or query is in progress.
@@ -40,7 +40,7 @@ pub enum ChainLane {
     AwaitEvent(Mono),
     /// `FetchLease` is in flight or waits for a retry.
     Fetching {
-        /// Time of the retry, or `None` while the call is in flight.
+        /// Time at which a failed call is repeated; `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
     /// Evidence shows that the lease is closed. The workload may be torn down if `granted` is true.
@@ -138,9 +138,9 @@ impl Workload {
         }
     }
 
-    /// Resumes the close of a lease if its reclamation is running. Only this provider can have started the
-    /// reclamation, and the chain does not close the lease at the deadline. The record contains the close
-    /// reason.
+    /// Resumes the close of a lease if the reclamation of the lease is running. Only this provider can have
+    /// started the reclamation, and the chain does not close the lease at the deadline. The record contains
+    /// the close reason.
     fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if announced && self.price.is_some() && self.close_report.is_none() && self.ending.is_none() {
@@ -272,8 +272,8 @@ impl Workload {
         };
     }
 
-    /// Returns true if the reclamation is running and its deadline is not reached. The event with the
-    /// deadline can arrive before the response to the reclaim message.
+    /// Returns true if the reclamation is running and its deadline is not reached. The chain event that
+    /// contains the deadline can arrive before the response to the reclaim message.
     fn reclaim_running(&self, cx: &Cx<'_>) -> bool {
         self.reclamation
             .as_ref()
