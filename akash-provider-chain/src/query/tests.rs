@@ -325,7 +325,6 @@ async fn both_protocols_return_the_recorded_records() {
     }
 }
 
-/// Returns the id of the lease that a recorded query requests.
 fn lease_id(path: &std::path::Path) -> BidId {
     let id = &json(path)["request_json"]["id"];
     let text = |key: &str| id[key].as_str().unwrap().to_owned();
@@ -340,7 +339,6 @@ fn lease_id(path: &std::path::Path) -> BidId {
     id.parse().unwrap()
 }
 
-/// Queries all records of a recorded chain state, and formats them as text.
 async fn everything(reader: &Reader, state: &str) -> String {
     let folder = recordings::folder("chain/grpc").join(state);
     let id = lease_id(&folder.join("market-Lease.json"));

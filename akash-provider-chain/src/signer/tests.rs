@@ -108,8 +108,7 @@ fn signs_the_golden_vectors_byte_for_byte() {
     }
 }
 
-/// Signs every recorded transaction of the provider again. If the new signature differs, verifies the
-/// recorded signature.
+/// If the new signature differs, verifies the recorded signature.
 #[test]
 fn signs_recorded_transactions_of_the_provider() {
     let folder = recordings::folder("chain/tx");

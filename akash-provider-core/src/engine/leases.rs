@@ -92,8 +92,6 @@ impl Leases {
         self.escrows.ids()
     }
 
-    /// Returns a deploy of the newest version in place of a queued deploy. Returns `None` if the queued deploy
-    /// already has the newest version.
     pub(super) fn deploy_newest(&mut self, id: &LeaseId, epoch: u64) -> Option<Call> {
         let newest = |machine: &mut Workload| machine.deploy_newest(epoch);
         self.workloads.update(id, newest)?

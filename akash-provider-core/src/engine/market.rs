@@ -95,7 +95,6 @@ impl Market {
         self.wallet.parameters_read();
     }
 
-    /// Returns a counter that changes with every change of the provider record, the audits or the market parameters.
     pub(super) const fn provider_version(&self) -> u32 {
         self.provider_data.version()
     }
@@ -109,12 +108,10 @@ impl Market {
         self.provider_data.host()
     }
 
-    /// Returns a configured deposit that the chain accepts and the account can pay.
     pub(super) fn deposit<'a>(&self, config: &'a Config) -> Option<&'a Coin> {
         self.wallet.deposit(config, self.provider_data.params())
     }
 
-    /// At the end of a block, schedules a read of the account balance if a read is needed.
     pub(super) fn block(&mut self, now: Mono) {
         self.wallet.block(now);
     }

@@ -168,7 +168,6 @@ fn lacks(
     lacks
 }
 
-/// Describes the resources of one replica as text.
 pub(super) fn describe(need: &Need, unit: &ResourceUnit) -> String {
     let mut text = format!("{} CPU, {} memory", cores_of(need.cpu), bytes(need.memory));
     if need.ephemeral > 0 {

@@ -242,7 +242,6 @@ async fn reserved_units_are_priced(strategy: &dyn PricingStrategy, setup: &Setup
     price(&rule, strategy, &request).await;
 }
 
-/// Checks that unusual orders get a valid price, or an error that the contract allows.
 async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy, setup: &Setup) {
     let rule = setup.rule("unusual orders get a price or an error");
     let unit = || {
@@ -300,7 +299,6 @@ async fn price_or_error(
     }
 }
 
-/// Checks that an order in any denomination gets a price in that denomination, or an error.
 async fn other_denominations_get_their_own_price_or_an_error(strategy: &dyn PricingStrategy, setup: &Setup) {
     let rule = setup.rule("other denominations get their own price or an error");
     for denom in ["uact", "uakt", "uother"] {

@@ -58,7 +58,6 @@ impl HostnameQueue {
         self.by_lease.clear();
     }
 
-    /// Returns the leases that wait for a hostname, in order of arrival.
     pub(in crate::engine) fn waiting_for(&self, name: &str) -> &[LeaseId] {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }

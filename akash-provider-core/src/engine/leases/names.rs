@@ -213,7 +213,6 @@ impl Engine {
         self.drive_workload(lease, workload::Input::SetSpec(deployment, Vec::new()));
     }
 
-    /// Moves hostnames from other leases of the same tenant to a lease.
     pub(in crate::engine) fn transfer_hostnames(
         &mut self,
         request: RequestId,

@@ -47,7 +47,6 @@ impl BidCounts {
         self.bidders.remove(id);
     }
 
-    /// Removes all counts after a gap in the event stream.
     pub(in crate::engine) fn clear(&mut self) {
         self.bidders.clear();
     }

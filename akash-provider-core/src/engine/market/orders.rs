@@ -482,7 +482,6 @@ impl Engine {
         self.market.orders.retries.capacity_freed();
     }
 
-    /// Retries the orders that were declined because of their price.
     pub(in crate::engine) fn prices_changed(&mut self) {
         self.market.orders.retries.prices_changed();
     }

@@ -233,12 +233,10 @@ impl ProviderData {
         false
     }
 
-    /// Removes and returns the orders that wait for this auditor's audit.
     pub(in crate::engine) fn take_waiting_for(&mut self, auditor: &str) -> BTreeSet<OrderId> {
         self.waiting.remove(auditor).unwrap_or_default()
     }
 
-    /// Removes and returns all orders that wait for an audit.
     pub(in crate::engine) fn take_waiting(&mut self) -> BTreeSet<OrderId> {
         std::mem::take(&mut self.waiting)
             .into_values()

@@ -129,7 +129,6 @@ impl Retries {
         self.prices.retain(|id| open.contains(id));
     }
 
-    /// Queues all orders that were declined for lack of capacity.
     pub(in crate::engine) fn capacity_freed(&mut self) {
         self.capacity_freed_since(0);
     }
@@ -153,7 +152,6 @@ impl Retries {
         [queued, undecided].into_iter().flatten().min()
     }
 
-    /// Removes and returns the next batch of orders.
     pub(in crate::engine) fn take_due(&mut self, now: Mono) -> Vec<OrderId> {
         if self.deadline().is_none_or(|at| at > now) {
             return Vec::new();
