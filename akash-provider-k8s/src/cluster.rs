@@ -186,8 +186,8 @@ impl Inner {
         }
     }
 
-    /// Returns an object of the manifest namespace: from its cache if the cache is synchronized, otherwise from the API
-    /// server.
+    /// Returns an object of the manifest namespace: from the cache if the cache is synchronized, otherwise
+    /// from the API server.
     pub(crate) async fn look<K>(
         &self,
         store: &Store<K>,

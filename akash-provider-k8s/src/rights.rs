@@ -78,8 +78,8 @@ pub(crate) fn retried(error: Error) -> Error {
     error
 }
 
-/// Returns true if a webhook or a policy refused the request. The criterion is that `judged` found all
-/// required rights of the client, or that the message contains a text of the list `ADMISSION`.
+/// Returns true if a webhook or a policy refused the request: `judged` found all required rights of the
+/// client, or the message contains a text of `ADMISSION`.
 fn is_admission(error: &Error) -> bool {
     let mut source = error.source();
     while let Some(cause) = source {

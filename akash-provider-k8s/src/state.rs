@@ -152,8 +152,8 @@ impl State {
         let _ = watches.wait_for(watches::are_ready).await;
     }
 
-    /// Returns true if all kinds that affect the health of leases were listed. Returns false after a watch of
-    /// such a kind was down for longer than the grace period.
+    /// Returns true if all kinds that affect the health of leases were listed, and no watch of such a kind is
+    /// down for longer than the grace period.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.shared.is_known()

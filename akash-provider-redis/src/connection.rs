@@ -52,7 +52,6 @@ impl Endpoint {
         &self.keys
     }
 
-    /// Opens a connection with a response timeout.
     pub(crate) async fn connect(
         &self,
         operation: &'static str,

@@ -160,7 +160,8 @@ impl<T: Clone> StreamGap<T> {
         self.waits = None;
     }
 
-    /// Handles a failure of the stream: sends `lost` at the first failure after a valid item, then waits.
+    /// Handles a failure of the stream. Sends `lost` only at the first failure after a valid item, but always
+    /// waits.
     async fn open(&mut self, queue: &mpsc::Sender<T>) -> Result<(), LoopGone> {
         if std::mem::take(&mut self.is_reset)
             && let Some(lost) = &self.lost

@@ -169,8 +169,8 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
 }
 
 /// Returns the sequence number of each leased IP name. The IP names of all `to` entries are sorted and
-/// numbered from 1. Each duplicate is numbered too, and a repeated name gets its highest number. A `to` entry
-/// without an IP has the empty name; if such an entry is global, the entry is skipped.
+/// numbered from 1. A repeated name gets the highest of its numbers. A global `to` entry without an IP is
+/// skipped; any other entry without an IP has the empty name.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment

@@ -32,8 +32,8 @@ struct DeploymentWorld {
     recorded: bool,
     delivered: bool,
     claimed: bool,
-    /// Whether the manifest in the cluster is unknown. The reason is a failed call to record the manifest, or
-    /// a deployment that was found at the start.
+    /// Whether the manifest in the cluster is unknown: a call to record the manifest failed, or the
+    /// deployment was found at the start.
     doubt: bool,
     /// The manifest deadline has passed, and the machine has not received a cluster list since then.
     due: bool,

@@ -122,9 +122,8 @@ impl CallCheck<'_> {
         ensure("lost_bid_is_not_closed", !lost, || id.to_string())
     }
 
-    /// Checks that the engine does not close a bid or lease before the deadline of the bid or lease. The
-    /// deadline is counted in block time, from the block that created the bid or lease to the last block that
-    /// the engine received.
+    /// Checks that the engine closes no bid or lease before its deadline. The deadline is counted in block
+    /// time, from the block that created the bid or lease to the last block that the engine received.
     fn halted_chain_expires_nothing(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let open = self.market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
         let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);

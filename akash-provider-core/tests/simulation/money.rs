@@ -72,8 +72,7 @@ impl Wallet {
 }
 
 impl World {
-    /// Returns the denomination for a new order or deposit of a tenant: a random denomination, unless the
-    /// history uses only one denomination.
+    /// Returns a random denomination of the history for a new order or deposit of a tenant.
     pub(crate) fn denom(&mut self) -> &'static str {
         if self.features.wallet == Wallet::One {
             return DENOMS[0];

@@ -180,8 +180,8 @@ async fn deliver(
     }
 }
 
-/// Copies input to the command, and closes the input of the command after the last byte. The input of a terminal stays
-/// open: closing it would end the output, and the user can type the end-of-file key.
+/// Copies input to the command, and closes the input of the command after the last byte. The input of a
+/// terminal stays open: closing the input would end the output, and the user can type the end-of-file key.
 async fn feed(
     from: Option<Box<dyn AsyncRead + Send + Unpin>>,
     to: Option<impl AsyncWrite + Unpin>,

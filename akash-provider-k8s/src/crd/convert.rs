@@ -125,7 +125,7 @@ fn lease(manifest: &Manifest) -> Result<LeaseId, (String, String)> {
     Ok(lease)
 }
 
-/// Returns the leadership epoch in which a Manifest was written, or 0 if the Manifest has none.
+/// Returns the leadership epoch in which a Manifest was written, or 0 if the Manifest has no epoch.
 #[must_use]
 pub fn epoch(manifest: &Manifest) -> u64 {
     manifest

@@ -33,7 +33,6 @@ pub(super) fn read(lease: &DynamicObject) -> Stored {
     }
 }
 
-/// Returns a new Lease object.
 pub(super) fn new(namespace: &str, name: &str, claim: &Claim) -> DynamicObject {
     let mut lease = DynamicObject::new(name, &resource())
         .within(namespace)

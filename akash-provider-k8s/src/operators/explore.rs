@@ -73,8 +73,7 @@ pub(crate) trait World: Clone {
     }
 
     /// Reconciles all pending names, several times, because a name can become pending again. Fails if a name
-    /// stays pending. A later step would reconcile such a name even if the index wrongly omits the name, and
-    /// so hide the error.
+    /// stays pending, because a later step could reconcile this name and hide an error of the index.
     fn works(&mut self) {
         for _ in 0..LOOKS {
             for name in std::mem::take(&mut self.pending().touched) {

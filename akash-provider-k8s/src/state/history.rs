@@ -66,7 +66,7 @@ impl History {
         }
     }
 
-    /// Returns the events of a lease namespace with a number above `after`, oldest first. 0 selects all
+    /// Returns the events with a number above `after` in a lease namespace, oldest first. 0 selects all
     /// events.
     #[must_use]
     pub fn after(&self, namespace: &str, after: u64) -> Vec<RecordedEvent> {

@@ -32,8 +32,7 @@ type Paths = &'static [&'static [&'static str]];
 pub(crate) trait Parts: Clone + Send + Sync + 'static {
     /// Paths of the selected fields.
     const PATHS: Paths;
-    /// True if only the fields in `PATHS` are decoded; false if all fields except the fields in `PATHS` are
-    /// decoded.
+    /// True if only the fields in `PATHS` are decoded; false if only these fields are skipped.
     const ARE_READ: bool = false;
 }
 

@@ -26,7 +26,7 @@ pub struct ApiStatistics {
 
 /// Counter of requests, as a layer for [`kube::client::ClientBuilder`]. Clones share the counters.
 ///
-/// Add this layer before all other layers, so that requests which another layer rejects are not counted.
+/// Add this layer before all other layers, so that requests rejected by another layer are not counted.
 #[derive(Debug, Clone)]
 pub struct ApiCalls(Arc<Counters>);
 

@@ -95,7 +95,6 @@ fn addresses_become_load_balancers_and_follow_their_records() {
     });
 }
 
-/// Creates a Service like `CreateIPPassthrough` of the Go operator.
 async fn create_go_operator_service(world: &World, lease: &LeaseId, endpoint: &str, port: u16) {
     let mut object_labels = labels::lease(lease);
     object_labels.insert(labels::MANAGED.to_owned(), "true".to_owned());

@@ -30,7 +30,6 @@ fn render(recording: &Recording, isolation: Isolation) -> LeaseObjects {
     objects::render(&recording.deployment(), &recording.settings(), &prior).unwrap()
 }
 
-/// Returns all objects by kind and name.
 fn by_name(objects: &LeaseObjects) -> BTreeMap<String, Value> {
     fn list<T: serde::Serialize>(objects: impl IntoIterator<Item = T>) -> Vec<Value> {
         let objects = objects.into_iter();

@@ -124,7 +124,6 @@ fn retained_path(folder: &Path, topic: Topic) -> PathBuf {
     folder.join(format!("{}.json", topic.name()))
 }
 
-/// Returns the last event of a retained topic.
 pub(crate) fn retained(folder: &Path, topic: Topic) -> io::Result<Option<Arc<Event>>> {
     match fs::read(retained_path(folder, topic)) {
         Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),

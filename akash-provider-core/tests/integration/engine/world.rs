@@ -108,8 +108,8 @@ pub(crate) fn tenant(number: u8) -> Address {
     Address::from_bytes(&[100 + number; 20]).unwrap()
 }
 
-/// Returns a deployment id. The second tenant owns numbers from 8000 to 8999, the third tenant owns numbers
-/// from 9000 to 9999, and the first tenant owns all other numbers.
+/// Returns a deployment id. The second tenant owns the numbers 8000 to 8999, the third tenant 9000 to 9999,
+/// and the first tenant all other numbers.
 pub(crate) fn deployment_id(dseq: u64) -> DeploymentId {
     let number = match dseq {
         8_000..9_000 => 2,

@@ -175,7 +175,6 @@ fn hostname_is_routed_after_proof_and_survives_dns_outage() {
     });
 }
 
-/// A prober that returns a fixed status for every probe.
 #[derive(Debug, Default)]
 struct FixedProber(Mutex<(u16, Vec<ProbeRequest>)>);
 

@@ -30,7 +30,6 @@ async fn ready_with(server: &Server, mut settings: Settings) -> Access {
     Access::new(server.client(), state, &settings)
 }
 
-/// Returns replies with one lease that has one pod.
 fn one_pod(request: &Request) -> Option<Reply> {
     if request.resource == "pods" && !request.is_watch() {
         return Some(Reply::list("10", vec![pod(1, "web-1", "1")]));

@@ -15,9 +15,9 @@ const ONE: &str = "one";
 enum Step {
     /// The node is cordoned, or uncordoned if it was cordoned.
     Cordoned,
-    /// Toggles the readiness of the node: a ready node becomes unready, and an unready node becomes ready.
+    /// A ready node becomes unready, or an unready node becomes ready.
     Away,
-    /// Toggles the GPUs of the node: devices are added, or all of them are removed.
+    /// GPUs are added to the node, or all GPUs are removed.
     Devices,
     /// Another client removes the operator's labels from the node.
     Edited,
