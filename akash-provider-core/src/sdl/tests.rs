@@ -132,7 +132,7 @@ fn unknown_fields_below_the_top_level_are_ignored_with_a_warning() {
 }
 
 /// The tools of the Akash network accept quoted texts with continuation lines that are not indented deeper
-/// than the list.
+/// than the list around the text.
 #[test]
 fn quoted_texts_may_continue_without_indentation() {
     let with = |args: &str| GOOD.replacen("image: nginx", &format!("image: nginx\n    args:\n{args}"), 1);

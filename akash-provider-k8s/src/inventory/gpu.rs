@@ -31,7 +31,7 @@ impl Vendor {
     /// All vendors, in the order of `Requests::gpus`.
     pub const ALL: [Self; 2] = [Self::Nvidia, Self::Amd];
 
-    /// Returns the name in orders and labels.
+    /// Returns the name of the vendor in orders and labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

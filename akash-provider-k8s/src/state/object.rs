@@ -26,7 +26,8 @@ impl<K: DeserializeOwned> FromObject for K {
     }
 }
 
-/// Decoded object, or the reason why the object cannot be decoded. The reason does not affect other objects.
+/// Decoded object, or the reason why the object cannot be decoded. An invalid object does not affect other
+/// objects.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoded<K>(pub(crate) Result<K, Unreadable>);
 

@@ -75,7 +75,7 @@ pub(crate) struct ClusterCounters {
 impl Operation {
     const ALL: [Self; 3] = [Self::Deploy, Self::Teardown, Self::Repair];
 
-    /// Returns the name, such as `deploy`.
+    /// Returns the name of the operation, such as `deploy`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl Operation {
 }
 
 impl DriftOutcome {
-    /// Returns the name, such as `repaired`.
+    /// Returns the name of the outcome, such as `repaired`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

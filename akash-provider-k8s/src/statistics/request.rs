@@ -103,7 +103,7 @@ pub struct ApiCall {
 }
 
 impl Verb {
-    /// Returns the name, as in rules of RBAC.
+    /// Returns the name of the verb, as in rules of RBAC.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -142,7 +142,7 @@ impl ApiResult {
         }
     }
 
-    /// Returns the name, such as `not_found`.
+    /// Returns the name of the result, such as `not_found`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ use testbed::free_port;
 const SERVER: &str = "10.252.0.1";
 const CLIENT: &str = "10.252.0.2";
 
-/// Two network namespaces and the link between them. Dropping the value deletes all three.
+/// Two network namespaces and the link between them. Dropping the value deletes the namespaces and the link.
 struct Network {
     server: String,
     client: String,

@@ -82,7 +82,7 @@ impl fmt::Display for Damage {
 pub(crate) trait Reader {
     /// Processes the next block of the file. Returns the number of missing blocks before this block. Blocks
     /// that `lost` reported are not counted. An error contains the reason why this block cannot follow the
-    /// previous one.
+    /// previous block.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
     /// Reports that a line is unusable and may have been a block.
     fn lost(&mut self);

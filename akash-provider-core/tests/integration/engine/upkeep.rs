@@ -200,7 +200,7 @@ fn ended_lease_is_not_paid_out_again() {
     assert!(!again, "the next read of the record decides");
 }
 
-/// Creates one lease per deployment and makes each lease unhealthy for longer than the limit.
+/// Creates one lease per deployment and makes each lease unhealthy for longer than the settings permit.
 fn sick(world: &mut World, dseqs: std::ops::RangeInclusive<u64>) {
     let leases: Vec<_> = dseqs.map(|dseq| world.running(dseq, &web())).collect();
     for lease in &leases {

@@ -27,9 +27,9 @@ pub struct Proof {
     pub state: ProofState,
     /// Address of the tenant that the proof is about. The proof is ignored for other tenants.
     pub owner: String,
-    /// Reason for the state, for the tenant.
+    /// Reason for the state of the proof, shown to the tenant.
     pub why: String,
-    /// Time of the last change of the state, RFC 3339 in UTC.
+    /// Time of the last change of the proof, RFC 3339 in UTC.
     pub at: String,
 }
 
