@@ -403,7 +403,8 @@ impl World {
         self.start()
     }
 
-    /// Starts a new engine without state, which reads from a wrong namespace or cluster in some cases.
+    /// Starts a new engine that has no state. In some cases, this engine reads from a wrong namespace or
+    /// cluster.
     pub(crate) fn start(&mut self) -> Checked {
         let was_right = self.cluster_state.looks_in_the_right_place();
         if !was_right {

@@ -247,8 +247,8 @@ impl Inner {
         self.unrecorded(lease, view, &namespace, repairs.records.get(home))
     }
 
-    /// Derives the desired objects of a lease without a Manifest record in the cluster. `last` is the
-    /// last record that this process read.
+    /// Derives the desired objects of a lease that has no Manifest record in the cluster. `last` is the last
+    /// record that this process read.
     fn unrecorded(
         &self,
         lease: &LeaseId,

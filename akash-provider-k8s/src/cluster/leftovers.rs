@@ -26,7 +26,7 @@ const GIVEN_UP: Duration = Duration::from_hours(1);
 const PAGE: u32 = 500;
 
 impl KubeCluster {
-    /// Deletes password Secrets without a Manifest record each time this instance becomes the leader, and
+    /// Deletes password Secrets that have no Manifest record each time this instance becomes the leader, and
     /// then every hour. Never returns.
     pub async fn follow_leftovers(&self, leading: &LeadershipGate) {
         loop {

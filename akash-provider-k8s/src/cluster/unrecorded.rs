@@ -43,8 +43,8 @@ const CONTAINER_FIELDS: [&str; 7] = [
 /// Workload fields that depend on the manifest.
 const WORKLOAD_FIELDS: [&str; 2] = ["replicas", "volumeClaimTemplates"];
 
-/// Rules that derive the desired objects of a lease without a Manifest record. The objects are
-/// rendered from a substitute manifest, which is built from the live objects.
+/// Rules that derive the desired objects of a lease that has no Manifest record. The objects are rendered
+/// from a substitute manifest, which is built from the live objects.
 pub(super) struct Rules {
     rendered: BTreeMap<Id, Item>,
     ledger: Ledger,
@@ -54,7 +54,7 @@ pub(super) struct Rules {
     pub(super) namespace: Value,
 }
 
-/// Desired object of a lease without a Manifest record.
+/// Desired object of a lease that has no Manifest record.
 pub(super) struct DerivedItem {
     pub(super) item: Item,
     /// Whether the item has the hash of the applied object, or is an object that every lease has.
@@ -62,7 +62,7 @@ pub(super) struct DerivedItem {
 }
 
 impl Inner {
-    /// Renders a substitute manifest for a lease without a Manifest record.
+    /// Renders a substitute manifest for a lease that has no Manifest record.
     pub(super) fn rules(&self, lease: &LeaseId, namespace: &Namespace, view: &LeaseView) -> Rules {
         Rules::new(lease, namespace, view, self.rendering())
     }

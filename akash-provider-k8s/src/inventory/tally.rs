@@ -198,7 +198,7 @@ impl Tally {
         self.dirty.any
     }
 
-    /// Marks the changes as published without computing a snapshot.
+    /// Marks the changes as published, but computes no snapshot.
     pub(crate) const fn published(&mut self) {
         self.dirty.any = false;
     }

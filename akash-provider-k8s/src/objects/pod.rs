@@ -188,7 +188,7 @@ fn variable(name: &str, value: &str) -> EnvVar {
     }
 }
 
-/// Returns the ports of the container without duplicates.
+/// Returns the ports of the container, without duplicates.
 fn ports(service: &Service) -> Option<Vec<ContainerPort>> {
     let mut seen = BTreeSet::new();
     // A port may be exposed several times.

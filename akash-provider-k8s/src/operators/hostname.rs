@@ -63,7 +63,7 @@ pub struct Options {
     pub manifest_namespace: String,
     /// Rules for the objects that the operator creates for hostnames.
     pub plan: Plan,
-    /// Minimum age of an Ingress without status before the HTTPRoute of the same hostname is deleted
+    /// Minimum age of an Ingress that has no status before the HTTPRoute of the same hostname is deleted
     /// (`--handover-wait`).
     pub handover: Duration,
     /// Back-off after failed writes, and limits of the ignore list.

@@ -189,7 +189,7 @@ impl Queue {
         self.dues.first().map(|(due, _)| *due)
     }
 
-    /// Marks a running name without work as done.
+    /// Marks a running name that requires no work as done.
     pub fn rest(&mut self, name: &str) {
         self.running.remove(name);
         self.unfail(name);

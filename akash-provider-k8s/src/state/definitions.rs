@@ -120,8 +120,8 @@ impl Tries {
 }
 
 impl Definitions {
-    /// Waits until a retry for a missing kind can succeed. Waits for `seldom` if the state of the
-    /// CustomResourceDefinition is unknown.
+    /// Waits until a retry for a missing kind can succeed. The wait has the duration `seldom` if the state of
+    /// the CustomResourceDefinition is unknown.
     pub(crate) async fn awaited(
         &self,
         client: &Client,

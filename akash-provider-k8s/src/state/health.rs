@@ -29,7 +29,7 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Returns the replicas of a Deployment.
+    /// Returns the replica counts of a Deployment.
     #[must_use]
     pub fn of_deployment(deployment: &Deployment) -> Self {
         let status = deployment.status.clone().unwrap_or_default();
@@ -47,8 +47,8 @@ impl Replicas {
         }
     }
 
-    /// Returns the replicas of a StatefulSet. Ignores `currentReplicas`, which counts replicas of the older
-    /// revision.
+    /// Returns the replica counts of a StatefulSet. Ignores `currentReplicas`, which counts replicas of the
+    /// older revision.
     #[must_use]
     pub fn of_stateful_set(set: &StatefulSet) -> Self {
         let status = set.status.clone().unwrap_or_default();
@@ -112,7 +112,7 @@ fn wanted(replicas: Option<i32>) -> u32 {
     count(Some(replicas.unwrap_or(1)))
 }
 
-/// Returns the replicas of a service, or `None` without a workload.
+/// Returns the replica counts of a service, or `None` without a workload.
 #[must_use]
 pub fn replicas(view: &LeaseView, service: &str) -> Option<Replicas> {
     let deployment = || view.deployments.get(service).map(|d| Replicas::of_deployment(d));

@@ -45,7 +45,7 @@ async fn missing(cluster: &KubeCluster, of: &LeaseId) -> Vec<String> {
     missing.collect()
 }
 
-/// Returns the fields of an object that the provider sets, without the metadata.
+/// Returns the fields that the provider sets in an object, without the metadata.
 fn content(object: &Value) -> [Value; 5] {
     ["data", "type", "rules", "roleRef", "subjects"].map(|field| object[field].clone())
 }

@@ -22,8 +22,8 @@ pub(super) struct AppliedLease {
     pub(super) namespace: Value,
     /// Whether the isolation objects were rendered from a Manifest record.
     pub(super) is_recorded: bool,
-    /// Rules that derive objects without a Manifest record; `None` if the record exists. If `is_recorded` is
-    /// true, the rules are not used for isolation objects.
+    /// Rules that derive the objects if the Manifest record is missing; `None` if the record exists. If
+    /// `is_recorded` is true, the rules are not used for isolation objects.
     pub(super) rules: Option<Rules>,
     /// Desired objects that may be wrong, because their hash differs from the hash of the applied object.
     pub(super) unverified: BTreeSet<Id>,

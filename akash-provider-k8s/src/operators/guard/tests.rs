@@ -20,7 +20,7 @@ fn record(name: &str) -> MissingRecord {
     }
 }
 
-/// Judges the deletion of several names without records. Returns the names that may be deleted.
+/// Judges the deletion of several names that have no record. Returns the names that may be deleted.
 fn judge(guard: &mut Guard, names: &[String], declared: usize, now: Instant) -> Vec<String> {
     let mut gone = Vec::new();
     for name in names {

@@ -36,7 +36,7 @@ const LABEL: &str = "akash-probe";
 pub struct ProbeRequest {
     /// Hostname in the `Host` header and in the TLS server name.
     pub hostname: String,
-    /// Address of the proxy, used without resolution.
+    /// Address of the proxy, to which the prober connects without a DNS query.
     pub address: SocketAddr,
     /// True for HTTPS; the certificate must be trusted and valid for the hostname.
     pub is_tls: bool,

@@ -120,7 +120,7 @@ impl Mode {
         )
     }
 
-    /// Renders the route of a hostname without references.
+    /// Renders the route of a hostname, without references to a filter or a certificate.
     #[must_use]
     pub fn render(&self, name: &str, host: &Host, options: &HttpOptions) -> Value {
         self.render_with(name, host, options, References::default())

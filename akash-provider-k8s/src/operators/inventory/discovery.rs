@@ -246,7 +246,7 @@ impl Cards {
         readable + self.unreadable(vendor)
     }
 
-    /// Returns the number of cards of a vendor without a valid device ID.
+    /// Returns the number of a vendor's cards without a valid device ID.
     #[must_use]
     pub const fn unreadable(&self, vendor: Vendor) -> i64 {
         self.unreadable[vendor as usize]

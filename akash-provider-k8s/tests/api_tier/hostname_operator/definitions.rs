@@ -21,8 +21,8 @@ use tokio::time::Instant;
 /// Maximum time until the provider has written the lost ProviderHost and ProviderLeasedIP records again.
 const SOON: Duration = Duration::from_secs(10);
 
-/// UID and generation of the routes and the load balancer. A different UID means that the object was
-/// recreated.
+/// Returns the UID and the generation of each route and of the load balancer. A recreated object has another
+/// UID.
 async fn objects(world: &World, lease: &LeaseId) -> Vec<String> {
     let home = lease.namespace();
     let mut all = Vec::new();
