@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Addresses by the name of their object.
+/// Addresses of each object, by object name.
 type ByName<A> = BTreeMap<String, Vec<A>>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -63,7 +63,7 @@ impl Amounts {
         })
     }
 
-    /// Returns the resource requests: these limits, reduced by the commit levels of the settings.
+    /// Returns the resource requests: the limits in `self`, reduced by the commit levels of the settings.
     pub(super) fn requested(self, cx: &Context<'_>) -> Self {
         let levels = &cx.settings.commit;
         Self {

@@ -36,7 +36,7 @@ pub struct OpenedPolicies {
     pub why: Vec<String>,
 }
 
-/// Adds the namespace of a Gateway to the network policy of every lease with a Manifest in the namespace
+/// Adds the namespace of a Gateway to the network policy of every lease that has a Manifest in the namespace
 /// `records`. Does not change other rules. If another client changes a policy at the same time, the policy
 /// counts as failed. The next call tries this policy again.
 ///

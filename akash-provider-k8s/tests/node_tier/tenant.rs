@@ -170,7 +170,7 @@ impl Tenant {
         timeout(WAIT_LIMIT, gone).await.unwrap();
     }
 
-    /// Runs a command in the lease with this input. Returns exit code, stdout and stderr.
+    /// Runs a command in the lease, with this input. Returns exit code, stdout and stderr.
     pub(crate) async fn exec(
         &self,
         command: &[&str],

@@ -85,7 +85,7 @@ impl LiveObject {
         }
     }
 
-    /// Creates the value from the body of a write and the metadata in the response.
+    /// Creates the live object from the body of a write and the metadata in the response.
     #[must_use]
     pub fn written(meta: &ObjectMeta, body: &Value) -> Self {
         let spec = body.get("spec").cloned().unwrap_or_default();

@@ -74,7 +74,7 @@ impl LiveService {
         Self { given, ..live }
     }
 
-    /// Creates the value from the body of a write and the metadata in the response.
+    /// Creates the live Service from the body of a write and the metadata in the response.
     #[must_use]
     pub fn written(meta: &ObjectMeta, body: &Value, now: Timestamp) -> Self {
         let spec = body.get("spec").cloned().unwrap_or_default();
