@@ -40,8 +40,8 @@ pub struct Settings {
     pub quota: bool,
     /// Reaction to objects that other clients change.
     pub drift: Drift,
-    /// Whether registry passwords are also written to the Manifest in plain text, as the Go provider does.
-    /// The Go provider needs these passwords after a migration back to the Go provider.
+    /// Whether registry passwords are also written to the Manifest in plain text, as by the Go provider. A
+    /// migration back to the Go provider needs these passwords.
     pub plain_registry_passwords: bool,
     /// Whether the provider offers leased IP addresses (`--ip-operator`).
     pub leased_ips: bool,

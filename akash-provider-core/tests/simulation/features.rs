@@ -13,9 +13,9 @@ pub(crate) struct Features {
     pub(crate) bulky: u64,
     /// Rate of steps in which a third party writes an invalid or oversized record, in percent.
     pub(crate) invalid_records: u64,
-    /// Whether the cluster has persistent storage, and groups request volumes of this storage.
+    /// Whether the cluster has persistent storage that groups request.
     pub(crate) classes: bool,
-    /// Whether external ports are scarce, and groups request external ports.
+    /// Whether groups request external ports, which are scarce.
     pub(crate) ports: bool,
     /// Rate of failed deploys that created only a part of the objects, in percent.
     pub(crate) half: u64,

@@ -127,7 +127,7 @@ impl Comparison {
         Self { kind, path }
     }
 
-    /// Returns true if the values differ. In this case, `path` is set to the path of the first difference.
+    /// Returns true if the values differ, and sets `path` to the path of the first difference.
     fn differs(&mut self, wanted: &Value, live: Option<&Value>) -> bool {
         let Some(live) = live.filter(|live| !live.is_null()) else {
             return !may_be_omitted(self.key(), wanted);

@@ -40,7 +40,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Returns true if the values differ. In this case, `path` is set to the path of the first difference.
+    /// Returns true if the values differ, and sets `path` to the path of the first difference.
     fn differs(&self, wanted: &Value, live: Option<&Value>, path: &mut Vec<String>) -> bool {
         let Some(live) = live.filter(|l| !l.is_null()) else {
             return !is_empty(wanted);

@@ -28,8 +28,7 @@ const HARDEN: &str = "harden";
 /// Maximum number of attempts to harden a lease that its tenant updates concurrently.
 const HARDEN_TRIES: u32 = 3;
 
-/// Maximum wait until the watches show a new namespace. Without this wait, the API server can delay the first
-/// write by up to 50 ms.
+/// Maximum wait until the watches show a new namespace.
 const ENTERED_LIMIT: Duration = Duration::from_millis(50);
 /// Interval between two checks of the caches.
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
@@ -473,8 +472,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the unwatched kinds to list before an apply: the kinds of all unwatched `items` that have the same
-/// hash in the `ledger`. For an adopted lease, returns the kinds of all unwatched `items`.
+/// Returns the unwatched kinds to list before an apply: the kinds of all unwatched `items` of an adopted
+/// lease, otherwise of the unwatched `items` that have the same hash in `ledger`.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items

@@ -56,7 +56,7 @@ pub struct Options {
     pub patience: Duration,
     /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
-    /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet; one per process.
+    /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
 }
 

@@ -77,7 +77,7 @@ pub struct Options {
     pub call_timeout: Duration,
     /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
-    /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet; one per process.
+    /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
     /// Leadership gate; nothing is written while it is closed.
     pub gate: LeadershipGate,

@@ -568,7 +568,6 @@ fn refusal_by_api_server_has_reason_and_next_deploy_completes() {
     });
 }
 
-/// HTTP status 403 has two reasons: a missing right, or a refusal by admission.
 #[test]
 fn refusal_by_admission_differs_from_missing_rights() {
     run("forbidden", |world| {

@@ -136,7 +136,6 @@ fn teardown_does_not_delete_unlabelled_namespace() {
     });
 }
 
-/// HTTP status 403 has two reasons: a missing right, or a refusal by admission.
 #[test]
 fn teardown_refused_by_admission_differs_from_missing_right() {
     run("refused-teardown", |world| {

@@ -36,8 +36,8 @@ esac
 "#;
 /// Script that sends HUP, and KILL a second later, to the sessions of marked processes. A session gets no
 /// signal if its first process runs and has a parent in the container, because the command itself created
-/// such a session. The script retries, because a command starts a little after the request for the command.
-/// `grep` runs without `-F`, because busybox with `-F` searches only the first variable.
+/// such a session. The script retries, because a command starts with a delay. `grep` runs without `-F`,
+/// because busybox with `-F` searches only the first variable.
 const SCRIPT: &str = r#"
 stat() { { read -r line </proc/$1/stat; } 2>/dev/null; }
 gone=" "; tries=0

@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum duration of one request. This limit also applies if the prober has no limit or a longer limit.
+/// Maximum duration of one request, even if the prober permits longer requests.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Hostname that no route has. The response of the proxy to this hostname shows how the proxy reports a missing route.
 const NOBODY: &str = "akash-probe.invalid";

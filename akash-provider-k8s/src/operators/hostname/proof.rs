@@ -33,7 +33,7 @@ const RECORDS_MAX: usize = 100;
 const STRIKES: u32 = 3;
 /// First delay between two queries for a TXT record that was never found; the delay doubles.
 const SOON: Duration = Duration::from_secs(30);
-/// Maximum duration of one query. This limit also applies if the resolver has no limit or a longer limit.
+/// Maximum duration of one query, even if the resolver permits longer queries.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Resolver of TXT records.
