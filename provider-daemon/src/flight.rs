@@ -56,10 +56,10 @@ fn limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Header of each file: the recording program, and the provider.
+/// Header of each file: the version of the program that wrote the file, and the recorded provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
-    /// Version of the recording program. Other versions may decide differently.
+    /// Version of the program that wrote the file. Another version may make other decisions.
     pub(crate) version: String,
     pub(crate) chain_id: String,
     pub(crate) provider: Address,

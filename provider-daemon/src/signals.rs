@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Time after the first signal in which further signals are ignored. The terminal and the supervisor may send
-/// one signal each.
+/// Time for which further signals are ignored after the first signal. The terminal and the supervisor may
+/// send one signal each.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Cancels `shutdown` with the first signal, and `abort` with a later one. A closed terminal counts as a signal.
+/// Cancels `shutdown` with the first signal, and `abort` with a later signal. A closed terminal counts as a
+/// signal.
 ///
 /// # Errors
 /// Returns an error if signal handlers cannot be installed.

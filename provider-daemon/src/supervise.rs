@@ -32,7 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Future of a part; `Err` is the reason why the part failed.
 pub type Work = BoxFuture<'static, Result<(), String>>;
 
-/// Supervised parts of the provider. Dropping the supervisor aborts them.
+/// Supervised parts of the provider. Dropping the supervisor aborts the parts.
 #[derive(Debug)]
 pub struct Supervisor {
     running: FuturesUnordered<BoxFuture<'static, Result<(), PartFailed>>>,

@@ -98,8 +98,9 @@ fn lease(folder: &Path) -> Vec<Value> {
     found
 }
 
-/// Returns one line for each object that a client wrote, with the identity of the object and the time of each
-/// client's last write. Components of Kubernetes are not counted as clients, because they write at any time.
+/// Returns one line for each object that a client wrote. The line contains the identity of the object, and
+/// the time of each client's last write. Components of Kubernetes are not counted as clients, because they
+/// write at any time.
 fn everything(cluster: &Cluster) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])

@@ -7,7 +7,7 @@ use crate::files::{create_dir, remove_if_present};
 
 const TREE: &str = "/sys/fs/cgroup";
 
-/// Creates the group at the root of every cgroup hierarchy, where the kubelet requires it.
+/// Creates the group at the root of every cgroup hierarchy, where the kubelet requires the group.
 pub(crate) fn create(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         create_dir(&top.join(name))?;

@@ -49,7 +49,7 @@ struct Suite {
 /// Builds and runs the tests of `cargo test` with these arguments.
 ///
 /// A failed test runs again, without other tests. If the second run passes, the notes list the test as
-/// unstable, with the reason of the first failure.
+/// unstable, with the reason for the first failure.
 ///
 /// # Errors
 /// Fails if a test fails, if no test ran, or if no conformance test ran.

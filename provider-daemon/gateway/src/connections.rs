@@ -104,7 +104,7 @@ pub(crate) struct Connection {
     _place: OwnedSemaphorePermit,
 }
 
-/// Returns the IP network that a client counts against. All clients on this machine are one IP network.
+/// Returns the IP network under which a client is counted. All clients on this machine are one IP network.
 pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
     let is_local = |ip: IpAddr| {
         ip == LOCAL || ip == Ipv6Addr::LOCALHOST || server.is_some_and(|server| server.to_canonical() == ip)

@@ -75,8 +75,8 @@ fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
     })
 }
 
-/// Returns one entry for each GPU. An entry has the names of vendor and model, but not their PCI ids, which are unknown
-/// here.
+/// Returns one entry for each GPU. An entry has the names of vendor and model, but no PCI ids, because `kind`
+/// does not contain the ids.
 fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
     let info = inventory::GpuInfo {
         vendor: kind.vendor.to_string(),

@@ -86,7 +86,7 @@ use tokio_util::task::TaskTracker;
 /// Provider, cluster, chain and store that the gateway needs.
 #[derive(Debug, Clone)]
 pub struct Ports {
-    /// Running provider: accepts manifests and transfers, and reports the status.
+    /// Running provider, which receives manifests and hostname migrations, and reports the status.
     pub handle: ProviderHandle,
     /// Cluster of the workloads. The gateway reads logs, shells and lease statuses directly from the cluster.
     pub cluster: Arc<dyn Cluster>,

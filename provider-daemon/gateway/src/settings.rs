@@ -28,7 +28,8 @@ pub struct Settings {
     pub screening: Option<Screening>,
     /// Name and version of the program that serves the gateway, for `/version`.
     pub program: Program,
-    /// Instructions for the person who runs the provider, about missing features. `/readyz` returns them.
+    /// Instructions for the operator of the provider about missing features. `/readyz` returns the
+    /// instructions.
     pub notes: Vec<String>,
     /// Source of a problem that `/readyz` returns. The problem is in the program and does not affect requests
     /// of tenants.
@@ -66,7 +67,8 @@ impl Settings {
     }
 }
 
-/// Source of the current problem of a program. Any client can read the problem, so it must contain no path and no secret.
+/// Source of the current problem of a program. Any client can read the problem, so the text of the problem
+/// must contain no path and no secret.
 #[derive(Clone)]
 pub struct ProblemSource(Arc<dyn Fn() -> Option<String> + Send + Sync>);
 

@@ -86,7 +86,7 @@ struct ServerConfigs {
 /// TLS configurations of both ports, with the same certificate.
 #[derive(Debug, Clone)]
 struct Config {
-    /// Offers no ALPN protocol, so that clients do not select HTTP/2.
+    /// Configuration without an ALPN protocol, so that clients do not select HTTP/2.
     http1: Arc<ServerConfig>,
     http2: Arc<ServerConfig>,
 }

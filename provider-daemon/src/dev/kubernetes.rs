@@ -216,7 +216,7 @@ impl Kubernetes {
         }
     }
 
-    /// Applies the current isolation level of the settings to the running pods of a lease.
+    /// Applies the isolation level in the current settings to the running pods of a lease.
     ///
     /// # Errors
     /// Returns an error if the lease is unknown, or if the API server rejects the change.

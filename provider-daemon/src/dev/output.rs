@@ -17,11 +17,11 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of deployments with a stored order time.
+/// Maximum number of deployments with a stored start time.
 const ORDERS_MAX: usize = 10_000;
 /// Maximum number of leases in `settled`. While `settled` is full, all health changes are printed.
 const SETTLED_MAX: usize = 20_000;
-/// Age above which the stored order time of a deployment can be removed.
+/// Age above which the stored start time of a deployment can be removed.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// Returns the text of an event; `None` for events without text.

@@ -347,7 +347,7 @@ fn watch_status(
     (tokio::spawn(asking), status)
 }
 
-/// Starts a task that adds a block to the chain and advances the cluster at each `block_time`.
+/// Starts a task that adds a block to the chain and advances the cluster after each interval `block_time`.
 fn make_blocks(
     chain: &MemoryChain,
     backend: &Arc<Backend>,

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tar::{Builder, Header};
 
-/// Text in each bundle that lists the data removed from the recording.
+/// List of the data that a recording replaces or omits. `bundle` prints this text.
 const TAKEN_OUT: &str = "\
 Removed before writing, and replaced by taken-out-<hash>-<length>:
   values of environment variables of services (the names of the variables remain)

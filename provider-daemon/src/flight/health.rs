@@ -22,7 +22,7 @@ struct Inner {
 pub struct RecordingStatus {
     /// True if the recorder writes the inputs of the provider; false while writing fails.
     pub is_written: bool,
-    /// Error of the last write, if it failed; the recorder retries.
+    /// Error of the last write, if the write failed. The recorder retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
     /// Number of steps since the start that are missing in the recording.

@@ -46,7 +46,8 @@ const BATCHES: usize = 8;
 
 type Batch = Vec<anyhow::Result<Item>>;
 
-/// Reads a recording and sends its items in batches, until the end, the first error, or until the receiver is dropped.
+/// Reads a recording and sends its items in batches. Stops at the end, at the first error, or when the
+/// receiver is dropped.
 fn read_ahead(recording: &mut Recording, batches: &SyncSender<Batch>) {
     loop {
         let found = || recording.next().transpose();
@@ -74,8 +75,8 @@ pub(super) struct Outcome {
     pub(super) inputs: u64,
     /// Number of effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
-    /// Number of differences between recording and replay: steps with other effects, and states with another
-    /// status.
+    /// Number of differences between recording and replay: steps with different effects, and states with a
+    /// different status.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
     /// Number of steps that are missing in the recording, because the engine was faster than the writer.
@@ -98,7 +99,8 @@ pub(super) struct Turn<'a> {
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
     head: Option<Head>,
-    /// Engine, and the monotonic time and the wall clock of the recorded state from which the replay started.
+    /// Engine, and the monotonic time and the wall clock of a recorded state. The replay started from this
+    /// state.
     engine: Option<(Box<Engine>, Mono, u64)>,
     /// Replayed engine at the last gap, or at the end of the recording.
     ended: Option<Box<Engine>>,

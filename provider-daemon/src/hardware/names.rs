@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Maximum size of the PCI ID database, in bytes; the current database has 1.5 MiB.
 pub(crate) const DATABASE_MAX: usize = 8 << 20;
-/// Maximum number of entries in the PCI ID database; currently there are 40,000.
+/// Maximum number of entries in the PCI ID database; the current database has 40,000 entries.
 const ENTRIES_MAX: usize = 200_000;
 /// Maximum length of a name, in characters.
 const NAME_MAX: usize = 256;

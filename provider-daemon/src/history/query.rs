@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// Maximum number of records that a reference selects.
 const REFERENCED_MAX: usize = 64;
 
-/// Filter and maximum number of the order records to read.
+/// Filter for order records, and the maximum number of records to read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct OrderFilter {
     /// Selects declined orders only.

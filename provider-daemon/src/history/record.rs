@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const STEPS_MAX: usize = 64;
 /// Maximum length of a text in a record, in characters. Tenants choose the names in these texts.
 const TEXT_MAX: usize = 400;
-/// Maximum number of GPU models in a record, and also of storage classes.
+/// Maximum number of GPU models in a record, and maximum number of storage classes in a record.
 const NAMES_MAX: usize = 16;
 
 /// Outcome of an order for this provider.

@@ -11,7 +11,7 @@ use akash_provider_core::types::{Address, ChainEvent, Event, GroupSpec, Now, Ord
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Maximum number of stored requests for unfinished price calculations. The oldest one is removed first.
+/// Maximum number of stored requests for unfinished price calculations. The oldest request is removed first.
 const REQUESTS_MAX: usize = 1024;
 
 /// Recorder that sends the engine's decisions to the writer of the order history.

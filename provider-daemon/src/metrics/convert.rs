@@ -22,7 +22,7 @@ pub(crate) fn flag(is_set: bool) -> f64 {
     f64::from(u8::from(is_set))
 }
 
-/// Converts an amount to a metric value, or 0 if this fails.
+/// Converts an amount to a metric value. The result is 0 if the conversion fails.
 pub(super) fn decimal(amount: Dec) -> f64 {
     amount.to_plain().parse().unwrap_or_default()
 }
@@ -35,7 +35,7 @@ pub(super) fn micros(durations: &DurationCounts) -> Histogram {
     histogram(durations, 1e6)
 }
 
-/// Converts durations to a histogram with this number of units per second.
+/// Converts durations to a histogram. `units` is the number of histogram units per second.
 fn histogram(durations: &DurationCounts, units: f64) -> Histogram {
     let bounds = durations.bounds.iter().map(|bound| bound.as_secs_f64() * units);
     let buckets = bounds

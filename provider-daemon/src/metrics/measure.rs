@@ -106,7 +106,8 @@ impl Measure {
         self.with_value(labels, Value::Number(value))
     }
 
-    /// Adds a distribution for these labels. If the labels already have one, the new distribution is dropped.
+    /// Adds a distribution for these labels. If the labels already have a distribution, the new distribution
+    /// is dropped.
     #[must_use]
     pub fn with_histogram<const N: usize>(self, labels: [(&'static str, &str); N], value: Histogram) -> Self {
         self.with_value(labels, Value::Histogram(value))

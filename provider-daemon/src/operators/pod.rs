@@ -7,7 +7,8 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use std::time::Duration;
 
-/// Maximum duration of the request for the pod of this process. After a timeout, the default port is used.
+/// Maximum duration of the API request that reads the pod of this process. After a timeout, the default port
+/// is used.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Returns the container port with the name `name` in the pod of this process. Returns `None` outside of a

@@ -51,8 +51,8 @@ impl State {
         blocks.filter_map(Result::transpose).collect()
     }
 
-    /// Removes the stored last block of the chain `chain_id`; if `chain_id` is `None`, of all chains. Returns
-    /// the number of removed records.
+    /// Removes the stored last block of the chain `chain_id`, or of all chains if `chain_id` is `None`.
+    /// Returns the number of removed records.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.

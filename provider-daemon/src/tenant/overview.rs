@@ -174,7 +174,7 @@ fn urls(status: &Json) -> impl Iterator<Item = [String; 2]> {
     })
 }
 
-/// Returns one line for each unreachable hostname with the reason.
+/// Returns one line for each unreachable hostname. The line contains the reason.
 fn unreachable_hostnames(status: &Json) -> Option<String> {
     let of_services = fields(status.at("services")).iter();
     let names = of_services.flat_map(|(_, service)| fields(service.at("hostnames")));

@@ -16,7 +16,8 @@ use http::StatusCode;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Maximum length of a provider's reasons, in characters; providers that run this program send less.
+/// Maximum length of a provider's reasons, in characters; providers that run this program send fewer
+/// characters.
 const REASON_CHARS_MAX: usize = 16 * 1024;
 
 /// Client that sends screening requests to a provider. A chain reader verifies the certificate of the

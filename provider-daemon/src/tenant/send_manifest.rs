@@ -26,7 +26,7 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(2);
 const NOT_FOUND: u16 = 404;
 
-/// Result of sending the manifest to one provider, in the form of the Go provider.
+/// Result of sending the manifest to one provider, with the JSON fields of the Go provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct SendResult {
     provider: String,

@@ -107,7 +107,7 @@ fn win(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
     step(recorder, engine, None, vec![publish(won)]);
 }
 
-/// Records that the provider closes a lease, and that the first teardown fails.
+/// Records that the provider closes a lease, and that the first teardown of the workload fails.
 fn close(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
     let reason = CloseReason::Unstable;
     let ending = Event::LeaseEnding {

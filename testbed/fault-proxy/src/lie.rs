@@ -41,7 +41,7 @@ struct Wrapped {
 }
 
 impl Lie {
-    /// Changes a request so that a node with the true heights can respond to it.
+    /// Changes a request so that a node with the true heights can respond.
     pub(crate) fn change_request(self, method: &str, params: &mut Value) {
         let asked = crate::rpc::number(&params["height"]);
         let Self::Chain(higher) = self else { return };

@@ -10,7 +10,7 @@ pub(crate) fn has_height(path: &str) -> bool {
     !WITHOUT_HEIGHT.iter().any(|service| path.starts_with(service))
 }
 
-/// Lag of a node, and the number of blocks that it retains.
+/// Lag of a node, and the number of blocks that the node retains.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Distance {
     behind: u64,

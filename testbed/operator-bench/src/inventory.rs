@@ -174,7 +174,7 @@ fn cpus(node: &Shown) -> Option<&str> {
 }
 
 /// Measures the CPU time of the operator per pod change, at the maximum rate of the API server. Every fourth
-/// pod ends. In the other pods, a field changes that does not affect the capacity.
+/// pod ends. In the other pods, a field without effect on the capacity changes.
 async fn events(admin: &Client, program: &Program, first: usize) -> Result<f64, Failed> {
     sleep(SETTLE).await;
     let (before, began) = (program.cpu()?, Instant::now());

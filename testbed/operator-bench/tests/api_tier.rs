@@ -15,8 +15,8 @@ const LEFT: [&[&str]; 5] = [
     &["namespaces", "--selector=akash.network=true"],
 ];
 
-/// Cluster with a paused controller manager, which would otherwise create some objects before the benchmark
-/// does.
+/// Cluster with a paused controller manager. While running, this manager would create some objects before the
+/// benchmark creates these objects.
 struct Paused<'a>(&'a Cluster);
 
 impl Drop for Paused<'_> {

@@ -47,8 +47,8 @@ fn containers(layout: &Layout) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Returns the files of the node's programs outside of the state folder: sockets of containerd shims, state
-/// of network plugins, and links to logs.
+/// Returns the files that the node's programs create outside of the state folder: sockets of containerd
+/// shims, state of network plugins, and links to logs.
 fn leavings(layout: &Layout) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for container in containers(layout) {

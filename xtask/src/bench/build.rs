@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 const CORE: [&str; 3] = ["build", "-p", "akash-provider-core"];
 /// Arguments of the first cargo command in the README.
 const RELEASE: [&str; 4] = ["build", "--release", "-p", "provider-daemon"];
-/// Arguments of cargo for the build of the test command.
+/// Arguments of a cargo command that makes the same build as the test command.
 const TESTS: [&str; 6] = [
     "build",
     "--workspace",

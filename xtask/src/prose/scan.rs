@@ -110,7 +110,7 @@ fn markdown(text: &str) -> Vec<Line> {
     lines
 }
 
-/// Splits Rust source into comments and string literals, without literals that contain no space.
+/// Splits Rust source into comments and string literals. Literals without a space are left out.
 fn rust(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut rest = text;

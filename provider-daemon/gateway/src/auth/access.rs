@@ -80,7 +80,7 @@ impl FromStr for Scope {
 /// Scopes that a token grants.
 pub type Scopes = BTreeSet<Scope>;
 
-/// Permissions of a token on the leases of one deployment.
+/// Permissions that a token grants for the leases of one deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentGrant {
     /// Sequence number of the deployment, never 0. The issuer of the token owns the deployment.

@@ -166,7 +166,7 @@ impl Certificates {
     }
 }
 
-/// Dependencies of a chain query about a certificate. A spawned task has its own copy.
+/// Clients and stores that a chain query about a certificate uses. Each spawned task gets a copy.
 struct Lookup {
     chain: Arc<dyn ChainQuery>,
     memory: Arc<dyn Memory>,

@@ -44,8 +44,8 @@ pub(crate) struct CredentialValidity {
 }
 
 impl CredentialValidity {
-    /// Creates a monitor of a client's credential, which expires at `until`. A certificate is checked again
-    /// at each interval `every`.
+    /// Creates a monitor of a client's credential. The credential expires at `until`. A certificate is
+    /// checked again at each interval `every`.
     pub(crate) fn new(
         auth: &Arc<Authenticator>,
         peer: Option<&Peer>,

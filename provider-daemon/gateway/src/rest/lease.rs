@@ -261,7 +261,7 @@ pub(super) async fn manifest(
     }
 }
 
-/// Returns the group of a manifest with only the services that the permission covers.
+/// Returns a copy of `group` that contains only the services in `services`, which the permission covers.
 fn visible_group(group: &Group, services: &Services) -> Group {
     let mut group = group.clone();
     group.services.retain(|s| services.contains(&s.name));

@@ -245,8 +245,8 @@ fn no_endpoint(name: &str) -> Rejection {
     ))
 }
 
-/// Checks that the caller may migrate IP addresses away from their current leases. These leases are the
-/// tenant's other leases that hold an address in `moving`.
+/// Checks that the caller has the permission for each of the tenant's other leases that hold an IP address in
+/// `moving`.
 async fn check_holders(
     app: &App,
     identity: &Identity,

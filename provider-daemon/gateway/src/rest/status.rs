@@ -193,7 +193,7 @@ fn body(status: &Status, about: &ProviderInfo) -> Bytes {
 pub(crate) struct Snapshot {
     pub(crate) status: Arc<Status>,
     pub(crate) body: Bytes,
-    /// Accounts with a live lease, computed from the status at the first use.
+    /// Accounts with a live lease. The first use computes this set from the status.
     tenants: OnceLock<HashSet<Address>>,
 }
 

@@ -8,7 +8,7 @@ use akash_provider_core::sdl;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Route with the response to a caller who has the permission.
+/// Route, and the response to a caller who has the permission for this route.
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,

@@ -54,7 +54,7 @@ struct Version {
     git_version: String,
 }
 
-/// Connects to the cluster of the settings, with one request.
+/// Connects to the cluster that the settings select, and sends one request.
 pub(super) async fn connect(context: &Context<'_>) -> Result<Cluster, NoCluster> {
     let kubernetes = &context.args.kubernetes;
     if !context.args.cluster_k8s && kubernetes.kubeconfig.is_none() {

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum time to wait for the first inventory update; a cluster with a thousand nodes needs several seconds.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
-/// Maximum number of pages with bids of one order; an order has fewer bids in practice.
+/// Maximum number of pages of bids that are read for one order. In practice, an order has fewer bids.
 const BID_PAGES: usize = 16;
 
 /// Explains the market order in `--order`. Without this flag, explains every group of an SDL.

@@ -11,7 +11,7 @@ const SIGN: u8 = b'~';
 pub(super) enum Escape {
     /// Start of a line.
     Start,
-    /// A line starts with `~`, which is not sent yet.
+    /// The line starts with a `~` that is not sent yet.
     Sign,
     /// After the start of a line, where `~` is ordinary input.
     Within,

@@ -6,7 +6,7 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetat
 use std::io::{IsTerminal, stdin, stdout};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Terminal of this process, with the signal of size changes.
+/// Terminal of this process, and the signal that reports size changes.
 #[derive(Debug)]
 pub(super) struct Terminal {
     changes: Signal,

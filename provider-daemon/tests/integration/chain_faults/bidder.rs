@@ -21,7 +21,7 @@ pub(crate) struct Record {
     /// Blocks in the order of their events. A `Resync` event starts a new run of blocks.
     pub(crate) runs: Vec<Run>,
     pub(crate) calls: Vec<Call>,
-    /// Orders for which the provider has a bid or is sending one.
+    /// Orders for which the provider has a bid or is sending a bid.
     pub(crate) seen: BTreeSet<OrderId>,
     pub(crate) under_way: usize,
     pub(crate) errors: u32,

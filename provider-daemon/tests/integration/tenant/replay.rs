@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
-/// Server that replays the recording set by [`Self::play`] on each connection.
+/// Server that replays a recording on each connection. [`Self::play`] sets the recording.
 pub(crate) struct Replay {
     address: SocketAddr,
     recording: Arc<Mutex<Value>>,
