@@ -20,7 +20,6 @@ const ANSWER_TIME: Duration = Duration::from_secs(20);
 /// Maximum number of redirects.
 const REDIRECTS: usize = 3;
 
-/// Client for HTTP and HTTPS.
 pub(crate) type HttpsClient<B> = Client<HttpsConnector<HttpConnector>, B>;
 
 /// Creates a client with the certificate authorities of the system. The client keeps at most `idle` unused connections

@@ -47,8 +47,8 @@ pub(crate) fn message_text(error: &anyhow::Error) -> String {
     }
 }
 
-/// Returns the first remedy that an error or one of its causes contains. Without such a remedy, returns the
-/// general remedy for the first I/O error in the chain of causes.
+/// Returns the first remedy that an error or one of its causes contains. Otherwise returns the general remedy
+/// for the first I/O error in the chain of causes.
 pub(crate) fn help(error: &anyhow::Error) -> Option<&str> {
     // A remedy that was added as a context is no cause in the chain below.
     let of_context = error.downcast_ref::<WithHelp>().map(|error| error.help.as_str());

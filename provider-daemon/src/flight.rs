@@ -56,7 +56,7 @@ fn limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Header of each file: the version of the program that wrote the file, and the recorded provider.
+/// Header of a file, with the provider and the program that wrote the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// Version of the program that wrote the file. Another version may make other decisions.

@@ -84,8 +84,8 @@ fn foreign() -> String {
     "the log of this process belongs to the program that embeds the provider".to_owned()
 }
 
-/// Returns the log filter. Disables the log of the Kubernetes client library, because this program logs the
-/// same failures. If `chosen` names this library, its log stays enabled.
+/// Returns the log filter. Disables the log of the Kubernetes client library, unless `chosen` names the
+/// library: this program logs the same failures.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
     /// Modules that log warnings about unusable chain nodes and clusters. At the default level, commands with

@@ -18,8 +18,7 @@ pub(crate) struct NumberedFiles {
 }
 
 impl NumberedFiles {
-    /// Opens the directory. `limit` is the maximum size of the directory, in bytes. Creates a missing
-    /// directory.
+    /// Opens or creates the directory. `limit` is its maximum size in bytes.
     pub(crate) fn open(dir: &Path, extension: &'static str, limit: u64) -> anyhow::Result<Self> {
         let said = || format!("cannot open the directory {}", dir.display());
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);

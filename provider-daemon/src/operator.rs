@@ -36,7 +36,6 @@ const RESPONSE_MAX: u64 = 64 * 1024 * 1024;
 /// Maximum duration of a request. The longest request is `harden`, which rewrites all pods of a lease.
 const WORK_LIMIT: Duration = Duration::from_secs(120);
 
-/// Returns the path of the socket in a home directory.
 fn path(home: &Path) -> PathBuf {
     home.join("provider.sock")
 }

@@ -39,7 +39,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use testbed::{Cluster, Tier};
 
-/// Field manager of the Go provider.
 const THEIR_MANAGER: &str = "--field-manager=provider-services";
 /// Files with the recorded objects of a lease, in the order in which the Go provider wrote the objects.
 const FILES: [&str; 11] = [
@@ -98,9 +97,8 @@ fn lease(folder: &Path) -> Vec<Value> {
     found
 }
 
-/// Returns one line for each object that a client wrote. The line contains the identity of the object, and
-/// the time of each client's last write. Components of Kubernetes are not counted as clients, because they
-/// write at any time.
+/// Returns one line for each object that a client wrote: the identity of the object, and the time of each
+/// client's last write. Components of Kubernetes are not counted as clients, because they write at any time.
 fn everything(cluster: &Cluster) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])

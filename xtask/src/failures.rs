@@ -12,7 +12,6 @@ pub(crate) struct Failure {
     pub(crate) reason: String,
 }
 
-/// Returns the failed tests in the output of a test program.
 pub(crate) fn read(lines: &[String]) -> Vec<Failure> {
     let failed = lines.iter().filter_map(|line| {
         let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;

@@ -51,7 +51,6 @@ fn seconds() -> Result<u64> {
     given.parse().map_err(wrong)
 }
 
-/// A target and its program.
 type Program = (String, std::path::PathBuf);
 
 fn build(workspace: &Workspace) -> Result<Vec<Program>> {

@@ -46,8 +46,8 @@ const OPERATOR_BENCH: &str = "operator-bench";
 /// Reason that a violation reports if the core depends on a crate with the wire format of the chain.
 const CHAIN_WIRE: &str = "the wire format of the chain belongs to akash-provider-chain";
 
-/// Crates that the core never depends on, with any feature. Each name also bans crates with longer names that
-/// start with this name: `kube` bans `kube-client`.
+/// Crates that the core never depends on, with any feature. Each name also bans the crates with this name as
+/// a prefix: `kube` bans `kube-client`.
 const BANNED: [(&str, &str); 22] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),

@@ -83,8 +83,7 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// Tries the mutants, compares the undetected mutants with the list of accepted mutants, and prints the
-/// figures.
+/// Tries the mutants, compares the undetected mutants with those in [`ACCEPTED`], and prints the figures.
 pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
     let begun = Instant::now();
     let accepted = Accepted::parse(&read(&workspace.root.join(ACCEPTED))?)?;

@@ -58,8 +58,7 @@ impl Survey {
     }
 }
 
-/// Prints each use of a listed term, with the location of the use and the replacement of the term. Then
-/// prints the score of the files.
+/// Prints the location and the replacement of each use of a listed term, and then the score of the files.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let files = if args.files.is_empty() {
         prose_files(workspace)?

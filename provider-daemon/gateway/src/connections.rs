@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of places per port that are reserved for connections without authentication, so that many new clients
-/// can perform the handshake and the first request at the same time. A port with fewer than 256 places reserves a
+/// Maximum number of places per port that are reserved for connections without authentication, for the
+/// handshake and the first request of many simultaneous clients. A port with fewer than 256 places reserves a
 /// quarter of them.
 const RESERVED_MAX: usize = 64;
 /// Maximum number of connections of an account that has a live lease: twice the maximum number of streams of
@@ -280,8 +280,8 @@ impl Table {
         victim.is_some_and(|number| self.close(number))
     }
 
-    /// Returns the connection with the lowest value of the function `order`. Only connections that may be
-    /// closed count.
+    /// Returns the connection for which `order` returns the lowest value, among the connections that may be
+    /// closed.
     fn least<K: Ord>(&self, may_close: impl Fn(&Entry) -> bool, order: impl Fn(&Entry) -> K) -> Option<u64> {
         let candidates = self.open.iter().filter(|(_, entry)| may_close(entry));
         let first = candidates.min_by_key(|(_, entry)| order(entry));

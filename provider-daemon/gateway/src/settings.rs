@@ -67,8 +67,8 @@ impl Settings {
     }
 }
 
-/// Source of the current problem of a program. Any client can read the problem, so the text of the problem
-/// must contain no path and no secret.
+/// Source of the current problem of a program. Any client can read the problem, so the text must contain no
+/// path and no secret.
 #[derive(Clone)]
 pub struct ProblemSource(Arc<dyn Fn() -> Option<String> + Send + Sync>);
 
@@ -119,8 +119,7 @@ impl Default for Program {
 pub struct CertificateFiles {
     /// Certificate chain, the server's certificate first.
     pub certificate: PathBuf,
-    /// Private key of the first certificate, as unencrypted PEM. A change of the key file or the certificate
-    /// file reloads both files.
+    /// Private key of the first certificate, as unencrypted PEM. A change of either file reloads both files.
     pub key: PathBuf,
 }
 
@@ -131,9 +130,9 @@ pub struct Limits {
     /// Maximum number of concurrent connections on each port, including connections that have become streams. A
     /// connection uses about 10 KiB. The number is lower if the process cannot open enough files.
     pub connections: usize,
-    /// Maximum number of concurrent connections from one IP network that have no live lease, on both ports
-    /// together. Anonymous connections count, and connections of accounts that have no live lease. A further
-    /// connection replaces the least recently used of these connections, anonymous ones first.
+    /// Maximum number of concurrent connections from one IP network that are anonymous or belong to an
+    /// account that has no live lease, on both ports together. A further connection replaces the least
+    /// recently used of these connections, anonymous ones first.
     pub unleased_per_network: usize,
     /// Maximum number of anonymous requests of one IP network per minute. Many consoles may share one address.
     pub requests_per_network: u32,

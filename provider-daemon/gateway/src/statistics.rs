@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// Maximum number of counted combinations of route, method and status.
 const REQUESTS_MAX: usize = 512;
-/// Maximum number of keys in each counter map, except in the map of requests, which has more possible keys.
+/// Maximum number of keys in each counter map, except in the map of requests, which has more keys.
 const KEYS_MAX: usize = 64;
 /// Value of [`RequestKind::route`] for an unknown path.
 const NO_ROUTE: &str = "other";

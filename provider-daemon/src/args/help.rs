@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// Maximum width of a help text, in columns.
 pub(super) const WIDTH_MAX: usize = 110;
 
-/// Heading and commands of each group, in the order in which the help prints the groups.
+/// Heading and commands of each group, in the sequence of the help.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Run a provider",

@@ -135,8 +135,8 @@ impl PricingArgs {
         policy.context("cannot use the file of --bid-price-policy")
     }
 
-    /// Returns the reason why the price script cannot run, and the remedy. Returns `None` if the script can
-    /// run. An unusable script does not stop the provider, because the operator may fix the script later.
+    /// Returns the reason why the price script cannot run, and the remedy; `None` if the script can run. An
+    /// unusable script does not stop the provider, because the operator may fix the script later.
     #[must_use]
     pub fn script_trouble(&self) -> Option<String> {
         let path = self.bid_price_script_path.as_ref()?;

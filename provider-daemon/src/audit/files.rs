@@ -16,7 +16,7 @@ pub(super) const EXTENSION: &str = "jsonl";
 /// Minimum size limit of one file, in bytes. A write has at most about half of this size, so that each write
 /// fits into one file.
 pub(super) const FILE_MIN: u64 = 64 << 10;
-/// Name of the lock file in the log directory. A write locks this file.
+/// Name of the lock file, which is locked during a write.
 const LOCK: &str = "lock";
 /// Maximum time to wait for the lock. A write takes milliseconds.
 const LOCK_WAIT: Duration = Duration::from_secs(2);

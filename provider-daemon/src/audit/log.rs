@@ -24,7 +24,6 @@ pub(crate) const HELP: &str =
 /// Result of a write, for a sender that waits until its line is durable.
 pub(super) type Written = Result<(), String>;
 
-/// Message to the writer.
 #[derive(Debug)]
 pub(super) enum Message {
     /// Line for the next write.

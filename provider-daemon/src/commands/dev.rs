@@ -120,7 +120,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     Ok(code)
 }
 
-/// Prints `notice`, which explains how workloads run. The field `are` of the JSON event contains the kind of
+/// Prints `notice`, which explains how workloads run. The field `are` of the JSON event is the kind of
 /// workload, such as `simulated`.
 fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     if printer.is_text() {

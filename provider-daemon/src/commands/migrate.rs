@@ -29,7 +29,6 @@ const FROM: &str = "0.10.6";
 /// Maximum size of the migration state file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Content of the migration state file.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct MigrationState {
     #[serde(default)]

@@ -175,7 +175,7 @@ impl Kubernetes {
             .get_or_init(|| task::spawn("storage of lease events", history.persist(store)));
     }
 
-    /// Returns the status of the embedded operators, by the name of the operator.
+    /// Returns the status of each embedded operator, by name.
     #[must_use]
     pub fn operators(&self) -> BTreeMap<&'static str, Value> {
         self.operators

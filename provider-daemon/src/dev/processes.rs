@@ -23,7 +23,7 @@ pub(super) const NOTICE: &str = "services run as processes of this machine with 
 /// `processes-PID-TIME`.
 const BESIDE: &str = "processes";
 
-/// Cluster that runs workloads as local processes, and the hardware of this cluster.
+/// Cluster that runs workloads as local processes.
 #[derive(Debug)]
 pub struct Processes {
     pub(super) cluster: ProcessCluster,

@@ -142,8 +142,8 @@ impl World {
         self.status.borrow().clone()
     }
 
-    /// Waits until the provider can observe earlier changes of the market. With the network protocols, the
-    /// wait ends at the next block; otherwise there is no wait.
+    /// Waits until the provider can observe earlier changes of the market: until the next block with the
+    /// network protocols, otherwise not at all.
     pub async fn settled(&self) {
         let height = || self.chain.market(|m| m.height());
         let before = height();

@@ -44,8 +44,8 @@ pub struct BundleArgs {
     pub until: Option<u64>,
 }
 
-/// Packs a recording, or the part of the recording within a time window. Adds the settings, the status, and
-/// the result of a replay.
+/// Packs a recording, or its part within a time window, and adds the settings, the status, and the result of
+/// a replay.
 ///
 /// # Errors
 /// Returns an error if no part can be replayed, the window is empty, or the file cannot be written.

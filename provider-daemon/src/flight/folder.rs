@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 const EXTENSION: &str = "flight";
 
-/// Opens the directory of a recording. `limit` is the maximum size of the directory, in bytes. Creates a
-/// missing directory.
+/// Opens or creates the directory of a recording. `limit` is its maximum size in bytes.
 pub(super) fn open(dir: &Path, limit: u64) -> anyhow::Result<NumberedFiles> {
     NumberedFiles::open(dir, EXTENSION, limit).context("cannot use the directory of the recording")
 }

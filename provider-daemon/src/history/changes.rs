@@ -218,8 +218,7 @@ fn price_change(
     })
 }
 
-/// Returns the additional free capacity that would have admitted three quarters of the orders, if only one of
-/// these orders used the capacity at a time.
+/// Returns the additional free capacity that would have admitted any one of three quarters of the orders.
 fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     if orders.is_empty() {
         return None;

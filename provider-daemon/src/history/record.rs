@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const STEPS_MAX: usize = 64;
 /// Maximum length of a text in a record, in characters. Tenants choose the names in these texts.
 const TEXT_MAX: usize = 400;
-/// Maximum number of GPU models in a record, and maximum number of storage classes in a record.
+/// Maximum number of GPU models, and of storage classes, in a record.
 const NAMES_MAX: usize = 16;
 
 /// Outcome of an order for this provider.
@@ -198,8 +198,8 @@ impl OrderRecord {
         self.outcome == Outcome::Won && self.end.is_none()
     }
 
-    /// Returns the price of this provider and the lower price of the winner. Returns `None` if the winner is
-    /// not cheaper, or if the denominations differ.
+    /// Returns this provider's price and the winner's price, if the winner's price is lower and has the same
+    /// denomination.
     pub(super) fn cheaper_winner(&self) -> Option<(&DecCoin, &DecCoin)> {
         let (price, winner) = (self.price.as_ref()?, &self.winner.as_ref()?.price);
         let is_cheaper = price.denom == winner.denom && winner.amount < price.amount;

@@ -40,7 +40,6 @@ pub(super) struct FileAccess {
     pub(super) has_space: Box<dyn Fn() -> bool + Send>,
 }
 
-/// Message to the writer.
 #[derive(Debug)]
 enum Message {
     /// Fact to record, boxed because the channel allocates the memory of all its slots when it is created.
@@ -281,8 +280,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the record of an order from the batch or the file. A missing record is created if
-    /// `fact.creates_record()` is true. Otherwise, the result for a missing record is `None`.
+    /// Returns the record of an order from the batch or the file. Creates a missing record if
+    /// `fact.creates_record()` is true. Otherwise, a missing record results in `None`.
     fn record(
         &mut self,
         store: &HistoryStore,

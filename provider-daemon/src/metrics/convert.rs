@@ -22,7 +22,7 @@ pub(crate) fn flag(is_set: bool) -> f64 {
     f64::from(u8::from(is_set))
 }
 
-/// Converts an amount to a metric value. The result is 0 if the conversion fails.
+/// Converts an amount to a metric value; 0 if the conversion fails.
 pub(super) fn decimal(amount: Dec) -> f64 {
     amount.to_plain().parse().unwrap_or_default()
 }

@@ -90,7 +90,7 @@ fn requests(statistics: &GatewayStatistics) -> [Measure; 4] {
     ]
 }
 
-/// Name and help of a counter for a gateway port, and the function that reads the value of the counter.
+/// Name, help and getter of a counter for a gateway port.
 type PortCounter = (&'static str, &'static str, fn(&PortStatistics) -> u64);
 
 fn connections(statistics: &GatewayStatistics) -> Vec<Measure> {

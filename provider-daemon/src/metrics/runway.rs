@@ -92,8 +92,7 @@ impl Spending {
         }
     }
 
-    /// Stores the totals as a new sample, unless less than [`SAMPLE_EVERY`] has elapsed since the last
-    /// sample.
+    /// Stores the totals, unless the last sample is newer than [`SAMPLE_EVERY`].
     fn record(&mut self, totals: &Totals, now: Instant) {
         for (denom, total) in totals {
             // Nothing was spent before the start.

@@ -48,7 +48,6 @@ use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Default gRPC port.
 const GRPC_PORT: u16 = 8081;
 
 /// Interval between two reads of the file with the inventory rules.

@@ -75,7 +75,6 @@ pub(super) trait Operator: Send + Sync + 'static {
         None
     }
 
-    /// Returns the status.
     fn status(&self) -> Value;
 
     /// Returns the status items that the query string selects, or the error response for an invalid query.

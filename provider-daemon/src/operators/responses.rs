@@ -51,7 +51,7 @@ pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body
     (!is_local).then(|| status(StatusCode::FORBIDDEN, words))
 }
 
-/// Returns the response to the request to retry the failed objects of a lease. `forget` starts the retry.
+/// Returns the response to a request to retry the failed objects of a lease; `forget` starts the retry.
 /// Rejects remote clients, because retries cause writes to the cluster.
 pub(super) fn forgotten(
     operator: &str,

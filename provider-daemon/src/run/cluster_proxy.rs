@@ -61,7 +61,7 @@ impl ClusterProxy {
         }
     }
 
-    /// Returns the status of the embedded operators, by the name of the operator.
+    /// Returns the status of each embedded operator, by name.
     pub(crate) fn operators(&self) -> BTreeMap<&'static str, Value> {
         match self.there.get() {
             Some(Backend::Kubernetes(kubernetes)) => kubernetes.operators(),

@@ -221,7 +221,6 @@ pub(super) struct ShutdownTokens {
 }
 
 impl ShutdownTokens {
-    /// Creates the tokens of a provider; `shutdown` starts the shutdown.
     pub(super) fn new(shutdown: &CancellationToken) -> Self {
         Self {
             draining: shutdown.clone(),

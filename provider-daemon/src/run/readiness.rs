@@ -31,7 +31,7 @@ const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
 const LOOP_LIMIT: Duration = Duration::from_secs(180);
 /// Maximum time between two responses of the provider, which normally responds within milliseconds.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
-/// Minimum time without a connection to the chain. A shorter interruption is not reported as an outage.
+/// Minimum time without a connection to the chain. A shorter time is not an outage.
 const OUTAGE_MIN: Duration = Duration::from_secs(2);
 /// Maximum number of failed chain nodes in a message; the log contains all of them.
 const REASONS_MAX: usize = 4;

@@ -13,7 +13,6 @@ use std::time::Duration;
 /// Pause between two writes, each of which waits for the disk.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Function that writes a value to the database under a key.
 pub(super) type Write<T> = fn(&Database, &str, &T) -> Result<(), redb::Error>;
 
 /// Background writer that stores the latest value under one key. Dropping the writer stores a pending value.

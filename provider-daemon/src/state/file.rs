@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const RETRY: Duration = Duration::from_secs(60);
 /// Interval of checks whether a full disk has free space again.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
-/// Free space, in bytes, at which paused writes resume after the disk was full.
+/// Free space, in bytes, at which writes resume after the disk was full.
 const SPACE_MIN: u64 = 1 << 20;
 
 type Open = dyn Fn() -> Result<Database, StateError> + Send + Sync;
@@ -72,7 +72,6 @@ impl WritePause {
     }
 }
 
-/// Returns whether an error results from a full file system.
 pub(crate) fn is_full(error: &redb::Error) -> bool {
     matches!(error, redb::Error::Io(error) if error.kind() == ErrorKind::StorageFull)
 }

@@ -41,7 +41,7 @@ type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
 /// because a read-only mount or another owner must not stop a provider.
 ///
 /// The home directory of the Unix user and the root directory also contain other files. In these two
-/// directories, only the access to the file `owned` is changed.
+/// directories, only `owned` is changed.
 pub(super) fn close(home: &Path, owned: &Path) {
     let failures = restrict(home, owned);
     if let Some(first) = failures.first() {

@@ -109,7 +109,6 @@ impl History {
         }
     }
 
-    /// Adds a message and returns the messages to print.
     pub(super) fn add(&mut self, message: Json, now: Instant) -> NewMessages {
         match self {
             Self::Lines(lines) => lines.add(message, now),

@@ -19,7 +19,6 @@ const CALLS_MAX: usize = 4096;
 /// Function that returns the hash of the last transaction that was sent with the given message.
 pub type TransactionOf = Box<dyn Fn(&Msg) -> Option<String> + Send>;
 
-/// Pending call that has a span.
 #[derive(Debug)]
 pub(super) struct PendingCall {
     pub(super) start: SystemTime,

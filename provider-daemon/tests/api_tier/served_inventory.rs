@@ -22,7 +22,6 @@ const CLASS: &str = "served-beta2";
 const GPU: &str = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
 const GIB: u64 = 1 << 30;
 
-/// The operator process and its address.
 struct OperatorProcess(Child, String);
 
 impl Drop for OperatorProcess {

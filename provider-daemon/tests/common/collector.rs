@@ -21,7 +21,6 @@ pub(crate) enum Behavior {
     Hang,
 }
 
-/// Received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     /// Request line and headers, in lower case.

@@ -292,7 +292,6 @@ impl Stage {
         self.order_from(tenant, dseq, include_str!("../../samples/web.yaml"))
     }
 
-    /// Creates an order of the account `tenant` from the text of an SDL.
     pub(crate) fn order_from(&self, tenant: &Address, dseq: u64, text: &str) -> DeploymentId {
         let sdl = sdl::parse(text).unwrap();
         let id = DeploymentId {

@@ -141,7 +141,6 @@ impl Served {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Runs a command of the tenant and returns its success and its output.
     fn try_tenant(&self, home: &Path, args: &[&str]) -> (bool, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
             .args(["devnet", "tenant"])

@@ -111,7 +111,6 @@ impl Stage {
         });
     }
 
-    /// Returns the chain ids of the leases in the cluster.
     fn chains(&self) -> BTreeSet<String> {
         let path = "jsonpath={range .items[*]}{.metadata.annotations.provider\\.akash\\.network/chain-id}{\"\\n\"}{end}";
         let chains = self

@@ -214,7 +214,6 @@ impl Account<'_> {
         Client::new(self.network.gateway).certificate(&own)
     }
 
-    /// Returns the clients with token and with certificate, and their names.
     pub(crate) fn clients(&self) -> [(&'static str, Client); 2] {
         [("jwt", self.by_token()), ("mtls", self.by_certificate())]
     }

@@ -284,7 +284,6 @@ impl TenantLease<'_> {
         lines.into_iter().map(|line| line.unwrap().message).collect()
     }
 
-    /// Runs a shell script in a service. Returns exit code and output.
     pub(crate) async fn sh(&self, service: &str, script: &str) -> (i32, String) {
         let request = ExecRequest {
             service: service.to_owned(),

@@ -15,8 +15,7 @@ const LEFT: [&[&str]; 5] = [
     &["namespaces", "--selector=akash.network=true"],
 ];
 
-/// Cluster with a paused controller manager. While running, this manager would create some objects before the
-/// benchmark creates these objects.
+/// Cluster with a paused controller manager, so that only the benchmark creates objects.
 struct Paused<'a>(&'a Cluster);
 
 impl Drop for Paused<'_> {

@@ -107,8 +107,8 @@ fn table(messages: &BTreeSet<Message>) -> String {
     text
 }
 
-/// Returns the messages in one source file. Skips the text after the start of an inline test module. A test
-/// module in a separate file may be declared at any line, and does not end the text.
+/// Returns the messages of one source file. An inline test module ends the scan; a test module in another
+/// file does not.
 fn scan(target: &str, source: &str) -> Vec<Message> {
     let is_module = |at: &usize| {
         source[*at..]

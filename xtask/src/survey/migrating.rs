@@ -61,7 +61,6 @@ impl Row<'_> {
     }
 }
 
-/// Returns the names that the sources of a crate declare.
 fn declared_in<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
     let sources = files
         .iter()

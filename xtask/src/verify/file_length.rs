@@ -11,8 +11,7 @@ const REASON: &str = "Length:";
 /// First line of generated files.
 const GENERATED: &str = "// This file is @generated";
 
-/// Returns a note for each file that has more than [`LIMIT`] lines and states no reason. A note is not a
-/// failure.
+/// Returns a note (not a failure) for each file above [`LIMIT`] lines that states no reason.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut notes = Notes::new();
     for path in workspace.files("rs")? {

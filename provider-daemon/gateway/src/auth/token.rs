@@ -31,7 +31,7 @@ pub struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// Parses a token. Returns `None` if the text is malformed, or if the algorithm of the token is not an
+    /// Parses a token. Returns `None` if the text is malformed or names an algorithm that is not an
     /// [`Algorithm`].
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {

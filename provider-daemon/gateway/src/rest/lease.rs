@@ -261,7 +261,7 @@ pub(super) async fn manifest(
     }
 }
 
-/// Returns a copy of `group` that contains only the services in `services`, which the permission covers.
+/// Returns `group` with only the services in `services`.
 fn visible_group(group: &Group, services: &Services) -> Group {
     let mut group = group.clone();
     group.services.retain(|s| services.contains(&s.name));

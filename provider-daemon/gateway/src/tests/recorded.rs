@@ -82,7 +82,6 @@ impl Stage {
         lease
     }
 
-    /// Sets the clock of the gateway back to the time of a recording.
     fn turn_back_clock(&self, recording: &Value) {
         // An expired or future token does not contain the time of the recording; all were made within minutes.
         let name = recording["name"].as_str().unwrap_or_default();

@@ -436,12 +436,10 @@ pub(super) fn claims(issuer: &Address, leases: &Value) -> Value {
     })
 }
 
-/// Returns a token that is valid now.
 pub(super) fn token_for(key: &PrivateKey, leases: &Value) -> String {
     signed(key, &claims(key.address(), leases))
 }
 
-/// Returns a token with these claims, signed as wallets do.
 pub(super) fn signed_by_wallet(key: &PrivateKey, claims: &Value) -> String {
     token::encode(Algorithm::Es256kAdr36, key.address(), claims, |text| {
         key.sign(text)

@@ -76,7 +76,7 @@ pub(in crate::args) fn plain(name: &str) -> String {
     letters.map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Returns the name in `names` that is most similar to `name`, or `None` if no name is similar enough.
+/// Returns the name that is most similar to `name`, or `None` if no name is similar enough.
 pub(in crate::args) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = plain(name);
     let scored = names.map(|candidate| (strsim::jaro_winkler(&name, &plain(candidate)), candidate));

@@ -34,7 +34,7 @@ const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
 /// Maximum number of pages of bids that are read for one order. In practice, an order has fewer bids.
 const BID_PAGES: usize = 16;
 
-/// Explains the market order in `--order`. Without this flag, explains every group of an SDL.
+/// Explains every group of an SDL, or the market order in `--order` if this flag is set.
 pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) -> anyhow::Result<ExitCode> {
     let run = &args.run;
     // A fixed seed, so that repeated commands print the same price.
@@ -178,7 +178,7 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     })
 }
 
-/// Returns the attributes of this provider that auditors have signed. The market order names these auditors.
+/// Returns the attributes of this provider that the auditors in `order` signed.
 async fn audited(chain: &AkashClient, us: &Address, order: &Order) -> anyhow::Result<Vec<AuditedAttributes>> {
     let mut audited = Vec::new();
     // An order with more auditors is declined without a query.

@@ -13,7 +13,7 @@ use anyhow::Context;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Explains the market order in `--order`. Without this flag, explains every group of an SDL.
+/// Explains every group of an SDL, or the market order in `--order` if this flag is set.
 pub(super) async fn explain(
     args: &ExplainArgs,
     provider: &Address,

@@ -165,7 +165,6 @@ pub(crate) struct Judged {
     pub(crate) late: usize,
 }
 
-/// Describes a write of a daemon that was not the holder of the election record.
 fn described(observed: &[ObservedHolder], write: &Sent) -> String {
     let before = observed.iter().rfind(|one| one.at <= write.at);
     let after = observed.iter().find(|one| one.at > write.at);

@@ -29,8 +29,8 @@ pub(crate) enum To {
 }
 
 impl To {
-    /// Returns bytes that occur only in writes to this target. Returns `None` for the API server, which has
-    /// encrypted connections. The audit log contains the writes to this server.
+    /// Returns bytes that occur only in writes to this target. Returns `None` for the API server: its
+    /// connections are encrypted, and the audit log contains the writes.
     const fn mark(self) -> Option<&'static [u8]> {
         match self {
             Self::Chain => Some(b"broadcast_tx"),

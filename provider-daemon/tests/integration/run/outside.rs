@@ -48,7 +48,6 @@ fn script(folder: &Path, asked: &Value) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stdout)))
 }
 
-/// Tenant with credentials from the SDK.
 struct SdkTenant<'a> {
     served: &'a Served,
     folder: PathBuf,

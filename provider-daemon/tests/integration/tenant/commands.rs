@@ -137,7 +137,6 @@ fn hostnames_move_between_deployments() {
     until("the hostname is back", || is_at(&leases[0]));
 }
 
-/// SDL with a service that leases two IP addresses.
 const TWO_ADDRESSES: &str = r#"
 version: "2.1"
 endpoints: {ep: {kind: ip}, other: {kind: ip}}

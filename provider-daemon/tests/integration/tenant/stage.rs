@@ -79,7 +79,6 @@ pub(crate) struct Stage {
     folder: PathBuf,
 }
 
-/// A provider with a gateway.
 pub(crate) struct RunningProvider {
     pub(crate) address: Address,
     pub(crate) cluster: MemoryCluster,
