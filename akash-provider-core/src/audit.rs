@@ -157,7 +157,7 @@ pub struct Act {
     pub actor: Actor,
     /// Object of the act, such as a lease ID. A bid has the ID of its future lease.
     pub subject: String,
-    /// Name of the reason, such as `manifest_timeout`; `None` if unknown.
+    /// Name of the reason for the act, such as `manifest_timeout`; `None` if unknown.
     pub reason: Option<String>,
     /// Facts that led to the act.
     pub evidence: Evidence,
@@ -202,7 +202,7 @@ impl Act {
         }
     }
 
-    /// Sets the reason.
+    /// Sets the reason for the act.
     #[must_use]
     pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
@@ -213,9 +213,9 @@ impl Act {
 /// Outcome of an act.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActOutcome {
-    /// Name of the result, such as `committed`, `done` or `failed`.
+    /// Name of the result of the act, such as `committed`, `done` or `failed`.
     pub result: &'static str,
-    /// Cause of a failure.
+    /// Cause of a failed act.
     pub message: Option<String>,
     /// Height of the block that contains the transaction.
     pub height: Option<Height>,
@@ -224,7 +224,7 @@ pub struct ActOutcome {
 }
 
 impl ActOutcome {
-    /// Creates an outcome without a transaction.
+    /// Creates the outcome of an act without a transaction.
     #[must_use]
     pub const fn new(result: &'static str, message: Option<String>) -> Self {
         Self {

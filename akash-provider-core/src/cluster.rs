@@ -259,7 +259,7 @@ pub struct HostnameNotes {
 pub struct Reachability {
     /// Result of the probe.
     pub state: ReachState,
-    /// Explanation of the result.
+    /// Explanation of the result of the probe.
     pub why: String,
     /// Time of the probe, RFC 3339 in UTC.
     pub at: String,

@@ -28,8 +28,8 @@ use std::sync::Arc;
 ///
 /// Both methods are called within a step and must not block. Slow work belongs in another thread.
 pub trait Recorder: fmt::Debug + Send {
-    /// Called before the engine processes an input. With `None`, the engine has no input and processes
-    /// expired deadlines.
+    /// Called before the engine processes an input. `None` means that the engine processes expired deadlines
+    /// instead of an input.
     fn record_input(&mut self, engine: &Engine, now: Now, input: Option<&Input>);
 
     /// Called with the resulting effects before they are executed.

@@ -38,9 +38,9 @@ pub struct RotationSettings {
     /// Maximum time between two queries of the certificates on the chain. A query detects whether another process has
     /// revoked the certificate in use.
     pub recheck_max: Duration,
-    /// Back-off after the first failure. The back-off doubles after each further failure.
+    /// Back-off after the first failed step. The back-off doubles after each further failure.
     pub retry_min: Duration,
-    /// Maximum back-off after a failure.
+    /// Maximum back-off after a failed step.
     pub retry_max: Duration,
 }
 

@@ -80,8 +80,8 @@ impl Health {
         self.fault = None;
     }
 
-    /// Records a failure and starts a back-off. `jitter` determines the random part of the back-off, which
-    /// spreads the checks of several endpoints over time.
+    /// Records a failure of the endpoint and starts a back-off. `jitter` determines the random part of the
+    /// back-off, which spreads the checks of several endpoints over time.
     pub(crate) fn record_failure(&mut self, now: Instant, fault: Fault, jitter: u32) {
         self.is_check_requested = false;
         // Limits the shift. Six doublings exceed the maximum back-off.

@@ -59,8 +59,8 @@ impl Endpoints {
     /// Checks the newest block of a node.
     ///
     /// If the newest block is more than [`LAG_MAX`] above the processed block, the node must serve the header
-    /// [`LAG_MAX`] below the newest block. Another node behind the same load balancer may not have newer
-    /// headers yet.
+    /// [`LAG_MAX`] below the newest block. Another node behind the same load balancer may still lack newer
+    /// headers.
     pub(super) async fn check_tip(
         &self,
         endpoint: &Endpoint,

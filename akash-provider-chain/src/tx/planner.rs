@@ -426,7 +426,6 @@ fn unfit(msgs: &[Msg]) -> Option<&'static str> {
         .then_some("two withdrawals of one deployment cannot share a transaction, because the chain panics")
 }
 
-/// Returns the deployments from which the messages withdraw.
 fn withdrawn(msgs: &[Msg]) -> impl Iterator<Item = &DeploymentId> {
     msgs.iter().filter_map(|m| match m {
         Msg::WithdrawLease { id } => Some(id.deployment()),

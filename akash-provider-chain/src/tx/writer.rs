@@ -377,7 +377,7 @@ impl Task {
         for action in actions {
             self.act(action);
         }
-        // With a slow node, the planner may never be idle.
+        // With a slow node, the planner is possibly never idle.
         if self.hashes.len() > HASHES_MIN.max(4 * self.planner.load().1) {
             let planner = &self.planner;
             self.hashes.retain(|_, id| planner.is_under_way(*id));

@@ -34,7 +34,7 @@ pub trait AuditLog: fmt::Debug + Send + Sync + 'static {
     /// Records an entry, and returns when the entry is durable.
     ///
     /// # Errors
-    /// Returns an error if the entry may not be durable.
+    /// Returns an error unless the entry is certainly durable.
     async fn record(&self, entry: AuditEntry) -> Result<(), Error>;
 
     /// Records an entry without waiting. This method must not block.
@@ -82,12 +82,12 @@ impl AuditedAct {
         }
     }
 
-    /// Records the intent. If the act destroys data, waits until the entry is durable. After a success,
-    /// further calls have no effect.
+    /// Records the intent of the act. If the act destroys data, waits until the entry is durable. After a
+    /// success, further calls have no effect.
     ///
     /// # Errors
-    /// Returns an error if the act must not start yet, because its entry may not be durable. The method waits
-    /// at most ten seconds.
+    /// Returns an error if the act must not start yet, because its entry is possibly not durable. The method
+    /// waits at most ten seconds.
     pub async fn record_intent(&self) -> Result<(), Error> {
         if self.progress().is_started {
             return Ok(());
@@ -106,7 +106,8 @@ impl AuditedAct {
         Ok(())
     }
 
-    /// Records the outcome. Does nothing if no intent is recorded, or if the same outcome was recorded last.
+    /// Records the outcome of the act. Does nothing if no intent is recorded, or if the same outcome was
+    /// recorded last.
     pub fn record_outcome(&self, outcome: ActOutcome) {
         let mut progress = self.progress();
         if !progress.is_started || progress.outcome.as_ref() == Some(&outcome) {

@@ -161,7 +161,6 @@ impl<M: Machine> Table<M> {
         slot.is_some_and(|slot| slot.in_flight[lane as usize].take_if(|e| *e == effect).is_some())
     }
 
-    /// Returns the earliest monotonic deadline of all machines.
     pub(super) fn next_mono(&self) -> Option<Mono> {
         self.timers.next_mono()
     }
@@ -170,12 +169,10 @@ impl<M: Machine> Table<M> {
         self.timers.is_due(now)
     }
 
-    /// Returns the expired monotonic deadlines with their machines, sorted by time.
     pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, M::Id)> {
         self.timers.due_mono(now.mono)
     }
 
-    /// Returns the expired block-time deadlines with their machines, sorted by time.
     pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, M::Id)> {
         self.timers.due_block(now.block_time)
     }

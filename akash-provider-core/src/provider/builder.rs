@@ -122,7 +122,7 @@ impl ProviderBuilder {
     }
 
     /// Sets the store for the state that the next start needs. Each change is stored before it takes effect.
-    /// Without a store, a subscriber of the provider's events has to store the state.
+    /// Without this store, a subscriber of the provider's events must store the state.
     #[must_use]
     pub fn state_store(mut self, store: impl StateStore + 'static) -> Self {
         self.store = Some(Arc::new(store));

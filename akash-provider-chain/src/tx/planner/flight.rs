@@ -122,7 +122,6 @@ impl Flight {
         })
     }
 
-    /// Returns the deployments from which the transaction withdraws.
     pub(super) fn deployments(&self) -> impl Iterator<Item = &DeploymentId> {
         self.members.iter().flat_map(|m| super::withdrawn(&m.msgs))
     }

@@ -423,15 +423,15 @@ impl Planner {
                     _ => TxError::Other,
                 };
                 if error == TxError::Other && !self.proven && !self.sequencer.is_ordered() {
-                    // The chain may not support unordered transactions. A simulation returns no code for this error,
-                    // but sending does.
+                    // The chain possibly lacks unordered transactions. A simulation returns no code for this
+                    // error, but sending does.
                     flight.gas = None;
                     flight.phase = Phase::Ready { at: now };
                     return;
                 }
                 let is_bid = matches!(&flight.msgs()[..], [Msg::CreateBid { .. }]);
                 if error == TxError::Other && is_bid && flight.unexplained < UNEXPLAINED_MAX {
-                    // A node behind the others may not have the order yet.
+                    // A node behind the others may still lack the order.
                     flight.unexplained += 1;
                     let at = now.plus(backoff(flight.unexplained));
                     flight.phase = Phase::Estimating {

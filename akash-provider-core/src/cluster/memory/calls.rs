@@ -221,7 +221,7 @@ impl Call<'_> {
 }
 
 impl MemoryCluster {
-    /// Counts a call and yields to other tasks. If a test injected a fault, hangs or fails.
+    /// Counts a call and yields to other tasks. The call hangs or fails if a test injected such a fault.
     pub(super) async fn begin<'a>(
         &'a self,
         operation: Operation,

@@ -442,7 +442,7 @@ impl Deployment {
             out.push(Action::Undo(accepted));
             return self.reply(cx, Err(not_recorded(&failure)), out);
         }
-        // Another leader may not know the manifest and may overwrite it.
+        // Another leader possibly does not know the manifest, and may overwrite it.
         let outdated = |d: &Arc<cluster::WorkloadSpec>| d.epoch != cx.epoch();
         if cx.is_standby() || accepted.deployments.iter().any(outdated) {
             self.manifest_not_stored(cx, &accepted, at + 1);

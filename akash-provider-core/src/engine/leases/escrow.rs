@@ -78,7 +78,7 @@ pub enum Input {
 /// Action of the escrow account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Make a call. Its completion comes back as the matching input.
+    /// Make a call. The completion of the call arrives as the matching input.
     Call(Call),
     /// Publish an event about the escrow account.
     Publish(Event),

@@ -63,7 +63,7 @@ pub struct HostnameLedger {
     blocked_domains: BTreeSet<String>,
     /// Hostname of this provider, from the provider record on the chain.
     own: Option<String>,
-    /// Domain of automatic hostnames. A manifest may not request hostnames below this domain, except the
+    /// Domain of automatic hostnames. A manifest must not request hostnames below this domain, except the
     /// automatic hostnames of its own lease.
     #[serde(default)]
     automatic: Option<String>,
@@ -139,7 +139,8 @@ impl HostnameLedger {
     /// blocked later.
     ///
     /// # Errors
-    /// Returns an error if a hostname is blocked, or conflicts with another tenant's hostname.
+    /// Returns an error if a new hostname is blocked, or if a hostname conflicts with another tenant's
+    /// hostname.
     pub fn reserve(
         &mut self,
         lease: &LeaseId,

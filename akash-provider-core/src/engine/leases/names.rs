@@ -149,8 +149,8 @@ impl Engine {
     }
 
     /// Claims the recorded hostnames of a manifest that was found in the cluster. The lease waits for
-    /// hostnames that were not recorded or that another lease holds. The hostnames of a closed lease of the
-    /// same group move to this lease.
+    /// hostnames that were not recorded, or that another lease holds. Only the hostnames of a closed lease of
+    /// the same group move to this lease at once.
     pub(in crate::engine) fn adopt_hostnames(&mut self, deployment: &WorkloadSpec) {
         let lease = &deployment.lease;
         let recorded = deployment.names();

@@ -80,7 +80,7 @@ impl Engine {
         self.market.orders.remove_finished(id);
     }
 
-    /// Fetches the provider record again after a change.
+    /// Fetches the provider record again, because the record changed.
     pub(in crate::engine) fn provider_updated(&mut self, owner: &Address) {
         if *owner == self.config.provider && self.market.provider_data.mark_provider_outdated() {
             self.call(Target::Provider, Call::FetchProvider);

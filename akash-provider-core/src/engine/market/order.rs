@@ -6,7 +6,7 @@
 //!     └──────────┴───────────┴───────────┴───────────┴─declined┘         ▼ │        ▼ bid timeout
 //!                                                               Unsure ─► Checking ─► Closing ─► closed
 //! ```
-//! - `Ready`: the price of the order is known, but this instance may not send the bid (standby).
+//! - `Ready`: the price of the order is known, but this instance must not send the bid (standby).
 //! - `Unfunded`: the account cannot pay the deposit. When the account can pay, the order returns to
 //!   `Counting`.
 //! - `Unsure`: the outcome of a transaction is unknown. The transaction may be included until it expires, so
@@ -64,7 +64,7 @@ pub enum Phase {
     },
     /// `CalculatePrice` is in flight.
     Pricing,
-    /// The bid waits for permission to send, or for a retry after a failure.
+    /// The bid waits for the permission to send bids, or for a retry after a failure.
     Ready {
         /// Time of the next attempt to send the bid; `None` while the bid waits for permission.
         retry_at: Option<Mono>,

@@ -71,12 +71,10 @@ impl Orders {
         self.machines.is_due(now)
     }
 
-    /// Returns the expired monotonic deadlines with their orders, sorted by time.
     pub(in crate::engine) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
         self.machines.due_mono(now)
     }
 
-    /// Returns the expired block-time deadlines with their orders, sorted by time.
     pub(in crate::engine) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, OrderId)> {
         self.machines.due_block(now)
     }

@@ -2,8 +2,8 @@
 //! rejected transaction costs a fee. The order waits until the balance changes.
 //!
 //! The estimated balance is the last balance that was read, minus the deposits and fees of bids that were
-//! sent since. The estimate never exceeds the real balance if only this provider spends from the account. If
-//! the estimate does not suffice, the account is read again. Bids wait for the first read.
+//! sent after this read. The estimate never exceeds the real balance if only this provider spends from the
+//! account. If the estimate does not suffice, the account is read again. Bids wait for the first read.
 //!
 //! After the chain rejected a deposit or a fee, its denomination is not used until a read shows a higher
 //! balance. If the read shows a sufficient balance, the rejection has another cause. The denomination is then

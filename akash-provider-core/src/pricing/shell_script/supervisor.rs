@@ -16,9 +16,10 @@ use std::process::{Command, ExitCode};
 /// Exit code of a supervisor after SIGTERM, as in a shell.
 const ENDED: u8 = 143;
 
-/// Runs a price script as its supervisor, see [`ShellScriptConfig::supervisor`](super::ShellScriptConfig::supervisor).
-/// The script uses the standard streams of this process. Returns the exit code of the script. On SIGTERM, kills all
-/// descendants. If a signal ends the program, the same signal ends this process.
+/// Runs a price script as its supervisor, see
+/// [`ShellScriptConfig::supervisor`](super::ShellScriptConfig::supervisor). The script uses the standard
+/// streams of this process. Returns the exit code of the script. On SIGTERM, kills all descendants. If a
+/// signal ends the script, the same signal ends this process.
 ///
 /// Must be called before this process starts a thread or another process.
 ///

@@ -347,7 +347,7 @@ impl Order {
         let decline = if is_by_current_data && !is_by_parameters(error) {
             Decline::Refused { message }
         } else {
-            // The decision was based on outdated data, so the rejection may not be final.
+            // The decision was based on outdated data, so the rejection is possibly not final.
             Decline::Unknown { message }
         };
         self.decline(decline, out)
