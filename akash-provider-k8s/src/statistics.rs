@@ -22,7 +22,7 @@ pub struct IgnoredResources {
     pub unlabelled_nodes: usize,
     /// Nodes that accept no new pods, for example because they are cordoned or not ready.
     pub closed_nodes: usize,
-    /// Storage classes with a problem: a class without the label, or a class that no node mounts.
+    /// Storage classes without the label, of unknown size, or that no node mounts.
     pub storage_classes: usize,
     /// Manifest records that cannot be read.
     pub unreadable_manifests: usize,

@@ -172,7 +172,7 @@ impl BidId {
     }
 }
 
-/// Returns the sharing key of a leased IP. Deployments of one tenant share the IP if they have the same key.
+/// Returns the sharing key of a leased IP. Deployments of one tenant that use the same key share the IP.
 #[must_use]
 pub fn ip_sharing_key(owner: &Address, endpoint: &str) -> String {
     let plain = !endpoint.is_empty()

@@ -127,7 +127,7 @@ impl Calls {
         }
     }
 
-    /// Applies an object (server-side apply). Removes the fields of an earlier apply that `body` lacks.
+    /// Applies an object (server-side apply). Removes fields that an earlier apply set and that `body` lacks.
     pub(crate) async fn apply(
         &self,
         kind: Kind,

@@ -110,8 +110,8 @@ pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
     patch
 }
 
-/// Returns the live object without the default values of the API server. Fields that `wanted` contains
-/// remain.
+/// Returns the live object without the default values of the API server. The result retains the fields that
+/// `wanted` contains.
 pub(crate) fn without_defaults(kind: Kind, wanted: &Value, live: &Value) -> Value {
     Comparison::new(kind).stripped(wanted, live)
 }

@@ -199,7 +199,7 @@ impl Guard {
         wait(why, Some(now + RETRY), true)
     }
 
-    /// Removes a name that has a record again or no objects.
+    /// Removes a name that again has a record, or that has no objects.
     pub(super) fn clear(&mut self, name: &str) {
         let was_held = self
             .missing

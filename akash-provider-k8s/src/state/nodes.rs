@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 
 /// Namespace in which each kubelet renews a Lease object with the name of its node.
 const HEARTBEATS: &str = "kube-node-lease";
-/// Default duration of a kubelet's Lease, in seconds, if the Lease contains none.
+/// Default duration of a kubelet's Lease, in seconds, if the Lease contains no duration.
 const LEASE_SECONDS: u32 = 40;
 /// Maximum duration that is accepted from a kubelet's Lease, in seconds.
 const LEASE_SECONDS_MAX: u32 = 120;
