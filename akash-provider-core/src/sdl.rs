@@ -32,9 +32,9 @@ pub struct Sdl {
     pub groups: Vec<GroupSpec>,
     /// Manifest for the provider. Its groups are sorted by name.
     pub manifest: Manifest,
-    /// Hash of the manifest, the version of the deployment on the chain.
+    /// Hash of the manifest. On the chain, this hash is the version of the deployment.
     pub hash: [u8; 32],
-    /// Minimum time that the tenant requires between the start of a reclamation and the close of a lease.
+    /// Minimum time that the tenant requires between the start of a reclamation and the close of the lease.
     pub reclamation_min_window: Option<Duration>,
     /// Warnings about accepted parts that are probably not intended.
     pub warnings: Vec<Warning>,

@@ -142,7 +142,7 @@ fn load(tally: &mut Tally) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Encodes a list response as text and decodes it.
+/// Encodes a list response as text and decodes the text.
 fn page<T>(kind: &str, objects: impl Iterator<Item = Value>) -> Result<Vec<T>, Failed>
 where
     T: DeserializeOwned + Clone + Debug,

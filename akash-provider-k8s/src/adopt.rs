@@ -39,7 +39,8 @@ pub enum Finding {
         /// Ignored part of the Manifest object, with the reason why it is ignored.
         remark: String,
     },
-    /// Object that differs from the object that the provider applied. The next deploy of the lease repairs it.
+    /// Object that differs from the object that the provider applied. The next deploy of the lease repairs
+    /// the object.
     Edited {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -50,7 +51,8 @@ pub enum Finding {
         /// Reason why the next deploy writes the object again.
         reason: String,
     },
-    /// Missing object of a kind that the provider does not watch. The next deploy of the lease creates it.
+    /// Missing object of a kind that the provider does not watch. The next deploy of the lease creates the
+    /// object.
     Missing {
         /// Order and provider of the lease.
         lease: LeaseId,

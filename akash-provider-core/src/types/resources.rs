@@ -52,7 +52,7 @@ pub struct Gpu {
 /// A volume of one replica: ephemeral on the node, in memory, or persistent with a class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Storage {
-    /// Unique name in the unit; `default` if the tenant set none.
+    /// Unique name in the unit; `default` if the tenant set no name.
     pub name: String,
     /// Size in bytes per replica; `size` in the JSON of the Akash network.
     #[serde(rename = "size", with = "val")]

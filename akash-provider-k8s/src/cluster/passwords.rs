@@ -167,7 +167,7 @@ impl Inner {
     }
 }
 
-/// Returns true if the Manifest has a registry login without its password, which is stored in a Secret.
+/// Returns true if a registry login in the Manifest has no password, because a Secret stores the password.
 pub(crate) fn has_logins(manifest: &Manifest) -> bool {
     let Ok(recorded) = convert::from_manifest(manifest) else {
         return false;

@@ -13,7 +13,8 @@ const OLD_VERSION: &str = "v2beta1";
 /// server would delete all records.
 const KEEP: (&str, &str) = ("helm.sh/resource-policy", "keep");
 
-/// Returns all definitions. Unknown fields are preserved, so that older providers do not remove fields of newer ones.
+/// Returns all definitions. Unknown fields are preserved, so that older providers do not remove fields of
+/// newer providers.
 #[must_use]
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let all = [Manifest::crd(), ProviderHost::crd(), ProviderLeasedIP::crd()];

@@ -95,7 +95,7 @@ impl NodeFacts {
         }
     }
 
-    /// Returns why the node accepts no new pods. A node with the maximum number of pods accepts none.
+    /// Returns why the node accepts no new pods. A node with the maximum number of pods accepts no new pod.
     pub(crate) fn closed_now(&self, pods: i64) -> Option<ClosedReason> {
         if !self.offered {
             return Some(ClosedReason::Unlabelled);

@@ -23,7 +23,7 @@ pub(crate) trait World: Clone {
     type Step: Copy + Debug + 'static;
     /// Event that the index receives.
     type Event: Clone;
-    /// Objects that the writer wrote. A restart must not change them.
+    /// Objects that the writer wrote. A restart must not change these objects.
     type Outcome: PartialEq + Debug;
     /// All steps.
     const STEPS: &'static [Self::Step];

@@ -444,7 +444,7 @@ impl<I: Index> Inner<I> {
 /// Logged problems, with the number of affected names in the last log message.
 #[derive(Debug, Default)]
 struct ProblemLog {
-    /// True if a problem was added or removed since the last log.
+    /// True if a problem was added or removed since the last log message.
     is_due: bool,
     /// Number of names in the last log message, and time of this message, for each problem.
     logged: BTreeMap<String, (usize, Instant)>,

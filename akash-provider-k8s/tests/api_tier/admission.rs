@@ -6,7 +6,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
 /// Creates an admission policy that refuses an operation in these namespaces, and waits until the policy
-/// takes effect. Other namespaces are not affected, because other tests use the same cluster.
+/// takes effect. The policy affects only these namespaces, because other tests use the same cluster.
 pub(crate) async fn refuse(
     world: &World,
     (group, version, resource): (&str, &str, &str),

@@ -147,7 +147,7 @@ fn terminal_has_requested_size() {
     });
 }
 
-/// Returns the number of running processes of the tenant with this command line.
+/// Returns the number of the tenant's running processes that have this command line.
 async fn running(tenant: &Tenant, command: &str) -> usize {
     let (_, list, _) = tenant.sh("ps -o args").await;
     list.lines().filter(|line| line.trim() == command).count()

@@ -55,7 +55,7 @@ pub enum WalletError {
     /// The transaction failed in its block.
     #[error("transaction failed in block {height} ({code}): {log}")]
     Failed {
-        /// Height of the block. The fee of the transaction is paid.
+        /// Height of the block with the failed transaction. The fee of the transaction is paid.
         height: Height,
         /// Code of the failure.
         code: Code,

@@ -91,7 +91,7 @@ pub struct Index {
     objects: BTreeMap<ObjectKind, Table>,
     /// Providers that have, or had, ProviderHost records in this cluster.
     providers: BTreeSet<Address>,
-    /// Hostnames with a ProviderHost record that was removed after the start.
+    /// Hostnames for which a ProviderHost record was removed after the start.
     removed: BTreeSet<Name>,
 }
 

@@ -348,7 +348,7 @@ impl Index {
         self.claims.get(place).into_iter().flatten()
     }
 
-    /// Returns true if an invalid record may declare this Service.
+    /// Returns true if an invalid record possibly declares this Service.
     fn may_be_declared(&self, place: &str, live: &LiveService) -> bool {
         let bad = |fact: &DecodedRecord| fact.as_ref().err().cloned();
         let records = self.records.iter().flatten();
@@ -492,7 +492,8 @@ impl Index {
         }
     }
 
-    /// Applies a write. The response contains no status, so the assigned addresses are retained.
+    /// Applies a write of this operator. The response to the write contains no status, so the assigned
+    /// addresses are retained.
     fn apply_written(&mut self, place: &Name, mut live: LiveService) -> BTreeSet<Name> {
         let current = self.live(place);
         if current.is_some_and(|current| live.version < current.version) {
