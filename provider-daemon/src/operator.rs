@@ -68,12 +68,12 @@ enum Request {
     Operators,
     /// Changes the pods of a lease to the isolation level in the settings of the provider.
     Harden {
-        /// Order and provider of the lease.
+        /// Market order and provider of the lease.
         lease: LeaseId,
     },
     /// Ends a lease.
     EndLease {
-        /// Order and provider of the lease.
+        /// Market order and provider of the lease.
         lease: LeaseId,
         /// Reason that the chain records.
         reason: CloseReason,

@@ -51,13 +51,13 @@ pub enum StateError {
     /// Another process has the file open.
     #[error("{} is in use by another provider", path.display())]
     InUse {
-        /// Path of the file, which is unchanged.
+        /// Path of the unchanged file.
         path: PathBuf,
     },
     /// A later version of this program wrote the file.
     #[error("{} was written by a later version (layout {found}, supported {supported})", path.display())]
     Later {
-        /// Path of the file, which is unchanged.
+        /// Path of the unchanged file.
         path: PathBuf,
         /// Layout version that the file has.
         found: u64,

@@ -56,7 +56,7 @@ pub(super) struct ScreeningState {
 }
 
 impl ScreeningState {
-    /// Creates the state. At most `at_once` screenings run concurrently.
+    /// Creates the screening state. At most `at_once` screenings run concurrently.
     pub(super) fn new(at_once: usize) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(at_once)),

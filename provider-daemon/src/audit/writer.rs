@@ -30,7 +30,7 @@ struct Pending {
     done: Option<oneshot::Sender<Written>>,
 }
 
-/// Error that has prevented writes since `since`.
+/// Error that has prevented writes since the time `since`.
 struct Failure {
     /// Start of the failure, in milliseconds since the Unix epoch.
     since: u64,

@@ -17,7 +17,7 @@ const NAMES_MAX: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Not decided yet, or with an open bid.
+    /// The provider has not decided yet, or its bid is open.
     #[default]
     Waiting,
     /// The provider did not bid.

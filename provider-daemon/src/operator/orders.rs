@@ -96,7 +96,6 @@ fn read(
     }
 }
 
-/// Opens the history of a stopped provider.
 fn stopped(home: &Path) -> anyhow::Result<HistoryStore> {
     let store = HistoryStore::open_existing(home)?;
     store.with_context(|| {

@@ -18,7 +18,7 @@ pub(super) enum ProviderError {
     /// The server did not prove that it is the provider.
     #[error("cannot verify that {at} is the provider: {why}")]
     Unverified { at: String, why: String },
-    /// The query of the server's certificate on the chain failed.
+    /// The chain query for the server's certificate failed.
     #[error("cannot query the certificate of {at} on the chain")]
     Chain {
         at: String,

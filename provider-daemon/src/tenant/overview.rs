@@ -82,7 +82,7 @@ fn termination(ended: &Json) -> String {
     )
 }
 
-/// Returns one line per service with a terminated container.
+/// Returns one line for each service that has a terminated container.
 fn terminations(status: &Json) -> Option<String> {
     let all = services(status);
     let lines = all.iter().filter_map(|service| {

@@ -7,7 +7,6 @@ use crate::metrics::{Measure, MetricSource};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Source of the metrics of the trace export.
 #[derive(Debug)]
 pub(crate) struct OtlpSource {
     /// Counters of the trace export; `None` if the export is disabled.

@@ -139,7 +139,7 @@ impl Target {
     }
 }
 
-/// Services of a lease that a permission covers.
+/// Those services of a lease that a permission covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Services {
     /// All services, including those of future manifests. Full and scoped access cover all services.

@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(super) enum Source {
     /// File that is read periodically.
     File(PathBuf),
-    /// Value of the flag with this name.
+    /// Name and value of the flag.
     Inline(&'static str, String),
 }
 
