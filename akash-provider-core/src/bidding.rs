@@ -292,8 +292,7 @@ pub struct OrderContext<'a> {
     /// Market parameters of the chain. With `None`, the checks that need the parameters are skipped.
     pub params: Option<&'a MarketParams>,
     /// Number of bids that other providers placed on the order, counted as the chain counts them for its
-    /// limit. With a number, the engine runs [`check_bid_count`] after reserving capacity. With `None`, the
-    /// engine skips this check.
+    /// limit. After reserving capacity, the engine runs [`check_bid_count`], except with `None`.
     pub bids: Option<u32>,
 }
 

@@ -55,7 +55,7 @@ impl NodeInventory {
     /// Returns the free capacity after a change of storage amounts, of ignored resources or of the nodes in
     /// `nodes`. The result equals the result of [`Self::new`] for the whole cluster, and contains no
     /// reservations. The call is as cheap as a copy. Returns `None` if anything else changed (a new node,
-    /// other kinds of GPU, other storage classes or an invalid entry). In this case, use [`Self::new`].
+    /// other kinds of GPU, other storage classes or an invalid entry).
     #[must_use]
     pub fn revised(
         &self,

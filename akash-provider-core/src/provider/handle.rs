@@ -261,8 +261,8 @@ impl ProviderHandle {
             .await
     }
 
-    /// Waits until the provider knows the cluster, its capacity and the chain. Even then, the provider may be
-    /// a standby, or not registered on the chain: see its status.
+    /// Waits until the provider knows the cluster, its capacity and the chain. A ready provider can be a
+    /// standby, or not registered on the chain: see its status.
     ///
     /// # Errors
     /// Returns [`ErrorKind::Stopped`] if the provider stops before it is ready.

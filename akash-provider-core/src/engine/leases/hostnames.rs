@@ -173,8 +173,8 @@ impl HostnameLedger {
         Ok(reserved)
     }
 
-    /// Releases all hostnames that a lease still holds, and returns these hostnames. A later lease of the
-    /// same group may have taken over some hostnames.
+    /// Releases and returns all hostnames that a lease still holds. A later lease of the same group may hold
+    /// the others.
     pub fn release(&mut self, lease: &LeaseId) -> Vec<String> {
         let names = self.held_by(lease);
         for name in &names {
