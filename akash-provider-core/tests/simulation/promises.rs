@@ -96,7 +96,6 @@ impl Hardware {
         node
     }
 
-    /// Returns the usage of the address pool, as the cluster reports it.
     pub(crate) fn usage(&self, cluster_state: &ClusterState) -> LeasedIpUsage {
         let in_use: BTreeSet<&String> = cluster_state.ips.values().flatten().collect();
         let confirmed = cluster_state.ips.iter().filter(|(_, keys)| !keys.is_empty());
@@ -115,7 +114,6 @@ fn devices(model: &str) -> u64 {
         .sum()
 }
 
-/// Returns the number of GPUs of each model in these units.
 fn gpus(units: &[ResourceUnit]) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     for unit in units.iter().filter(|u| u.resources.gpu.units > 0) {

@@ -196,7 +196,7 @@ impl Queue {
     }
 
     /// Returns true if an object may be written now. Delays the write if another client reverted the last
-    /// write shortly before. Without the delay, two clients would overwrite each other without a pause.
+    /// write shortly before, so that two clients do not overwrite each other without a pause.
     pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;

@@ -70,7 +70,6 @@ fn hex(hash: &Hash) -> String {
     HEXUPPER.encode(hash)
 }
 
-/// Formats a time as CometBFT nodes do (RFC 3339).
 pub(super) fn rfc3339(time: BlockTime) -> String {
     let since = Duration::from_millis(u64::try_from(time.0).unwrap_or(0));
     humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string()

@@ -40,8 +40,7 @@ pub const LABELS: [(&str, &str); 4] = [
     ("app.kubernetes.io/name", "inventory"),
     ("app.kubernetes.io/part-of", "provider"),
 ];
-/// Values of `state.waiting.reason` in a container status. With these values, the discovery pod counts as
-/// failed.
+/// Values of `state.waiting.reason` that make a discovery pod count as failed.
 const HOPELESS: [&str; 7] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",

@@ -58,7 +58,7 @@ impl Usage {
     }
 
     /// Counts the addresses of the pools that `mode` selects for leases. `addresses` are the addresses of all
-    /// load balancers. An address in `addresses` that belongs to such a pool counts as used.
+    /// load balancers. Each of these addresses in such a pool counts as used.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {

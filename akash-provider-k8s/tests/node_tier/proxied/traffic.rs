@@ -95,7 +95,6 @@ impl Traffic {
     }
 }
 
-/// Sends one request and returns status and body.
 pub(crate) async fn ask(port: u16, hostname: &str) -> Result<(u16, String), String> {
     let asking = async {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
