@@ -60,7 +60,7 @@ fn without(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Writer of the log, which prints each event on one line.
+/// Log writer that prints each event on one line.
 ///
 /// With colors, this writer does not escape the character U+001B, with which the log formatter starts each
 /// color code. The log formatter itself escapes this character in the values of fields.

@@ -47,7 +47,7 @@ pub(super) fn files_to_raise_to(places: Places, wanted: usize) -> Option<u64> {
     (fewest < wanted.min(ENOUGH)).then(|| RESERVE + 4 * wanted as u64)
 }
 
-/// Returns the number of connections on each port that the limit of open files allows, at most `wanted`.
+/// Returns the number of connections that the limit of open files allows on each port, at most `wanted`.
 pub(super) fn places(wanted: usize) -> Places {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((files, _)) => split(files, wanted),

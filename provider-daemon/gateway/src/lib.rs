@@ -202,7 +202,7 @@ impl App {
     }
 }
 
-/// Gateway with bound addresses that is not serving yet.
+/// Gateway that has bound its addresses and does not serve yet.
 #[derive(Debug)]
 pub struct Gateway {
     app: Arc<App>,

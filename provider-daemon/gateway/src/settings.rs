@@ -147,7 +147,7 @@ pub struct Limits {
     pub status_streams: usize,
     /// Maximum number of concurrent gRPC status streams of one IP network.
     pub status_streams_per_network: usize,
-    /// Maximum time of a TLS handshake, which suffices for three round trips on a very slow network.
+    /// Maximum time of a TLS handshake: enough for three round trips on a very slow network.
     pub handshake: Duration,
     /// Maximum time between the end of a request and the complete head of the next request on a connection. An HTTP/2
     /// connection without an open call is closed after this time.

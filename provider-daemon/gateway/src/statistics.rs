@@ -19,7 +19,7 @@ const REQUESTS_MAX: usize = 512;
 const KEYS_MAX: usize = 64;
 /// Value of [`RequestKind::route`] for an unknown path.
 const NO_ROUTE: &str = "other";
-/// Path of the provider's gRPC service, which precedes the name of the method.
+/// Path of the provider's gRPC service, without the name of the method.
 const PROVIDER_RPC: &str = "/akash.provider.v1.ProviderRPC/";
 const RPC_METHODS: [&str; 3] = ["GetStatus", "StreamStatus", "BidScreening"];
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Part of a flag's value that all instances must share.
+/// Part of a flag's value. All instances must have the same part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ComparedPart {
     Value,
@@ -216,8 +216,8 @@ const OWN: [(&str, &[&str]); 8] = [
     ("no effect on leases", &["fees", "gas"]),
 ];
 
-/// Settings of this instance that must equal those of the other instances, read from the command line, the settings
-/// files and the environment.
+/// Those settings of this instance that must equal the settings of the other instances, read from the command
+/// line, the settings files and the environment.
 #[derive(Debug, Clone, Default)]
 pub struct ComparedArgs {
     /// Text of the values by flag name; empty for a flag without a value.

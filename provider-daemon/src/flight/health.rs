@@ -25,7 +25,7 @@ pub struct RecordingStatus {
     /// Error of the last write, if the write failed. The recorder retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Number of steps since the start that are missing in the recording.
+    /// Number of steps that are missing in the recording since the start of the process.
     pub missed: u64,
     /// Number of bytes written to the recording since the start.
     pub written_bytes: u64,

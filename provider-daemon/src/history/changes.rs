@@ -119,7 +119,7 @@ impl Causes {
         }
     }
 
-    /// Returns the changes that would have won or admitted the most orders, most orders first.
+    /// Returns the changes that would have won or admitted the most orders, the best change first.
     pub(super) fn changes(self) -> Vec<Change> {
         let mut changes: Vec<Change> = Vec::new();
         changes.extend(price_change(

@@ -21,7 +21,7 @@ pub struct Summary {
     /// Earnings of the won leases by denomination: `price per block × number of blocks` until the lease
     /// ended, or until the newest block. The escrow account of a lease may have contained less.
     pub accrued: Vec<DecCoin>,
-    /// Changes that would have won or admitted the most orders, most orders first.
+    /// Changes that would have won or admitted the most orders, the best change first.
     pub changes: Vec<Change>,
 }
 

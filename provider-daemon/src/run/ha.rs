@@ -298,7 +298,7 @@ async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     }
 }
 
-/// Restores the state of the circuit breaker that the previous leader stored.
+/// Restores the circuit breaker's state, which the previous leader stored.
 async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
     let state = RestartState::from_json(&election.state()).unwrap_or_else(|error| {
         tracing::warn!(

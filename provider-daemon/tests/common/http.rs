@@ -6,8 +6,8 @@ use serde_json::json;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
-/// Sends a request with curl and returns status and body. Returns `None` and prints a line if curl is
-/// missing.
+/// Sends a request with curl and returns status and body. If curl is missing, prints a line and returns
+/// `None`.
 pub(crate) fn curl(words: &[&str]) -> Option<(u16, String)> {
     curl_after(&[], words)
 }

@@ -37,7 +37,7 @@ fn stopped_components_lose_no_lease() {
     });
 }
 
-/// A program of a tenant that exits at once.
+/// A tenant's program that exits at once.
 fn failing() -> String {
     web("failing").replace("mkdir -p /www;", "exit 1;")
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
-/// Environment variable, with its value, that makes a stable cargo accept unstable options, such as
+/// Environment variable, and the value with which a stable cargo accepts unstable options, such as
 /// `--unit-graph`.
 const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 

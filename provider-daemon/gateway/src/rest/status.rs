@@ -158,7 +158,7 @@ fn inventory(status: &InventoryStatus, is_known: bool) -> InventoryBody<'_> {
     }
 }
 
-/// Values of the provider status that are not in [`Status`].
+/// Those values of the provider status that are not in [`Status`].
 #[derive(Debug)]
 pub(crate) struct ProviderInfo {
     pub(crate) address: Address,

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two orders.
 const EVERY: Duration = Duration::from_millis(700);
-/// Number of kinds of orders, which are created in turn. The bid on the first kind stays open for a while. An
-/// order of the second kind is closed at once. The other kinds get a lease.
+/// Number of kinds of orders. The kinds are created in turn. The bid on the first kind stays open for a
+/// while. An order of the second kind is closed at once. The other kinds get a lease.
 const KINDS: u64 = 4;
 /// Time for which the bid stays open if no tenant accepts it.
 const OPEN: Duration = Duration::from_secs(8);

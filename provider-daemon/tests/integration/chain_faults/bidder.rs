@@ -61,7 +61,7 @@ impl Bidder {
         last.map_or(0, |run| run.blocks.last().map_or(run.from, |(height, _)| *height))
     }
 
-    /// Receives events and bids until the stream ends.
+    /// Receives events and places bids until the stream ends.
     pub(crate) async fn run(self) {
         let mut events = self.client.subscribe(&us());
         while let Some(event) = events.next().await {

@@ -34,7 +34,7 @@ const ALWAYS: [Row<'_>; 5] = [
     ("GET", "/openapi.json", "", 200, "\"paths\""),
 ];
 
-/// Sends all requests. Returns `false` and prints a line if curl is missing.
+/// Sends all requests. If curl is missing, prints a line and returns `false`.
 fn serves(served: &Served, rows: &[Row<'_>]) -> bool {
     let bearer = format!("Authorization: Bearer {}", served.token());
     for (method, path, body, status, words) in ALWAYS.iter().chain(rows) {

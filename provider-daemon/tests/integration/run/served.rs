@@ -102,7 +102,7 @@ impl Served {
         self.stage.ran(&[words, &of].concat())
     }
 
-    /// Returns a token with full access that is valid for an hour.
+    /// Returns a token with full access, valid for an hour.
     pub(crate) fn token(&self) -> String {
         self.token_for(Duration::from_secs(3600))
     }
