@@ -12,7 +12,7 @@ pub(crate) struct NumberedFiles {
     dir: PathBuf,
     extension: &'static str,
     limit: u64,
-    /// Number and size in bytes of each complete file, the oldest first.
+    /// File number, and size in bytes, of each complete file, the oldest first.
     old: Vec<(u64, u64)>,
     newest: u64,
 }

@@ -62,7 +62,7 @@ pub(crate) struct Connections {
 
 #[derive(Debug)]
 struct Table {
-    /// Counter that increases with each new connection and each use. Its values order the entries by last use.
+    /// Counter that increases with each new connection and each use. The values sort the entries by last use.
     clock: u64,
     open: HashMap<u64, Entry>,
     /// Number of unleased connections of each IP network: anonymous connections, and connections of accounts that have
@@ -78,7 +78,7 @@ struct Table {
 struct Places {
     authenticated: usize,
     authenticated_max: usize,
-    /// Number of protected connections from this machine. While at most this number is open, anonymous
+    /// Number of protected connections from this machine. Up to this number of open connections, anonymous
     /// connections from this machine are not closed in favor of other clients.
     local_reserved: usize,
 }

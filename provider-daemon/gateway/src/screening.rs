@@ -299,7 +299,7 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
 }
 
 /// Calculates the price of the bid. Screenings wait for a permit. The provider's own bids need no permit, so
-/// they are never delayed.
+/// these bids are never delayed.
 async fn price(
     app: &App,
     screening: &Screening,

@@ -130,8 +130,8 @@ pub struct Limits {
     /// Maximum number of concurrent connections on each port, including connections that have become streams. A
     /// connection uses about 10 KiB. The number is lower if the process cannot open enough files.
     pub connections: usize,
-    /// Maximum number of concurrent connections from one IP network that are anonymous or belong to an
-    /// account that has no live lease, on both ports together. A further connection replaces the least
+    /// Maximum number of concurrent connections per IP network, on both ports together. Only connections that
+    /// are anonymous, or of an account without a live lease, count. A further connection replaces the least
     /// recently used of these connections, anonymous ones first.
     pub unleased_per_network: usize,
     /// Maximum number of anonymous requests of one IP network per minute. Many consoles may share one address.

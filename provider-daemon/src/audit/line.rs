@@ -55,7 +55,7 @@ pub(super) struct AuditLine {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ActorLine {
-    /// `provider` for an act of the provider's own rules, `user` for an act of a system user.
+    /// `provider` for an act that the provider's rules caused, `user` for an act of a system user.
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uid: Option<u32>,

@@ -88,7 +88,6 @@ pub(super) struct Outcome {
     pub(super) has_end: bool,
 }
 
-/// Replayed step.
 pub(super) struct Turn<'a> {
     pub(super) wall: u64,
     pub(super) input: Option<&'a Input>,

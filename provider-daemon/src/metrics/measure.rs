@@ -33,7 +33,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Creates a histogram from the sum of all observations and its buckets. Each bucket is a pair: its upper
+    /// Creates a histogram from its buckets and the sum of all observations. Each bucket is a pair: its upper
     /// bound, and the number of observations above the previous bound. The last bound is infinite.
     #[must_use]
     pub const fn new(buckets: Vec<(f64, u64)>, sum: f64) -> Self {

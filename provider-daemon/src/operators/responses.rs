@@ -31,7 +31,6 @@ pub(super) fn value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// Returns a JSON response.
 pub(super) fn answer(code: StatusCode, value: &impl Serialize) -> Response<Body> {
     let mut text = json(value);
     text.push(b'\n');

@@ -134,7 +134,7 @@ struct Endpoints {
 
 impl Endpoints {
     /// Creates one or two JSON-RPC proxies. Every second seed adds a gRPC proxy, which clients prefer for
-    /// queries because it responds faster. Every third seed adds a proxy that only forwards bytes.
+    /// queries because this proxy responds faster. Every third seed adds a proxy that only forwards bytes.
     async fn of(seed: u64, net: &Devnet) -> Self {
         let (rpc, grpc) = (authority(&net.rpc_url()), authority(&net.grpc_url()));
         let asks_grpc = !seed.is_multiple_of(2);
