@@ -21,6 +21,8 @@ pub mod metrics;
 mod numbered_files;
 pub mod operator;
 pub mod operators;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 pub mod plain;
 mod prices;
 pub mod run;
@@ -30,8 +32,6 @@ mod signals;
 pub mod state;
 pub mod supervise;
 pub mod tenant;
-#[cfg(feature = "otlp")]
-pub mod traces;
 
 use akash_provider_gateway::Program;
 use args::{Cli, Command};

@@ -6,7 +6,7 @@ use crate::flight;
 use crate::history::{self, History, Recorders};
 use crate::metrics::Metrics;
 #[cfg(feature = "otlp")]
-use crate::traces::{self, OtlpSource, Traces, TransactionOf};
+use crate::otlp::{self, OtlpSource, Traces, TransactionOf};
 use akash_provider_chain::AkashClient;
 use akash_provider_core::Config;
 use akash_provider_core::audit::{Act, ActKind, ActOutcome, AuditedAct};
@@ -52,7 +52,7 @@ impl Recordings {
         let traces = {
             let chain = chain.clone();
             let transaction_of: TransactionOf = Box::new(move |msg| Some(chain.receipt_of(msg)?.hash));
-            let traces = traces::start(&args.otlp, &config.provider, &config.chain_id, transaction_of)?;
+            let traces = otlp::start(&args.otlp, &config.provider, &config.chain_id, transaction_of)?;
             metrics.add(OtlpSource::new(traces.as_ref().map(|(_, traces)| traces)));
             traces.map(|(recorder, traces)| {
                 add(Box::new(recorder));

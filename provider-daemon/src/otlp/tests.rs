@@ -1,7 +1,7 @@
 //! Tests of the recorder and of the export, with a collector on loopback.
 
 use super::*;
-use crate::traces::collector_of_tests::{Behavior, Collector, attribute, tree};
+use crate::otlp::collector_of_tests::{Behavior, Collector, attribute, tree};
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Teardown;
 use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Engine, Input, Leadership};

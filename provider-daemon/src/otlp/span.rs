@@ -21,20 +21,20 @@ const SINGLE: [&str; 3] = [ORDER, LEASE, CLOSE];
 
 /// Names of the attributes.
 pub(super) mod attribute {
-    pub(in crate::traces) const BLOCK_HEIGHT: &str = "akash.block.height";
-    pub(in crate::traces) const DECLINE_CODE: &str = "akash.decline.code";
-    pub(in crate::traces) const DECLINE_MESSAGE: &str = "akash.decline.message";
-    pub(in crate::traces) const DSEQ: &str = "akash.dseq";
-    pub(in crate::traces) const GSEQ: &str = "akash.gseq";
-    pub(in crate::traces) const MANIFEST_HASH: &str = "akash.manifest.hash";
-    pub(in crate::traces) const MESSAGE: &str = "akash.transaction.message";
-    pub(in crate::traces) const ORDER: &str = "akash.order";
-    pub(in crate::traces) const OSEQ: &str = "akash.oseq";
-    pub(in crate::traces) const OUTCOME: &str = "akash.outcome";
-    pub(in crate::traces) const OWNER: &str = "akash.owner";
-    pub(in crate::traces) const PRICE: &str = "akash.price";
-    pub(in crate::traces) const REASON: &str = "akash.close.reason";
-    pub(in crate::traces) const TRANSACTION: &str = "akash.transaction.hash";
+    pub(in crate::otlp) const BLOCK_HEIGHT: &str = "akash.block.height";
+    pub(in crate::otlp) const DECLINE_CODE: &str = "akash.decline.code";
+    pub(in crate::otlp) const DECLINE_MESSAGE: &str = "akash.decline.message";
+    pub(in crate::otlp) const DSEQ: &str = "akash.dseq";
+    pub(in crate::otlp) const GSEQ: &str = "akash.gseq";
+    pub(in crate::otlp) const MANIFEST_HASH: &str = "akash.manifest.hash";
+    pub(in crate::otlp) const MESSAGE: &str = "akash.transaction.message";
+    pub(in crate::otlp) const ORDER: &str = "akash.order";
+    pub(in crate::otlp) const OSEQ: &str = "akash.oseq";
+    pub(in crate::otlp) const OUTCOME: &str = "akash.outcome";
+    pub(in crate::otlp) const OWNER: &str = "akash.owner";
+    pub(in crate::otlp) const PRICE: &str = "akash.price";
+    pub(in crate::otlp) const REASON: &str = "akash.close.reason";
+    pub(in crate::otlp) const TRANSACTION: &str = "akash.transaction.hash";
 }
 
 /// Unfinished span of an order.
