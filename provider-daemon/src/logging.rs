@@ -1,4 +1,4 @@
-//! Log of the process on stderr. `log-level` changes the filter of a running provider.
+//! Log of the process on stderr, and its export. `log-level` changes the filter of a running provider.
 
 use crate::args::values::{check_log_levels, log_levels};
 use crate::args::{Cli, Command, DEFAULT_LEVEL, LogFormat};
@@ -47,7 +47,13 @@ pub(crate) fn start(cli: &Cli) -> anyhow::Result<()> {
         lines.boxed()
     };
     let (filter, handle) = reload::Layer::new(filter);
-    tracing_subscriber::registry().with(filter).with(lines).init();
+    let log = tracing_subscriber::registry().with(filter).with(lines);
+    #[cfg(feature = "otlp")]
+    let log = log.with(match &cli.command {
+        Command::Run(args) => crate::otlp::bridge(&args.otlp),
+        _ => None,
+    });
+    log.init();
     let level = Mutex::new(cli.log_level.clone());
     // The log starts once per process.
     FILTER.get_or_init(|| Filter { handle, level });

@@ -1,22 +1,26 @@
-//! Traces of orders: one trace for each order, from the order event to the teardown, exported to an OpenTelemetry
-//! collector with OTLP over HTTP.
+//! Export of traces and of the log to an OpenTelemetry collector with OTLP over HTTP. Each order has one trace,
+//! from the order event to the teardown.
 //!
 //! ```text
 //! engine ─▶ TraceRecorder ─▶ queue (bounded) ─▶ task ─▶ POST /v1/traces
+//! log    ─▶ LogQueue      ─▶ queue (bounded) ─▶ task ─▶ POST /v1/logs
 //! ```
-//! The engine never waits. Spans that do not fit into the queue, or that the collector rejects, are counted;
-//! the log reports only the first such loss. The ids of traces and spans are derived from the order, so a
-//! restarted provider continues the trace of an order.
+//! The engine and the log never wait. Spans and log records that do not fit into the queue, or that the collector
+//! rejects, are counted; the log reports only the first such loss of each signal. The ids of traces and spans are
+//! derived from the order, so a restarted provider continues the trace of an order.
 
 mod calls;
 mod collector;
 mod exporter;
 mod ids;
+mod logs;
 mod metrics;
 mod orders;
 mod recorder;
+mod signal;
 mod span;
 
+pub(crate) use logs::bridge;
 pub(crate) use metrics::OtlpSource;
 pub use recorder::{TraceRecorder, TransactionOf};
 
@@ -25,39 +29,36 @@ use crate::error::WithHelp;
 use akash_provider_chain::redact_address;
 use akash_provider_core::types::Address;
 use collector::CollectorClient;
-use exporter::{Export, SpanCounts, SpanSender, Timing};
+use exporter::{Export, Queue, Timing, queue};
 use opentelemetry::{Key, KeyValue};
-use opentelemetry_otlp::{
-    OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, Protocol, RetryPolicy, SpanExporter,
-    WithExportConfig, WithHttpConfig,
-};
+use opentelemetry_otlp::{LogExporter, SpanExporter};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::SpanExporter as _;
+use signal::Signal;
+use std::env;
 use std::sync::Arc;
 
-/// Path of the endpoint for traces below the URL of the collector.
-const PATH: &str = "v1/traces";
 const SERVICE_NAME: &str = "service.name";
 
-/// Handle of the trace export of a running provider.
+/// Handle of the exports of a running provider.
 #[derive(Debug)]
-pub struct Traces {
-    export: Export,
+pub struct Otlp {
+    traces: Option<Export>,
+    logs: Option<Export>,
 }
 
-impl Traces {
-    fn counts(&self) -> Arc<SpanCounts> {
-        Arc::clone(self.export.counts())
-    }
-
-    /// Sends the remaining spans, for at most two seconds.
+impl Otlp {
+    /// Sends the remaining spans and log records, for at most two seconds.
     pub async fn finish(self) {
-        self.export.finish().await;
+        let finish = async |export: Option<Export>| {
+            if let Some(export) = export {
+                export.finish().await;
+            }
+        };
+        tokio::join!(finish(self.traces), finish(self.logs));
     }
 }
 
-/// Starts the export of traces. Returns `None` if `--otlp-endpoint` and the standard variables contain no
-/// address of a collector.
+/// Starts the enabled exports. Returns no recorder if traces are not exported.
 ///
 /// # Errors
 /// Returns an error if the settings of the exporter are invalid. An unavailable collector is not an error.
@@ -66,53 +67,63 @@ pub fn start(
     provider: &Address,
     chain_id: &str,
     transaction_of: TransactionOf,
-) -> anyhow::Result<Option<(TraceRecorder, Traces)>> {
-    let endpoint = endpoint(args);
-    let variables = [OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT];
-    let variable = variables
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-    let Some(address) = endpoint.clone().or(variable) else {
-        return Ok(None);
-    };
+) -> anyhow::Result<(Option<TraceRecorder>, Otlp)> {
     let resource = resource(provider, chain_id);
-    let (sender, export) = export(endpoint, &address, &resource, Timing::DEFAULT)?;
-    let recorder = TraceRecorder::new(sender, provider.clone(), transaction_of);
-    Ok(Some((recorder, Traces { export })))
+    let (sender, spans) = queue();
+    let traces = endpoint(args, SpanExporter::NAME, variable)
+        .map(|url| export::<SpanExporter>(&url, spans, &resource, Timing::DEFAULT))
+        .transpose()?;
+    let recorder = traces
+        .as_ref()
+        .map(|_| TraceRecorder::new(sender, provider.clone(), transaction_of));
+    logs::PROVIDER.get_or_init(|| provider.clone());
+    let logs = logs::take_records()
+        .map(|(url, records)| export::<LogExporter>(&url, records, &resource, Timing::DEFAULT))
+        .transpose()?;
+    Ok((recorder, Otlp { traces, logs }))
 }
 
-/// Returns the URL for traces if the flags contain the URL of a collector.
-fn endpoint(args: &OtlpArgs) -> Option<String> {
-    let base = args.otlp_endpoint.as_ref()?.as_str();
-    Some(format!("{}/{PATH}", base.trim_end_matches('/')))
+/// Returns the URL of the collector for a signal. Returns `None` if the flags and the standard variables contain no
+/// URL, or if a standard variable disables the signal.
+fn endpoint(args: &OtlpArgs, signal: &str, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let name = signal.to_uppercase();
+    if variable(&format!("OTEL_{name}_EXPORTER")).is_some_and(|exporter| exporter == "none") {
+        return None;
+    }
+    let below = |base: &str| format!("{}/v1/{signal}", base.trim_end_matches('/'));
+    match &args.otlp_endpoint {
+        Some(base) => Some(below(base.as_str())),
+        None => variable(&format!("OTEL_EXPORTER_OTLP_{name}_ENDPOINT"))
+            .or_else(|| Some(below(&variable("OTEL_EXPORTER_OTLP_ENDPOINT")?))),
+    }
 }
 
-/// Starts the export to an endpoint. Without an endpoint, the exporter uses the standard variables.
-fn export(
-    endpoint: Option<String>,
-    address: &str,
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Starts the export of a queue to a URL.
+fn export<S: Signal>(
+    url: &str,
+    queue: Queue<S::Item>,
     resource: &Resource,
     timing: Timing,
-) -> anyhow::Result<(SpanSender, Export)> {
+) -> anyhow::Result<Export> {
     let client = Arc::new(CollectorClient::new(timing.request).map_err(invalid)?);
-    let builder = SpanExporter::builder()
-        .with_http()
-        .with_protocol(Protocol::HttpBinary)
-        .with_shared_http_client(Arc::<CollectorClient>::clone(&client))
-        // The task repeats failed requests, and the library would block its thread between them.
-        .with_retry_policy(RetryPolicy::disabled());
-    let builder = match endpoint {
-        Some(endpoint) => builder.with_endpoint(endpoint),
-        None => builder,
-    };
-    let mut exporter = builder.build().map_err(|error| invalid(error.to_string()))?;
-    exporter.set_resource(resource);
-    Ok(Export::start(exporter, client, redact_address(address), timing))
+    let exporter =
+        S::build(url, Arc::clone(&client), resource).map_err(|error| invalid(error.to_string()))?;
+    Ok(Export::start(
+        exporter,
+        client,
+        redact_address(url),
+        timing,
+        queue,
+    ))
 }
 
 fn invalid(error: String) -> WithHelp {
     WithHelp::new(
-        format!("cannot start the export of traces: {error}"),
+        format!("cannot start the export to the OpenTelemetry collector: {error}"),
         "check --otlp-endpoint and the variables OTEL_EXPORTER_OTLP_…",
     )
 }

@@ -24,10 +24,10 @@ pub(super) struct SendFailure {
     pub(super) is_transient: bool,
 }
 
-/// Number of rejected spans in a request that the collector accepted, and the reason for the rejection.
+/// Number of rejected items in a request that the collector accepted, and the reason for the rejection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Rejection {
-    pub(super) spans: u64,
+    pub(super) items: u64,
     pub(super) message: String,
 }
 
@@ -118,7 +118,7 @@ fn is_transient(status: StatusCode) -> bool {
     )
 }
 
-/// Returns the number of rejected spans that a response reports, and the reason. For an undecodable response,
+/// Returns the number of rejected items that a response reports, and the reason. For an undecodable response,
 /// the number is zero.
 fn rejection(body: &Bytes) -> Rejection {
     let response = ExportTraceServiceResponse::decode(body.clone()).unwrap_or_default();
@@ -126,7 +126,7 @@ fn rejection(body: &Bytes) -> Rejection {
         return Rejection::default();
     };
     Rejection {
-        spans: u64::try_from(partial.rejected_spans).unwrap_or_default(),
+        items: u64::try_from(partial.rejected_spans).unwrap_or_default(),
         message: partial.error_message,
     }
 }

@@ -1,8 +1,7 @@
-//! Export of spans: a bounded queue and a task that sends batches to the collector.
+//! Export of spans or log records: a bounded queue and a task that sends batches to the collector.
 
 use super::collector::{CollectorClient, Rejection, SendFailure};
-use opentelemetry_otlp::SpanExporter;
-use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use super::signal::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,9 +10,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Capacity of the queue, in spans.
+/// Capacity of the queue, in spans or log records.
 const QUEUE: usize = 4096;
-/// Maximum number of spans in a request.
+/// Maximum number of spans or log records in a request.
 const BATCH_MAX: usize = 512;
 /// Maximum back-off.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
@@ -21,13 +20,13 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Delays and time limits of the export task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
-    /// Time from the first span of a request until the request is sent.
+    /// Time from the first item of a request until the request is sent.
     pub(super) collect: Duration,
     /// Back-off after the first failure, doubled after each further failure.
     pub(super) backoff: Duration,
     /// Maximum time of a request.
     pub(super) request: Duration,
-    /// Maximum time to send the remaining spans at shutdown.
+    /// Maximum time to send the remaining items at shutdown.
     pub(super) last: Duration,
 }
 
@@ -41,29 +40,29 @@ impl Timing {
     };
 }
 
-/// Counters of spans and requests.
+/// Counters of items (spans or log records) and requests.
 #[derive(Debug, Default)]
-pub(super) struct SpanCounts {
-    /// Spans that entered the queue.
+pub(super) struct ItemCounts {
+    /// Items that entered the queue.
     pub(super) queued: AtomicU64,
-    /// Spans that the collector accepted.
+    /// Items that the collector accepted.
     pub(super) exported: AtomicU64,
-    /// Number of spans that were dropped because the queue was full.
+    /// Number of items that were dropped because the queue was full.
     pub(super) queue_full: AtomicU64,
-    /// Spans that the collector rejected.
+    /// Items that the collector rejected.
     pub(super) rejected: AtomicU64,
-    /// Number of spans that were not sent before the end of the process.
+    /// Number of items that were not sent before the end of the process.
     pub(super) unsent: AtomicU64,
     /// Failed requests.
     pub(super) failures: AtomicU64,
 }
 
-impl SpanCounts {
+impl ItemCounts {
     fn add(counter: &AtomicU64, count: usize) {
         counter.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
     }
 
-    /// Returns the number of spans in the queue and in the current request.
+    /// Returns the number of items in the queue and in the current request.
     pub(super) fn waiting(&self) -> u64 {
         let done = [&self.exported, &self.rejected, &self.unsent];
         let done: u64 = done.iter().map(|count| count.load(Ordering::Relaxed)).sum();
@@ -71,76 +70,90 @@ impl SpanCounts {
     }
 }
 
-/// Sending half of the queue.
-#[derive(Debug, Clone)]
-pub(super) struct SpanSender {
-    queue: Sender<SpanData>,
-    counts: Arc<SpanCounts>,
+/// Creates a queue.
+pub(super) fn queue<T>() -> (ItemSender<T>, Queue<T>) {
+    let (queue, items) = mpsc::channel(QUEUE);
+    let counts = Arc::<ItemCounts>::default();
+    let sender = ItemSender {
+        queue,
+        counts: Arc::clone(&counts),
+    };
+    (sender, Queue { items, counts })
 }
 
-impl SpanSender {
-    /// Sends a span. A span that does not fit into the queue is counted and dropped.
-    pub(super) fn send(&self, span: SpanData) {
-        let counter = match self.queue.try_send(span) {
+/// Receiving half of the queue.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    items: Receiver<T>,
+    counts: Arc<ItemCounts>,
+}
+
+/// Sending half of the queue.
+#[derive(Debug)]
+pub(super) struct ItemSender<T> {
+    queue: Sender<T>,
+    counts: Arc<ItemCounts>,
+}
+
+impl<T> ItemSender<T> {
+    /// Sends an item. An item that does not fit into the queue is counted and dropped.
+    pub(super) fn send(&self, item: T) {
+        let counter = match self.queue.try_send(item) {
             Ok(()) => &self.counts.queued,
             Err(_) => &self.counts.queue_full,
         };
-        SpanCounts::add(counter, 1);
+        ItemCounts::add(counter, 1);
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Export {
+    /// Name of the signal.
+    signal: &'static str,
     task: JoinHandle<()>,
     end: CancellationToken,
-    counts: Arc<SpanCounts>,
-    /// Maximum time to send the remaining spans at shutdown.
+    counts: Arc<ItemCounts>,
+    /// Maximum time to send the remaining items at shutdown.
     last: Duration,
 }
 
 impl Export {
     /// Starts the export task. `endpoint` is the name of the collector in log messages.
-    pub(super) fn start(
-        exporter: SpanExporter,
+    pub(super) fn start<S: Signal>(
+        exporter: S,
         client: Arc<CollectorClient>,
         endpoint: String,
         timing: Timing,
-    ) -> (SpanSender, Self) {
-        let (queue, spans) = mpsc::channel(QUEUE);
-        let counts = Arc::<SpanCounts>::default();
+        queue: Queue<S::Item>,
+    ) -> Self {
+        let Queue { items, counts } = queue;
         let end = CancellationToken::new();
         let worker = Worker {
             exporter,
             client,
             endpoint,
             timing,
-            spans,
+            items,
             batch: Vec::new(),
             counts: Arc::clone(&counts),
             end: end.clone(),
             is_failing: false,
             is_incomplete: false,
         };
-        let sender = SpanSender {
-            queue,
-            counts: Arc::clone(&counts),
-        };
-        let task = tokio::spawn(worker.run());
-        let last = timing.last;
-        let export = Self {
-            task,
+        Self {
+            signal: S::NAME,
+            task: tokio::spawn(worker.run()),
             end,
             counts,
-            last,
-        };
-        (sender, export)
+            last: timing.last,
+        }
     }
 
-    pub(super) const fn counts(&self) -> &Arc<SpanCounts> {
+    pub(super) const fn counts(&self) -> &Arc<ItemCounts> {
         &self.counts
     }
 
-    /// Sends the remaining spans for at most `last`, and then stops the task.
+    /// Sends the remaining items for at most `last`, and then stops the task.
     pub(super) async fn finish(mut self) {
         self.end.cancel();
         if timeout(self.last, &mut self.task).await.is_err() {
@@ -151,30 +164,31 @@ impl Export {
         let unsent = self.counts.unsent.load(Ordering::Relaxed);
         if unsent > 0 {
             tracing::warn!(
-                spans = unsent,
-                "last trace spans not exported; check the trace collector"
+                signal = self.signal,
+                unsent,
+                "last spans or log records not exported; check the OpenTelemetry collector"
             );
         }
     }
 }
 
-struct Worker {
-    exporter: SpanExporter,
+struct Worker<S: Signal> {
+    exporter: S,
     client: Arc<CollectorClient>,
     endpoint: String,
     timing: Timing,
-    spans: Receiver<SpanData>,
-    /// Spans of the current request.
-    batch: Vec<SpanData>,
-    counts: Arc<SpanCounts>,
+    items: Receiver<S::Item>,
+    /// Items of the current request.
+    batch: Vec<S::Item>,
+    counts: Arc<ItemCounts>,
     end: CancellationToken,
     /// True from a reported failure until a request succeeds.
     is_failing: bool,
-    /// True after the report about dropped spans, which is logged once.
+    /// True after the report about dropped items, which is logged once.
     is_incomplete: bool,
 }
 
-impl Worker {
+impl<S: Signal> Worker<S> {
     async fn run(mut self) {
         while self.collect().await {
             self.deliver().await;
@@ -183,15 +197,15 @@ impl Worker {
         }
     }
 
-    /// Collects spans for a request. Returns `false` if the queue is closed and empty.
+    /// Collects items for a request. Returns `false` if the queue is closed and empty.
     async fn collect(&mut self) -> bool {
         let end = self.end.clone();
         tokio::select! {
             biased;
-            _ = self.spans.recv_many(&mut self.batch, BATCH_MAX) => {}
+            _ = self.items.recv_many(&mut self.batch, BATCH_MAX) => {}
             () = end.cancelled() => {
-                self.spans.close();
-                self.spans.recv_many(&mut self.batch, BATCH_MAX).await;
+                self.items.close();
+                self.items.recv_many(&mut self.batch, BATCH_MAX).await;
             }
         }
         if self.batch.is_empty() {
@@ -201,9 +215,9 @@ impl Worker {
             // Returns immediately at the end.
             let _ = timeout(self.timing.collect, end.cancelled()).await;
             while self.batch.len() < BATCH_MAX
-                && let Ok(span) = self.spans.try_recv()
+                && let Ok(item) = self.items.try_recv()
             {
-                self.batch.push(span);
+                self.batch.push(item);
             }
         }
         true
@@ -221,10 +235,10 @@ impl Worker {
             self.counts.failures.fetch_add(1, Ordering::Relaxed);
             self.report_failure(&failure);
             if !failure.is_transient {
-                return SpanCounts::add(&self.counts.rejected, self.batch.len());
+                return ItemCounts::add(&self.counts.rejected, self.batch.len());
             }
             if self.end.is_cancelled() {
-                return SpanCounts::add(&self.counts.unsent, self.batch.len());
+                return ItemCounts::add(&self.counts.unsent, self.batch.len());
             }
             // The end interrupts the back-off, and the batch is sent a last time.
             let _ = timeout(backoff, self.end.cancelled()).await;
@@ -233,7 +247,7 @@ impl Worker {
     }
 
     async fn send(&self) -> Result<Rejection, SendFailure> {
-        let exported = self.exporter.export(self.batch.clone()).await;
+        let exported = self.exporter.send(&self.batch).await;
         match (self.client.take_result(), exported) {
             (Some(result), _) => result,
             (None, Ok(())) => Ok(Rejection::default()),
@@ -247,20 +261,26 @@ impl Worker {
 
     fn accepted(&mut self, rejection: &Rejection) {
         let sent = u64::try_from(self.batch.len()).unwrap_or_default();
-        let rejected = rejection.spans.min(sent);
+        let rejected = rejection.items.min(sent);
         self.counts.rejected.fetch_add(rejected, Ordering::Relaxed);
         self.counts.exported.fetch_add(sent - rejected, Ordering::Relaxed);
         if rejected > 0 && !std::mem::replace(&mut self.is_incomplete, true) {
             tracing::warn!(
+                signal = S::NAME,
                 endpoint = self.endpoint,
                 rejected,
                 error = rejection.message,
-                "trace collector rejected spans, traces are incomplete; check the limits of the collector"
+                "OpenTelemetry collector rejected spans or log records; check the limits of the collector"
             );
         }
         if std::mem::take(&mut self.is_failing) {
             let dropped = self.counts.queue_full.load(Ordering::Relaxed);
-            tracing::info!(endpoint = self.endpoint, dropped, "traces exported again");
+            tracing::info!(
+                signal = S::NAME,
+                endpoint = self.endpoint,
+                dropped,
+                "export to the OpenTelemetry collector works again"
+            );
         }
     }
 
@@ -268,21 +288,23 @@ impl Worker {
     fn report_failure(&mut self, failure: &SendFailure) {
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(
+                signal = S::NAME,
                 endpoint = self.endpoint,
                 error = failure.message,
-                "cannot export traces, no lease is affected; check --otlp-endpoint and the collector"
+                "cannot export to the OpenTelemetry collector, no lease is affected; check --otlp-endpoint and the collector"
             );
         }
     }
 
-    /// Logs once that spans were dropped because the queue was full.
+    /// Logs once that items were dropped because the queue was full.
     fn report_full(&mut self) {
         let dropped = self.counts.queue_full.load(Ordering::Relaxed);
         if dropped > 0 && !std::mem::replace(&mut self.is_incomplete, true) {
             tracing::warn!(
+                signal = S::NAME,
                 endpoint = self.endpoint,
                 dropped,
-                "traces are incomplete, the collector is too slow; check the load of the collector"
+                "OpenTelemetry collector is too slow, spans or log records were dropped; check the load of the collector"
             );
         }
     }

@@ -1,6 +1,6 @@
 //! Recorder on the engine's side: turns events and calls of the engine into spans, and sends them without waiting.
 
-use super::exporter::SpanSender;
+use super::exporter::ItemSender;
 use super::orders::{OrderTrace, Orders};
 use super::span::{CLOSE, EVALUATE, LEASE, ORDER, OpenSpan, attribute};
 use akash_provider_core::engine::{Call, Effect, EffectId, Engine, Input, Leadership};
@@ -35,7 +35,7 @@ pub(super) enum CallSubject {
 
 /// Recorder of traces.
 pub struct TraceRecorder {
-    sender: SpanSender,
+    sender: ItemSender<SpanData>,
     pub(super) provider: Address,
     pub(super) transaction_of: TransactionOf,
     /// Time of the engine step to record.
@@ -56,7 +56,11 @@ impl fmt::Debug for TraceRecorder {
 }
 
 impl TraceRecorder {
-    pub(super) fn new(sender: SpanSender, provider: Address, transaction_of: TransactionOf) -> Self {
+    pub(super) fn new(
+        sender: ItemSender<SpanData>,
+        provider: Address,
+        transaction_of: TransactionOf,
+    ) -> Self {
         Self {
             sender,
             provider,

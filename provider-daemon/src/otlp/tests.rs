@@ -1,7 +1,7 @@
-//! Tests of the recorder and of the export, with a collector on loopback.
+//! Tests of the recorder and of the exports, with a collector on loopback.
 
 use super::*;
-use crate::otlp::collector_of_tests::{Behavior, Collector, attribute, tree};
+use crate::otlp::collector_of_tests::{Behavior, Collector, attribute, message, tree, value};
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Teardown;
 use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Engine, Input, Leadership};
@@ -13,6 +13,7 @@ use akash_provider_core::types::{
 use opentelemetry_proto::tonic::trace::v1::Span;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tracing_subscriber::layer::SubscriberExt;
 
 const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
@@ -39,13 +40,17 @@ fn engine() -> Engine {
     Engine::new(Config::new(PROVIDER.parse().unwrap(), "test")).unwrap()
 }
 
-fn started(url: &str, timing: Timing) -> (TraceRecorder, Traces) {
-    let provider: Address = PROVIDER.parse().unwrap();
-    let endpoint = format!("{url}/v1/traces");
-    let (sender, export) = export(Some(endpoint), url, &resource(&provider, "test"), timing).unwrap();
+fn exported<S: Signal>(url: &str, queue: Queue<S::Item>, timing: Timing) -> anyhow::Result<Export> {
+    let resource = resource(&PROVIDER.parse().unwrap(), "test");
+    export::<S>(&format!("{url}/v1/{}", S::NAME), queue, &resource, timing)
+}
+
+fn started(url: &str, timing: Timing) -> (TraceRecorder, Export) {
+    let (sender, spans) = queue();
+    let export = exported::<SpanExporter>(url, spans, timing).unwrap();
     let transaction_of = Box::new(|msg: &Msg| Some(format!("HASH OF {}", msg.name())));
-    let recorder = TraceRecorder::new(sender, provider, transaction_of);
-    (recorder, Traces { export })
+    let recorder = TraceRecorder::new(sender, PROVIDER.parse().unwrap(), transaction_of);
+    (recorder, export)
 }
 
 fn step(recorder: &mut TraceRecorder, engine: &Engine, input: Option<Input>, effects: Vec<Effect>) {
@@ -334,7 +339,7 @@ async fn until(counter: &AtomicU64, value: u64) {
 async fn failed_requests_are_repeated_and_rejected_spans_are_counted() {
     let collector = Collector::start(Behavior::Status(503));
     let (mut recorder, traces) = started(collector.url(), FAST);
-    let counts = traces.counts();
+    let counts = Arc::clone(traces.counts());
     let engine = engine();
     win(&mut recorder, &engine, 1);
     while collector.received().len() < 2 {
@@ -379,7 +384,7 @@ async fn unavailable_collector_blocks_neither_the_engine_nor_the_end() {
         (format!("http://{closed}"), 1000),
     ] {
         let (mut recorder, traces) = started(&url, slow);
-        let counts = traces.counts();
+        let counts = Arc::clone(traces.counts());
         let engine = engine();
         let began = Instant::now();
         for dseq in 0..6000 {
@@ -411,29 +416,81 @@ async fn unavailable_collector_blocks_neither_the_engine_nor_the_end() {
 
 #[tokio::test]
 async fn invalid_endpoint_is_an_error_with_a_remedy() {
-    let args = |url: &str| OtlpArgs {
-        otlp_endpoint: Some(crate::args::values::web_url(url).unwrap()),
-    };
-    let urls = ["http://a:4318", "http://a:4318/", "https://a/otlp"];
-    let endpoints = urls.map(|url| endpoint(&args(url)).unwrap());
-    assert_eq!(
-        endpoints,
-        [
-            "http://a:4318/v1/traces",
-            "http://a:4318/v1/traces",
-            "https://a/otlp/v1/traces"
-        ]
-    );
-    let provider: Address = PROVIDER.parse().unwrap();
-    let wrong = export(
-        Some("http://[".to_owned()),
-        "x",
-        &resource(&provider, "test"),
-        FAST,
-    );
+    let wrong = exported::<SpanExporter>("http://[", queue().1, FAST);
     let text = crate::error::error_text(&wrong.err().unwrap());
     assert!(
         text.contains("invalid endpoint") && text.contains("\nhelp: check --otlp-endpoint"),
         "{text}"
     );
+}
+
+#[test]
+fn flag_and_standard_variables_select_the_endpoint_of_each_signal() {
+    const BASE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT=http://b";
+    let cases: [(&str, &[&str], &str, &str); 7] = [
+        ("", &[], "", ""),
+        ("http://a/", &[], "http://a/v1/traces", "http://a/v1/logs"),
+        (
+            "https://a/x",
+            &[BASE],
+            "https://a/x/v1/traces",
+            "https://a/x/v1/logs",
+        ),
+        ("", &[BASE], "http://b/v1/traces", "http://b/v1/logs"),
+        ("", &["OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://c"], "", "http://c"),
+        ("http://a", &["OTEL_LOGS_EXPORTER=none"], "http://a/v1/traces", ""),
+        ("", &[BASE, "OTEL_TRACES_EXPORTER=none"], "", "http://b/v1/logs"),
+    ];
+    for (flag, variables, traces, logs) in cases {
+        let otlp_endpoint = (!flag.is_empty()).then(|| crate::args::values::web_url(flag).unwrap());
+        let args = OtlpArgs { otlp_endpoint };
+        let variable = |name: &str| {
+            let of_name = |set: &&str| set.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+            variables.iter().find_map(of_name)
+        };
+        let found = |signal| endpoint(&args, signal, variable).unwrap_or_default();
+        assert_eq!(found(SpanExporter::NAME), traces, "{flag} {variables:?}");
+        assert_eq!(found(LogExporter::NAME), logs, "{flag} {variables:?}");
+    }
+}
+
+#[tokio::test]
+async fn log_records_have_the_trace_of_their_order_and_none_is_of_the_export() {
+    let collector = Collector::start(Behavior::Accept);
+    let (sender, records) = queue();
+    let log = tracing_subscriber::registry().with(logs::layer(sender));
+    logs::PROVIDER.get_or_init(|| PROVIDER.parse().unwrap());
+    let export = exported::<LogExporter>(collector.url(), records, FAST).unwrap();
+    let (mut recorder, traces) = started(collector.url(), FAST);
+    win(&mut recorder, &engine(), 1);
+    let guard = tracing::subscriber::set_default(log);
+    tracing::info!(target: "market", order = %order(1), "of the order");
+    tracing::info!(target: "market", bid = %lease(1), "of the bid");
+    tracing::warn!(target: "market", lease = %lease(1), attempts = 3, "of the lease");
+    tracing::info!(target: "market", "of no order");
+    tracing::warn!(target: "provider_daemon::otlp::exporter", "of the export");
+    // The HTTP client of the export runs on this thread, so its records reach the layer.
+    tokio::join!(traces.finish(), export.finish());
+    drop(guard);
+    let spans = collector.spans();
+    let ids = |name| {
+        let span = named(&spans, name);
+        (span.trace_id.clone(), span.span_id.clone())
+    };
+    let logs = collector.logs();
+    let found = logs.iter().map(|(target, record)| {
+        let ids = (record.trace_id.clone(), record.span_id.clone());
+        (target.as_str(), message(record), ids)
+    });
+    let expected = [
+        ("market", "of the order".to_owned(), ids("order")),
+        ("market", "of the bid".to_owned(), ids("order")),
+        ("market", "of the lease".to_owned(), ids("lease")),
+        ("market", "of no order".to_owned(), (Vec::new(), Vec::new())),
+    ];
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    let of_lease = &logs[2].1;
+    assert_eq!(value(&of_lease.attributes, "attempts").unwrap(), "3");
+    assert_eq!(of_lease.severity_text, "WARN");
+    assert!(of_lease.time_unix_nano > 0);
 }

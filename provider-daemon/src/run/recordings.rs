@@ -1,4 +1,5 @@
-//! Recorders of the engine (flight recorder, order history and traces), and the audit log of the provider.
+//! Recorders of the engine (flight recorder, order history and traces), the export of the log, and the audit log of the
+//! provider.
 
 use crate::args::RunArgs;
 use crate::audit::{self, Audit, AuditHealth};
@@ -6,7 +7,7 @@ use crate::flight;
 use crate::history::{self, History, Recorders};
 use crate::metrics::Metrics;
 #[cfg(feature = "otlp")]
-use crate::otlp::{self, OtlpSource, Traces, TransactionOf};
+use crate::otlp::{self, Otlp, OtlpSource, TransactionOf};
 use akash_provider_chain::AkashClient;
 use akash_provider_core::Config;
 use akash_provider_core::audit::{Act, ActKind, ActOutcome, AuditedAct};
@@ -30,11 +31,11 @@ pub(super) struct Recordings {
     /// Audit record of the run of this provider; `None` without an audit log.
     run: Option<AuditedAct>,
     #[cfg(feature = "otlp")]
-    traces: Option<Traces>,
+    otlp: Otlp,
 }
 
 impl Recordings {
-    /// Starts the enabled recorders and adds the metrics of the traces. Returns a provider builder with these
+    /// Starts the enabled recorders and adds the metrics of the exports. Returns a provider builder with these
     /// recorders, and the handles of the recorders.
     pub(super) async fn start(
         args: &RunArgs,
@@ -47,17 +48,18 @@ impl Recordings {
         let mut add = |recorder: Box<dyn Recorder>| recorders.push(recorder);
         #[cfg(not(feature = "otlp"))]
         let _ = (chain, metrics);
-        // Before the others, because only the traces have settings that can be invalid.
+        // Before the others, because only the exports have settings that can be invalid.
         #[cfg(feature = "otlp")]
-        let traces = {
+        let otlp = {
             let chain = chain.clone();
             let transaction_of: TransactionOf = Box::new(move |msg| Some(chain.receipt_of(msg)?.hash));
-            let traces = otlp::start(&args.otlp, &config.provider, &config.chain_id, transaction_of)?;
-            metrics.add(OtlpSource::new(traces.as_ref().map(|(_, traces)| traces)));
-            traces.map(|(recorder, traces)| {
+            let (recorder, otlp) =
+                otlp::start(&args.otlp, &config.provider, &config.chain_id, transaction_of)?;
+            metrics.add(OtlpSource::new(&otlp));
+            if let Some(recorder) = recorder {
                 add(Box::new(recorder));
-                traces
-            })
+            }
+            otlp
         };
         let dir = args.record.record.as_ref();
         let flight = dir.map(|dir| flight::start(dir, args.record.record_bytes, config));
@@ -92,7 +94,7 @@ impl Recordings {
             audit,
             run,
             #[cfg(feature = "otlp")]
-            traces,
+            otlp,
         };
         Ok((builder, recordings))
     }
@@ -112,9 +114,7 @@ impl Recordings {
             audit.finish().await;
         }
         #[cfg(feature = "otlp")]
-        if let Some(traces) = self.traces {
-            traces.finish().await;
-        }
+        self.otlp.finish().await;
     }
 }
 

@@ -1,9 +1,12 @@
-//! OpenTelemetry collector on loopback, for traces with OTLP over HTTP.
+//! OpenTelemetry collector on loopback, for traces and logs with OTLP over HTTP.
 
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +17,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Behavior {
     Accept,
-    /// Accepts the request, but rejects this number of spans.
+    /// Accepts the request, but rejects this number of spans or log records.
     Reject(i64),
     Status(u16),
     /// Sends no response.
@@ -25,7 +28,7 @@ pub(crate) enum Behavior {
 pub(crate) struct Received {
     /// Request line and headers, in lower case.
     pub(crate) head: String,
-    pub(crate) body: ExportTraceServiceRequest,
+    pub(crate) body: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -71,12 +74,33 @@ impl Collector {
         self.shared.received.lock().unwrap().clone()
     }
 
+    /// Returns the bodies of the requests to a path.
+    fn requests<T: Message + Default>(&self, path: &str) -> impl Iterator<Item = T> {
+        let is_sent = move |request: &Received| request.head.starts_with(&format!("post {path} "));
+        let requests = self.received().into_iter().filter(is_sent);
+        requests.map(|request| T::decode(&request.body[..]).unwrap())
+    }
+
     pub(crate) fn spans(&self) -> Vec<Span> {
-        let bodies = self.received().into_iter().map(|received| received.body);
-        let scopes = bodies
+        let scopes = self
+            .requests::<ExportTraceServiceRequest>("/v1/traces")
             .flat_map(|body| body.resource_spans)
             .flat_map(|resource| resource.scope_spans);
         scopes.flat_map(|scope| scope.spans).collect()
+    }
+
+    /// Returns the received log records with their targets.
+    pub(crate) fn logs(&self) -> Vec<(String, LogRecord)> {
+        let scopes = self
+            .requests::<ExportLogsServiceRequest>("/v1/logs")
+            .flat_map(|body| body.resource_logs)
+            .flat_map(|resource| resource.scope_logs);
+        let records = scopes.flat_map(|scope| {
+            let target = scope.scope.unwrap_or_default().name;
+            let records = scope.log_records.into_iter();
+            records.map(move |record| (target.clone(), record))
+        });
+        records.collect()
     }
 }
 
@@ -99,12 +123,11 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Option<()> {
         .find_map(|line| line.strip_prefix("content-length: "))?;
     let mut body = vec![0; length.parse().unwrap()];
     reader.read_exact(&mut body).ok()?;
-    let body = ExportTraceServiceRequest::decode(&body[..]).unwrap();
     let behavior = *shared.behavior.lock().unwrap();
     shared.received.lock().unwrap().push(Received { head, body });
     let (status, rejected) = match behavior {
         Behavior::Accept => (200, 0),
-        Behavior::Reject(spans) => (200, spans),
+        Behavior::Reject(items) => (200, items),
         Behavior::Status(status) => (status, 0),
         Behavior::Hang => {
             // Returns when the client closes the connection.
@@ -129,11 +152,25 @@ fn serve(stream: &TcpStream, shared: &Shared) -> Option<()> {
 }
 
 pub(crate) fn attribute(span: &Span, name: &str) -> Option<String> {
-    let found = span.attributes.iter().find(|attribute| attribute.key == name)?;
-    match found.value.as_ref()?.value.as_ref()? {
-        Value::StringValue(text) => Some(text.clone()),
-        Value::IntValue(number) => Some(number.to_string()),
-        other => panic!("{name}: {other:?}"),
+    value(&span.attributes, name)
+}
+
+/// Returns the value of an attribute.
+pub(crate) fn value(attributes: &[KeyValue], name: &str) -> Option<String> {
+    let found = attributes.iter().find(|attribute| attribute.key == name)?;
+    Some(text(found.value.as_ref()?))
+}
+
+/// Returns the message of a log record.
+pub(crate) fn message(record: &LogRecord) -> String {
+    text(record.body.as_ref().unwrap())
+}
+
+fn text(value: &AnyValue) -> String {
+    match value.value.as_ref().unwrap() {
+        Value::StringValue(text) => text.clone(),
+        Value::IntValue(number) => number.to_string(),
+        other => panic!("{other:?}"),
     }
 }
 

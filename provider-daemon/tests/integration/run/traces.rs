@@ -1,6 +1,6 @@
-//! Traces of orders: a collector receives the spans of a provider, across a restart.
+//! Traces and logs: a collector receives the spans and the log records of a provider, across a restart.
 
-use crate::collector::{Behavior, Collector, attribute, tree};
+use crate::collector::{Behavior, Collector, attribute, message, tree};
 use crate::run::served::Served;
 use crate::stage::{PRICES, Stage, until};
 use akash_provider_core::market::TenantMsg;
@@ -56,12 +56,39 @@ fn check_lease(served: &Served, spans: &[Span], order: &str) {
     }
 }
 
+/// Checks the log records of a lease. `log-level` changed the level from `info` to `trace` after the lease was won.
+fn check_log(collector: &Collector, spans: &[Span], order: &str) {
+    let logs = collector.logs();
+    let (_, won) = logs
+        .iter()
+        .find(|(_, record)| message(record) == "lease won")
+        .unwrap();
+    let lease = find(spans, order, "lease");
+    assert_eq!(
+        (&won.trace_id, &won.span_id),
+        (&lease.trace_id, &lease.span_id),
+        "{won:?}"
+    );
+    assert!(has_debug_records(collector));
+    let is_of_export =
+        |target: &str| target.starts_with("hyper_util") || target.starts_with("provider_daemon::otlp");
+    assert_eq!(logs.iter().find(|(target, _)| is_of_export(target)), None);
+}
+
+fn has_debug_records(collector: &Collector) -> bool {
+    collector
+        .logs()
+        .iter()
+        .any(|(_, record)| record.severity_text == "DEBUG")
+}
+
 #[test]
 fn each_order_has_one_trace_across_a_restart() {
     let collector = Collector::start(Behavior::Accept);
     let endpoint = format!("--otlp-endpoint={}", collector.url());
     let flags = [
         endpoint.as_str(),
+        "--log-level=info",
         "--lease-funds-monitor-interval=1m",
         "--withdrawal-period=1m",
     ];
@@ -70,6 +97,9 @@ fn each_order_has_one_trace_across_a_restart() {
     let expensive = WEB.replace("amount: 100 ", "amount: 0.1 ");
     served.stage.order_from(&tenant, 21, &expensive);
     served.until("a decline", || served.has_printed("\"event\":\"order_declined\""));
+    assert!(!has_debug_records(&collector));
+    let (code, _, problem) = served.stage.ran(&["log-level", "trace"]);
+    assert_eq!(code, 0, "{problem}");
     // The next withdrawal is due after one minute of block time.
     served.stage.chain.advance(Duration::from_secs(120));
     served.until("a withdrawal", || served.has_printed("\"event\":\"withdrawn\""));
@@ -81,6 +111,8 @@ fn each_order_has_one_trace_across_a_restart() {
     let code = attribute(declined, "akash.decline.code").unwrap();
     assert_eq!(code, "price_too_high");
     assert_ne!(declined.trace_id, find(&first, &order(9), "order").trace_id);
+
+    check_log(&collector, &first, &order(9));
 
     served.replace(&flags);
     served.until("the adopted lease", || {
@@ -116,7 +148,7 @@ fn hanging_collector_delays_neither_bids_nor_the_end() {
     let collector = Collector::start(Behavior::Hang);
     let mut stage = Stage::new("traces-hanging", true);
     stage.start_node(FAST);
-    let flags = [&["run", "--output=json"], &PRICES[..]].concat();
+    let flags = [&["run", "--output=json", "--log-level=info"], &PRICES[..]].concat();
     let mut provider = stage.running_with("provider", &flags, |command| {
         command
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url())
@@ -125,14 +157,12 @@ fn hanging_collector_delays_neither_bids_nor_the_end() {
     let id = stage.order(9);
     stage.bid(&id, &provider);
     let dump = || provider.dump();
-    until("a request to the collector", dump, || {
-        !collector.received().is_empty()
-    });
-    let head = collector.received()[0].head.clone();
-    assert!(
-        head.starts_with("post /v1/traces ") && head.contains("x-key: secret"),
-        "{head}"
-    );
+    for path in ["post /v1/traces ", "post /v1/logs "] {
+        let is_sent = |head: &str| head.starts_with(path) && head.contains("x-key: secret");
+        until(path, dump, || {
+            collector.received().iter().any(|request| is_sent(&request.head))
+        });
+    }
     // While the request hangs.
     let next = stage.order(10);
     stage.bid(&next, &provider);
@@ -145,6 +175,7 @@ fn hanging_collector_delays_neither_bids_nor_the_end() {
         ending.elapsed()
     );
     let dump = provider.dump();
-    assert!(dump.contains("last trace spans not exported"), "{dump}");
+    let lost = dump.matches("last spans or log records not exported");
+    assert_eq!(lost.count(), 2, "{dump}");
     assert!(!dump.contains("secret"), "{dump}");
 }
