@@ -316,7 +316,7 @@ fn price_script_ends_with_all_its_processes() {
     let web = sample("web.yaml");
     let output = run(&[&["explain", "--accept-any", &web][..], &flags].concat());
     let output_text = text(&output.stdout) + &text(&output.stderr);
-    assert!(output_text.contains("did not exit within 2s"), "{output_text}");
+    assert!(output_text.contains("was killed after 2s"), "{output_text}");
     for name in ["child", "orphan"] {
         let pid = std::fs::read_to_string(at(name)).unwrap();
         let stat = format!("/proc/{}/stat", pid.trim().parse::<u32>().unwrap());
