@@ -16,7 +16,8 @@ const RBAC_DENIAL: &str = "is forbidden: User \"";
 const RBAC_HELP: &str = "; apply deploy/rbac/provider.yaml to give the provider its rights, or deploy/operators to give an \
                     operator its rights";
 
-/// Converts an error of the Kubernetes client into an [`Error`] with its kind and the message of the API server.
+/// Converts an error of the Kubernetes client into an [`Error`], with the error kind and the message of the
+/// API server.
 #[must_use]
 pub fn from_kube(operation: &'static str, error: kube::Error) -> Error {
     let (kind, message) = match &error {

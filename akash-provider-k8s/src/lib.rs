@@ -26,7 +26,8 @@ pub mod state;
 pub mod statistics;
 pub mod task;
 
-/// Guide to embedding a provider, compiled with the tests of this crate because its examples also use this crate.
+/// Guide to embedding a provider. The tests of this crate compile the examples, because the examples also use
+/// this crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/embedding.md")]
 pub struct EmbeddingGuide;

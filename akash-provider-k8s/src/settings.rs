@@ -56,9 +56,9 @@ pub struct Settings {
     pub leased_ip_count: LeasedIpCount,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// User or ServiceAccount for which the backend creates, in the namespace of each lease, a binding to the
-    /// ClusterRole of leases. The backend sets its own Kubernetes account here, unless this account has the
-    /// rights in the whole cluster.
+    /// User or ServiceAccount that the backend binds to the ClusterRole of leases, in the namespace of each
+    /// lease. The backend sets this field to its own Kubernetes account, unless this account has the rights
+    /// in the whole cluster.
     pub lease_account: Option<Subject>,
     /// Timeout of one call to the API server.
     pub call_timeout: Duration,

@@ -205,7 +205,7 @@ impl State {
         Some((entry.lease.clone()?, entry.view.clone()))
     }
 
-    /// Returns all leases of this provider that have a Manifest or that run, by namespace.
+    /// Returns, by namespace, all leases of this provider that have a Manifest or that run.
     #[must_use]
     pub fn leases(&self) -> BTreeMap<String, LeaseId> {
         let index = self.shared.index();
@@ -214,8 +214,8 @@ impl State {
             .collect()
     }
 
-    /// Returns the objects of every lease, by namespace, with the id of the lease if the lease belongs to this
-    /// provider.
+    /// Returns the namespace and the objects of every lease, and the id of the lease if the lease belongs to
+    /// this provider.
     pub(crate) fn views(&self) -> Vec<(String, LeaseView, Option<LeaseId>)> {
         let index = self.shared.index();
         let all = index.leases.iter();
@@ -246,12 +246,13 @@ impl State {
         status::service_status(&view, service).ok_or_else(|| no_service(lease, service))
     }
 
-    /// Returns the node ports of a lease, by service. Clients reach the node ports at the provider's public hostname.
+    /// Returns the node ports of each service of a lease. Clients reach the node ports at the provider's
+    /// public hostname.
     pub fn forwarded_ports(&self, lease: &LeaseId) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
         Ok(self.lease_status(lease)?.forwarded_ports)
     }
 
-    /// Returns the number of container restarts, by service of a lease.
+    /// Returns the number of container restarts of each service of a lease.
     ///
     /// # Errors
     /// Returns an error as [`State::lease_status`] does.
@@ -259,7 +260,7 @@ impl State {
         Ok(status::restarts(&self.current(lease)?))
     }
 
-    /// Returns true after all objects of a kind were listed.
+    /// Returns true if all objects of a kind were listed.
     pub(crate) fn has_listed(&self, kind: Kind) -> bool {
         self.shared
             .watches
@@ -324,7 +325,7 @@ impl State {
         self.shared.tell(signal);
     }
 
-    /// Marks a lease as changing: its health is unknown until the returned value is dropped.
+    /// Marks a lease as changing. The health of the lease is unknown until the returned value is dropped.
     pub fn hold(&self, lease: &LeaseId) -> Hold {
         let home = lease.namespace();
         let signal = self.shared.index().hold(&home, 1);

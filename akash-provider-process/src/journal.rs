@@ -12,8 +12,8 @@ const STORED_MAX: usize = 1000;
 /// items.
 const WAITING: usize = 256;
 
-/// Newest log lines or events of a lease, each with the name of its service. Dropping the journal ends the streams of
-/// its followers.
+/// Newest log lines or events of a lease, each with the name of its service. Dropping the journal ends the
+/// streams of all followers.
 #[derive(Debug)]
 pub(crate) struct Journal<T> {
     items: VecDeque<(String, T)>,

@@ -43,9 +43,9 @@ pub struct ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Opens the cluster in a folder, which is created if missing, and starts its deployed leases. A lease is
-    /// recorded but not deployed if `images` lacks the command for one of its images. The next deploy of this
-    /// lease reports the missing command. Requires a Tokio runtime.
+    /// Opens the cluster in a folder, and starts the deployed leases of the cluster. Creates a missing
+    /// folder. A lease is recorded but not deployed if `images` lacks the command for one of its images. The
+    /// next deploy of this lease reports the missing command. Requires a Tokio runtime.
     ///
     /// # Errors
     /// The error of reading or writing the folder.

@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// Stores the running workload of a recorded lease, and publishes its health.
+    /// Stores the running workload of a recorded lease, and publishes the health of the lease.
     pub(crate) fn run(&mut self, running: Running) {
         let lease = running.deployment.lease.clone();
         let health = running.health();

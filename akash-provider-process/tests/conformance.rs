@@ -257,7 +257,7 @@ fn second(mut deployment: WorkloadSpec) -> WorkloadSpec {
     deployment
 }
 
-/// Runs a command next to the first replica. Returns its exit code and output.
+/// Runs a command next to the first replica. Returns the exit code and the output of the command.
 async fn exec(
     cluster: &ProcessCluster,
     words: &[&str],

@@ -28,7 +28,7 @@ pub(crate) struct Endpoint {
     keys: Keys,
 }
 
-/// Identity of a server process and of its replication history. If this identity changes, earlier events and
+/// Identity of a server process and of its replication history. If this identity changed, earlier events and
 /// records may be lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerId {
@@ -89,9 +89,9 @@ impl Endpoint {
             .await
     }
 
-    /// Returns the master on which all responding sentinels agree, or otherwise the master that more than
-    /// half of all sentinels name. Queries every sentinel, because all instances of a provider must use one
-    /// master.
+    /// Returns the master that all responding sentinels name. If they name several masters, returns the
+    /// master that more than half of all sentinels name. Queries every sentinel, because all instances of a
+    /// provider must use one master.
     async fn elected_master(&self, master: &str) -> RedisResult<Client> {
         let addresses: Vec<_> = self.location.addresses().collect();
         let count = addresses.len();
@@ -218,7 +218,7 @@ impl SharedConnection {
         }
     }
 
-    /// Puts back a connection on which a call got its response.
+    /// Puts back a connection after the call on this connection got its response.
     pub(crate) async fn put_back(&self, connection: MultiplexedConnection) {
         *self.connection.lock().await = Some(connection);
     }

@@ -12,7 +12,8 @@ pub(crate) const BYTES_MAX: usize = 16 << 20;
 /// Maximum size of an entry, in bytes: an event and three short fields.
 pub(crate) const ENTRY_MAX: usize = BYTES_MAX + 1024;
 
-/// Id of an entry: the sequence numbers of its event, over all topics and within its topic.
+/// Id of an entry: the sequence number of the event over all topics, and the sequence number within its
+/// topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct EntryId {
     pub(crate) sequence: u64,
@@ -39,7 +40,7 @@ impl std::fmt::Display for EntryId {
 pub(crate) struct Entry {
     pub(crate) id: EntryId,
     pub(crate) epoch: String,
-    /// Event, or the reason why it is invalid.
+    /// Event, or the reason why the entry contains no valid event.
     pub(crate) event: Result<Arc<Event>, String>,
 }
 

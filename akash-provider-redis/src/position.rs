@@ -10,7 +10,7 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
-/// Epoch, sequence number and last entry id of each stream, read from the server in one transaction.
+/// Epoch and sequence number of the bus, and the state of each requested topic, read in one transaction.
 #[derive(Debug)]
 pub(crate) struct Heads {
     pub(crate) epoch: Option<String>,

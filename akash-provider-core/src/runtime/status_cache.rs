@@ -59,7 +59,7 @@ impl StatusCache {
         status
     }
 
-    /// Returns whether the status may have changed since it was last returned.
+    /// Returns whether the status may have changed since the last returned status.
     pub(super) fn may_differ(&self, brain: &impl StateMachine) -> bool {
         let last = self.last.as_ref();
         last.is_none_or(|last| last.ages || last.changes != brain.changes())

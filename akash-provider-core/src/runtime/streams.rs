@@ -140,7 +140,7 @@ async fn listen<T: Clone + Send>(
 /// Retry state of a stream: the increasing delays, and whether the engine was notified of the current gap.
 struct StreamGap<T> {
     lost: Option<T>,
-    /// Whether a valid item arrived after the last gap.
+    /// Whether a valid item arrived after the last failure.
     is_reset: bool,
     waits: Option<ExponentialBackoff>,
 }
@@ -154,14 +154,13 @@ impl<T: Clone> StreamGap<T> {
         }
     }
 
-    /// Ends the gap after a valid item.
+    /// Ends the current gap: a valid item arrived.
     fn close(&mut self) {
         self.is_reset = true;
         self.waits = None;
     }
 
-    /// Handles a failure of the stream. Sends `lost` only at the first failure after a valid item, but always
-    /// waits.
+    /// Handles a failure of the stream: waits, and at the first failure after a valid item also sends `lost`.
     async fn open(&mut self, queue: &mpsc::Sender<T>) -> Result<(), LoopGone> {
         if std::mem::take(&mut self.is_reset)
             && let Some(lost) = &self.lost

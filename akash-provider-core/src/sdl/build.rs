@@ -19,7 +19,7 @@ const TEE: &str = "tee/type";
 pub(super) struct BuildOutput {
     pub(super) groups: Vec<GroupSpec>,
     pub(super) manifest: Manifest,
-    /// Name of the compute profile of each unit, by group.
+    /// For each group, the name of the compute profile of each unit.
     pub(super) profiles: Vec<Vec<String>>,
 }
 

@@ -191,8 +191,8 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
     }
 }
 
-/// Reports a persistent volume that is not mounted. As in the Akash tools, this is an error only in SDL
-/// version 2.0 and only if the service has no mounts. Otherwise the report is a warning.
+/// Reports a persistent volume that is not mounted. As in the Akash tools, the report is an error only in SDL
+/// version 2.0 and only for a service without mounts, otherwise a warning.
 fn unmounted(
     version: Version,
     spot: &Location,

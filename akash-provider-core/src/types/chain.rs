@@ -513,7 +513,7 @@ pub struct Snapshot {
     pub leases: Vec<LeaseRecord>,
     /// Deployments to which the leases of the provider belong.
     pub deployments: Vec<DeploymentRecord>,
-    /// Times of the blocks in which the records were created, by height. For a height without an entry, the
+    /// Times, by height, of the blocks in which the records were created. For a height without an entry, the
     /// time of the snapshot applies.
     pub block_times: BTreeMap<Height, BlockTime>,
 }

@@ -157,8 +157,8 @@ impl BidId {
         self.order.owner()
     }
 
-    /// Returns the name that the namespace of the lease and its Manifest object have: base32hex of the
-    /// SHA-224 hash of the lease path.
+    /// Returns the name of the namespace of the lease, which is also the name of its Manifest object:
+    /// base32hex of the SHA-224 hash of the lease path.
     #[must_use]
     pub fn namespace(&self) -> String {
         base32hex(&Sha224::digest(self.to_string().as_bytes()))

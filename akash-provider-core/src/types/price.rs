@@ -110,7 +110,8 @@ impl Dec {
         self.0.checked_abs().map(Self)
     }
 
-    /// Returns the quotient as an integer, truncated towards zero, or `None` if `other` is zero.
+    /// Returns the quotient as an integer, truncated towards zero. Returns `None` on overflow or if `other`
+    /// is zero.
     #[must_use]
     pub fn div_floor_int(self, other: Self) -> Option<i128> {
         self.0.checked_div(other.0)

@@ -33,8 +33,8 @@ pub(crate) fn explore<W: World>(name: &str, start: W) -> Stats {
     }
 }
 
-/// Visits every reachable state. Returns the first violation instead of panicking, so that tests can check
-/// the search itself.
+/// Visits every reachable state. Returns the first violation as an error and does not panic, so that tests
+/// can check the search itself.
 pub(crate) fn search<W: World>(start: W) -> Result<Stats, String> {
     let start = Rc::new(start);
     let mut seen = FxHashSet::from_iter([Rc::clone(&start)]);

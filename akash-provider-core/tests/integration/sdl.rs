@@ -28,8 +28,8 @@ fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Asserts that the manifest of an SDL matches the groups of the SDL and does not change when it is
-/// serialized and deserialized.
+/// Asserts that the manifest of an SDL matches the groups of the SDL, and that the manifest is unchanged
+/// after serialization and deserialization.
 fn is_consistent(sdl: &Sdl, name: &Path) {
     let groups: Vec<_> = sdl.groups.iter().collect();
     manifest::cross_validate(&sdl.manifest, &groups).unwrap_or_else(|e| panic!("{}: {e}", name.display()));

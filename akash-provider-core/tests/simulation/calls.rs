@@ -131,7 +131,8 @@ impl World {
         self.schedule_outcome(life, effect, TxOutcome::Unknown { expires });
     }
 
-    /// Schedules the outcome of a transaction for the engine that sent it, if that engine still runs.
+    /// Schedules the delivery of an outcome to the engine that sent the transaction, if that engine still
+    /// runs.
     pub(crate) fn schedule_outcome(&mut self, life: u64, effect: EffectId, outcome: TxOutcome) {
         let sender = if life == self.life {
             Some(&mut self.pending)

@@ -217,8 +217,8 @@ impl ClusterState {
         }
     }
 
-    /// Returns the leases with objects that the provider sees, and the leases hidden from the provider
-    /// because it reads from a wrong namespace or cluster.
+    /// Returns two sets of leases with objects: those that the provider sees, and those that the provider
+    /// cannot see because it reads from a wrong namespace or cluster.
     pub(crate) fn there(&self) -> (BTreeSet<LeaseId>, BTreeSet<LeaseId>) {
         let away = |r: &Workload| r.elsewhere && self.place != ReadLocation::Right;
         let hidden = self.runs.iter().filter(|(_, r)| away(r));

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) struct Faults {
     /// Rate of calls that fail temporarily.
     pub(crate) failing: u64,
-    /// Rate of calls that are executed but report a failure.
+    /// Rate of calls that take effect but report a failure.
     pub(crate) done_and_failed: u64,
     /// Rate of query results that are older than the event stream.
     pub(crate) stale: u64,

@@ -9,21 +9,21 @@ use akash_provider_core::Config;
 /// Rates of the uncommon features. Most histories use few of these features.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Features {
-    /// Rate of groups that request large amounts of memory and storage, in percent.
+    /// Rate, in percent, of groups that request large amounts of memory and storage.
     pub(crate) bulky: u64,
-    /// Rate of steps in which a third party writes an invalid or oversized record, in percent.
+    /// Rate, in percent, of steps in which a third party writes an invalid or oversized record.
     pub(crate) invalid_records: u64,
     /// Whether the cluster has persistent storage that groups request.
     pub(crate) classes: bool,
     /// Whether groups request external ports, which are scarce.
     pub(crate) ports: bool,
-    /// Rate of failed deploys that created only a part of the objects, in percent.
+    /// Rate, in percent, of failed deploys that created only a part of the objects.
     pub(crate) half: u64,
-    /// Rate of steps in which a hostname or a service disappears, per thousand.
+    /// Rate, per thousand, of steps in which a hostname or a service disappears.
     pub(crate) losses: u64,
     /// Denominations and balances of the accounts.
     pub(crate) wallet: Wallet,
-    /// Rate of steps in which the market parameters change, per thousand.
+    /// Rate, per thousand, of steps in which the market parameters change.
     pub(crate) votes: u64,
 }
 

@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// Shuts the process down and starts it again. The shutdown is sometimes interrupted.
+    /// Shuts the process down, and starts a new process. The shutdown is sometimes interrupted.
     fn restart(&mut self) -> Checked {
         self.feed(Input::Shutdown)?;
         for _ in 0..self.random.below(20) {

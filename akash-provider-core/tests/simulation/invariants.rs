@@ -558,8 +558,8 @@ impl SettledCheck<'_> {
         ours.filter(is_due).map(|b| b.id.order.clone()).collect()
     }
 
-    /// Returns the state of an engine, one line per object. This state must be the same for a running engine
-    /// and for a new engine that starts from the same chain and cluster.
+    /// Returns the state of an engine, one line per object. A running engine must have the same state as a
+    /// new engine that starts from the same chain and cluster.
     ///
     /// Omits bids that time out soon, because one engine may close such a bid a block earlier than the other.
     /// Also omits the orders in `full`: whether capacity remains for such an order depends on the sequence of

@@ -121,8 +121,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the deposit of a bid was not refused earlier for lack of funds, or that a query has
-    /// returned a sufficient balance since that refusal.
+    /// Checks that the chain has not refused the deposit of a bid for lack of funds, or that a query has
+    /// returned a sufficient balance since the refusal.
     pub(crate) fn a_refused_deposit_waits_for_money(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());

@@ -48,7 +48,7 @@ impl UnhealthyTime {
         }
     }
 
-    /// Restarts the measurement after a deploy. A workload cannot be unhealthy before it is deployed.
+    /// Restarts the measurement after a deploy. Before its deploy, a workload cannot be unhealthy.
     fn deployed(&mut self, now: Mono) {
         self.before = Duration::ZERO;
         self.since = self.since.map(|_| now);
@@ -75,8 +75,8 @@ pub(crate) struct EngineModel {
     /// crashed process can be included in a block later without an event for this engine. Such a bid appears
     /// only in a scan.
     pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
-    /// Deposits of bids that were refused for lack of funds, by order and denomination. An entry is removed
-    /// when a query returns a sufficient balance.
+    /// Deposits of bids that the chain refused for lack of funds. The key is the order and the denomination.
+    /// An entry is removed when a query returns a sufficient balance.
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
@@ -116,7 +116,7 @@ pub(crate) struct EngineModel {
     pub(crate) requests: BTreeSet<RequestId>,
     /// Reservations of the engine, compared with the reported capacity.
     pub(crate) sales: Reservations,
-    /// Number of inputs that were delivered twice. The engine counts the second delivery as unexpected.
+    /// Number of inputs that were delivered twice. The engine counts each second delivery as unexpected.
     pub(crate) repeated: u64,
 }
 
@@ -353,7 +353,7 @@ impl EngineModel {
 /// State that all engines of a history share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HistoryRecord {
-    /// Withdrawals that a block includes, by engine, deployment and block.
+    /// Withdrawals that a block includes, each with its engine, deployment and block.
     pub(crate) withdrawals: BTreeSet<(u64, DeploymentId, Height)>,
     /// Deployment and manifest version of each submission without a response.
     pub(crate) submitted: BTreeMap<RequestId, (DeploymentId, u64)>,

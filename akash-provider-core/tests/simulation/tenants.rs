@@ -55,8 +55,8 @@ impl World {
         names
     }
 
-    /// Returns `little`. If the history has large groups, sometimes returns a random multiple of `step`
-    /// instead, at most `times × step`.
+    /// Usually returns `little`. If the history has large groups, sometimes returns a random multiple of
+    /// `step` instead, at most `times × step`.
     fn spice_amount(&mut self, little: u64, step: u64, times: u64) -> u64 {
         if self.feature_random.percent(self.features.bulky) {
             return step * self.feature_random.between(1, times);

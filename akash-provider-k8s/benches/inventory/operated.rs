@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Timeout of the first lists from an API server with many objects.
+/// Timeout of the initial lists. An API server with many objects needs long for these lists.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Delay for the operator to process all changes.
 const SETTLE: Duration = Duration::from_secs(2);

@@ -39,7 +39,7 @@ pub(crate) struct Account {
     pub(crate) kubeconfig: Value,
 }
 
-/// Number of requests that the API server dispatched for a ServiceAccount, by kind.
+/// Number of requests of each kind that the API server dispatched for a ServiceAccount.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Calls {
     pub(crate) writes: f64,

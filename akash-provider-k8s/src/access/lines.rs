@@ -26,17 +26,18 @@ struct Position {
 }
 
 /// Splitter of a log stream into lines. Each line of the container starts with a timestamp and a space. Lines
-/// without a timestamp come from the node. After the first line of the container, such lines are dropped.
+/// without a timestamp come from the node. After the first line of the container, lines without a timestamp
+/// are dropped.
 #[derive(Debug)]
 pub(super) struct Lines {
     limit: usize,
     buffer: Vec<u8>,
     open: Option<OpenLine>,
     mark: Option<Position>,
-    /// Set after a broken connection: the last returned line, and the number of lines with the same timestamp
-    /// that the new stream has already repeated.
+    /// Set after a broken connection. Contains the position of the last returned line, and the number of
+    /// lines with its timestamp that the new stream has already repeated.
     replay: Option<(Position, u32)>,
-    /// Set after a broken connection: the partly returned line.
+    /// Partly returned line, set after a broken connection.
     part: Option<OpenLine>,
 }
 

@@ -30,9 +30,9 @@ const LINE_MAX: usize = 1 << 20;
 const REPLICAS_MAX: usize = 128;
 /// Maximum number of buffered batches. A batch has about the size of one read.
 const BATCHES_MAX: usize = 8;
-/// Duration without data after which a stream is reopened, because the connection may be dead.
+/// A stream is reopened after this duration without data, because the connection may be dead.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Duration without a successful call after which a log stream with `follow` ends.
+/// A log stream with `follow` ends after this duration without a successful call.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// Maximum back-off between two calls for the logs of a replica.
 const WAIT_MAX: Duration = Duration::from_secs(5);

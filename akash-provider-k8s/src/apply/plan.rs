@@ -15,7 +15,7 @@ use crate::labels;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Hashes of the objects that the provider does not watch, by kind and name. An empty hash marks an
+/// Hashes, by kind and name, of the objects that the provider does not watch. An empty hash marks an
 /// unfinished write.
 pub type Ledger = BTreeMap<Id, String>;
 
@@ -181,8 +181,8 @@ impl Plan {
     }
 }
 
-/// Compares a live object of any kind with its item. Returns the write that restores the object, or `None` if
-/// the object equals the item, is being deleted, or cannot be changed in place.
+/// Compares a live object of any kind with the item of the object. Returns the write that restores the
+/// object, or `None` if the object equals the item, is being deleted, or cannot be changed in place.
 pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {
     let mut plan = Plan::default();
     plan_watched(&mut plan, item, live, &BTreeSet::new());

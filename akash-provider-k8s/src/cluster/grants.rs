@@ -222,8 +222,8 @@ impl Calls {
     }
 }
 
-/// Returns the error for a rejected binding. The account lacks the rights of the ClusterRole and the
-/// right to bind it.
+/// Returns the error for a rejected binding. The account lacks the rights of the ClusterRole, and lacks the
+/// right to bind the ClusterRole.
 pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
     if !matches!(
         error.kind(),

@@ -283,9 +283,9 @@ impl Inner {
         })
     }
 
-    /// Returns the lease of the namespace `home`, and the lease objects. Used if the namespace lost its lease
-    /// labels and has no Manifest record. The error is the time of the next attempt, or `None` if no further
-    /// attempt is needed.
+    /// Returns the lease of the namespace `home`, and the lease objects. This function is for a namespace
+    /// that lost its lease labels and has no Manifest record. The error is the time of the next attempt, or
+    /// `None` if no further attempt is needed.
     async fn disowned(
         &self,
         home: &str,

@@ -90,8 +90,8 @@ impl Inner {
         );
     }
 
-    /// Reports Manifest records that the API server has and the caches lack. The caches lack a record that
-    /// lost its labels or for which the watch missed an event.
+    /// Reports Manifest records that the API server has and the caches lack. A record is missing in the
+    /// caches if the record lost its labels or the watch missed an event.
     async fn add_live_records(&self, traces: &mut LeaseTraces, operation: &'static str) -> Result<(), Error> {
         let limit = self.settings.call_timeout;
         let place = &self.settings.manifest_namespace;
@@ -171,8 +171,8 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Leases without a usable Manifest record, by the name of the record or the namespace. Only the first
-/// problem per name is stored.
+/// Leases without a usable Manifest record. The key is the name of the record or of the namespace. Only the
+/// first problem per name is stored.
 #[derive(Debug, Default)]
 struct LeaseTraces {
     /// Names of valid Manifest records.

@@ -39,9 +39,9 @@ pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
 }
 
 impl Inner {
-    /// Writes the Manifest record of a deployment unless the existing object already contains it. Returns the
-    /// current object. `basis` selects whether the existing record is read from the cache or from the API
-    /// server.
+    /// Writes the Manifest record of a deployment unless the existing object already contains the deployment.
+    /// Returns the current object. `basis` selects whether the existing record is read from the cache or from
+    /// the API server.
     pub(crate) async fn record(
         &self,
         deployment: &WorkloadSpec,
@@ -330,8 +330,8 @@ fn is_foreign(manifest: &Manifest) -> bool {
     !annotations.is_some_and(|a| a.contains_key(labels::EXTRA))
 }
 
-/// Returns the services that another program deployed, from the annotation [`ADOPTED`] or from that program's
-/// Manifest object.
+/// Reads the services that another program deployed: from the annotation [`ADOPTED`], or from the Manifest
+/// object that the other program wrote.
 fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
     if let Some(text) = annotations.get(ADOPTED) {
@@ -343,7 +343,8 @@ fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     Some(entries(&manifest.spec.group.services))
 }
 
-/// Returns the hash of each service, by name. Passwords and empty fields do not affect the hash.
+/// Returns the hash of each service. The key is the name of the service. Passwords and empty fields do not
+/// affect the hash.
 pub(crate) fn entries(services: &[ManifestService]) -> AdoptedServices {
     let entry = |service: &ManifestService| {
         let mut value = serde_json::to_value(service).unwrap_or_default();

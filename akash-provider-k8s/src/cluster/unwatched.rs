@@ -66,7 +66,7 @@ impl Lists {
     }
 }
 
-/// Lists of the whole cluster that the first deploys of all leases share during [`START`].
+/// Lists of the whole cluster. During [`START`], the first deploys of all leases share these lists.
 #[derive(Default)]
 pub(crate) struct StartupLists(Mutex<Phase>);
 

@@ -113,7 +113,7 @@ pub(crate) fn devices(
     all
 }
 
-/// Device counts from the labels with the prefix [`PREFIX`], by size, by interface and by both.
+/// Device counts from the labels with the prefix [`PREFIX`]: by size, by interface, and by both together.
 #[derive(Debug, Default)]
 struct Model<'a> {
     devices: u32,
@@ -186,8 +186,8 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 impl Model<'_> {
-    /// Adds the device kinds of this model to `out`. Omits the attributes if both size and interface vary,
-    /// and no label counts their combinations.
+    /// Adds the device kinds of this model to `out`. If both size and interface vary and no label counts
+    /// their combinations, omits these attributes.
     fn kinds(
         mut self,
         vendor: Vendor,

@@ -83,7 +83,7 @@ pub struct KubeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// State of the watch of one Kubernetes kind that the capacity depends on.
+/// State of the watch of a Kubernetes kind on which the capacity depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InventoryWatch {
@@ -393,13 +393,13 @@ impl KubeInventory {
 }
 
 impl KubeInventory {
-    /// Returns the state of the watch of each kind that the cluster serves, by the plural of the kind.
+    /// Returns the watch state of each kind that the cluster serves. The key is the plural name of the kind.
     #[must_use]
     pub fn watches(&self) -> BTreeMap<&'static str, InventoryWatch> {
         self.shared.watches()
     }
 
-    /// Returns the number of resources that the provider does not offer, by reason.
+    /// Returns, for each reason, the number of resources that the provider does not offer.
     #[must_use]
     pub fn ignored_resources(&self) -> IgnoredResources {
         self.shared.inner().tally.ignored_resources()

@@ -128,8 +128,8 @@ impl CapacityFacts {
 /// Settings of persistent storage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StorageOptions {
-    /// Sizes of storage classes in bytes, by class. A class needs an entry if the cluster does not report its size or
-    /// reports a wrong size.
+    /// Size of each storage class, in bytes. A class needs an entry if the cluster does not report its size
+    /// or reports a wrong size.
     pub capacity: BTreeMap<String, i64>,
     /// Whether classes of unknown size are offered without a limit.
     pub unknown_is_unlimited: bool,

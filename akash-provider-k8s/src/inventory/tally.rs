@@ -73,7 +73,7 @@ struct Space {
 #[derive(Debug, Default)]
 struct Dirty {
     any: bool,
-    /// Whether a node was added or removed, or changed in more than its amounts.
+    /// Whether a node was added, was removed, or changed in other properties than its amounts.
     structure: bool,
     nodes: BTreeSet<NodeName>,
     spaces: HashSet<Arc<str>>,

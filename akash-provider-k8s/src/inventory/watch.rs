@@ -97,8 +97,8 @@ impl<T: kube::Resource> CountSink<T> {
         Change::Gone(self.kind, self.key(meta), meta.uid.as_deref().map(Into::into))
     }
 
-    /// Returns the key of an object. The key of a Manifest has no namespace; its name is the namespace of the
-    /// lease.
+    /// Returns the key of an object. The key of a Manifest has an empty namespace, and the namespace of the
+    /// lease as the name.
     fn key(&mut self, meta: &ObjectMeta) -> Key {
         let namespace = match self.kind {
             Kind::Lease => "",

@@ -5,7 +5,8 @@ const MAX_NAME: usize = 255;
 /// Maximum length of a tag, in characters.
 const MAX_TAG: usize = 128;
 
-/// Returns the problem of a reference (`[registry[:port]/]path[:tag][@algorithm:digest]`), if it is invalid.
+/// Returns why the image reference `[registry[:port]/]path[:tag][@algorithm:digest]` is invalid, or `None` if
+/// it is valid.
 pub(super) fn fault(reference: &str) -> Option<&'static str> {
     let (rest, digest) = match reference.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),

@@ -16,7 +16,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Name of the policy that isolates the pods of a lease, except for connections that every lease needs.
+/// Name of the policy that isolates the pods of a lease. The policy permits only the connections that every
+/// lease needs.
 pub const RESTRICTIONS: &str = "akash-deployment-restrictions";
 
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";

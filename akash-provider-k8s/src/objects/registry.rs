@@ -21,7 +21,8 @@ pub fn registry_secret_name(service: &str) -> String {
     format!("docker-creds-{service}")
 }
 
-/// Returns the registry login of a service. Tenants set the login in the service or in its params.
+/// Returns the registry login of a service. Tenants set the login in the service or in the params of the
+/// service.
 pub(crate) fn credentials(service: &Service) -> Option<&Credentials> {
     let in_params = || service.params.as_ref()?.credentials.as_ref();
     service.credentials.as_ref().or_else(in_params)

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 const ROLLING_UPDATE: &str = "RollingUpdate";
 
-/// Renders the workload of a service: a StatefulSet if it has persistent volumes, otherwise a Deployment.
+/// Renders the workload of a service: a StatefulSet if the service has persistent volumes, otherwise a
+/// Deployment.
 pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObjects) -> Result<(), Refusal> {
     let replicas = replicas(service)?;
     let claims = volumes::claims(service);

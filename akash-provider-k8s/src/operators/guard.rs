@@ -34,8 +34,8 @@ const FREE: usize = 5;
 const SHARE: usize = 10;
 /// Interval at which a waiting deletion is checked for new evidence or a known reason.
 const RETRY: Duration = Duration::from_secs(5);
-/// Delay before waiting deletions are logged. If the lease was closed, its namespace is usually deleted
-/// within this delay.
+/// Delay before waiting deletions are logged. The namespace of a closed lease is usually deleted within this
+/// delay.
 const REPORT: Duration = Duration::from_secs(30);
 /// Remedy in messages about held deletions.
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \

@@ -194,7 +194,8 @@ impl IpOperator {
         self.shared.usage()
     }
 
-    /// Returns the ports of leased addresses with a Service, by lease, in the format of the Go operator.
+    /// Returns, for each lease, the ports of leased addresses that have a Service, in the format of the Go
+    /// operator.
     #[must_use]
     pub fn port_states(&self) -> BTreeMap<String, Vec<PortState>> {
         self.shared.port_states()

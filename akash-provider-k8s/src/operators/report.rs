@@ -41,7 +41,7 @@ pub struct LeaseParts {
     pub provider: String,
 }
 
-/// Lease in the ignore list, in the format of the Go operators.
+/// Lease on the ignore list, in the format of the Go operators.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct IgnoredLease {

@@ -10,7 +10,8 @@ use akash_provider_core::statistics::DurationCounts;
 pub struct WorkStatistics {
     /// Number of names in the work queue, by state.
     pub queue: QueueDepth,
-    /// Times to write and delete the objects of one name, successful or failed.
+    /// Durations of the work on one name, successful or failed. The work writes and deletes the objects of
+    /// the name.
     pub durations: DurationCounts,
     /// Number of writes, deletions and failures.
     pub counts: Counts,

@@ -47,7 +47,7 @@ pub(super) struct OperatorTasks {
 }
 
 impl OperatorTasks {
-    /// Starts the writer. The writer works only while `gate` is open because the provider leads.
+    /// Starts the writer. The writer works only while `gate` is open, that is, while the provider leads.
     pub(super) fn start(writer: impl ObjectWriter, pace: Timing, gate: LeadershipGate) -> Self {
         let mut running = Self {
             stopping: CancellationToken::new(),
@@ -66,7 +66,7 @@ impl OperatorTasks {
         running
     }
 
-    /// Starts a task that runs only while `gate` is open because the provider leads.
+    /// Starts a task that runs only while `gate` is open, that is, while the provider leads.
     pub(super) fn lead<W: Future<Output = ()> + Send + 'static>(
         &mut self,
         gate: LeadershipGate,

@@ -28,9 +28,9 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 /// Number of definitions per page of a list. A definition may have several KiB, mostly metadata.
 const PAGE: u32 = 50;
-/// Maximum number of retries for a missing kind after its CustomResourceDefinition changed. Each API server
-/// starts to serve a new kind only after some time. The delays start at 250 ms and double, so the retries
-/// take four minutes.
+/// Maximum number of retries for a missing kind after a change of the CustomResourceDefinition of this kind.
+/// Each API server starts to serve a new kind only after some time. The delays start at 250 ms and double, so
+/// the retries take four minutes.
 const TRIES: u32 = 11;
 /// API group that has CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
 const STANDARD: &str = "gateway.networking.k8s.io";
@@ -92,7 +92,7 @@ impl DefinitionStates {
     }
 }
 
-/// Number of retries for a missing kind since its CustomResourceDefinition changed.
+/// Number of retries for a missing kind since the last change of its CustomResourceDefinition.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     version: String,

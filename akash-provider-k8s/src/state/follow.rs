@@ -65,7 +65,6 @@ pub(crate) trait Sink<T>: Send {
     /// A list starts. The previous list may have been interrupted.
     fn begin(&mut self);
 
-    /// Receives a page of a list.
     fn page(&mut self, objects: Vec<T>);
 
     /// The list, which was requested at `asked`, is complete.

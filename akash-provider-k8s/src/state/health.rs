@@ -71,8 +71,8 @@ impl Replicas {
     }
 
     /// Returns true if enough replicas are available. During a rolling update, one replica may be
-    /// unavailable. Returns false for a new workload that its controller has not observed yet. A changed
-    /// workload does not need to be observed, because its previous pods still serve.
+    /// unavailable. Returns false for a new workload until the controller has observed the workload. A
+    /// changed workload does not need to be observed, because its previous pods still serve.
     fn serve(&self, wanted: u32) -> bool {
         let one_away = u32::from(self.updating);
         let is_observed = self.observed >= self.generation || self.generation > 1;
@@ -86,8 +86,8 @@ fn is_changed(meta: &ObjectMeta) -> bool {
     meta.generation.is_some_and(|generation| generation > 1)
 }
 
-/// Returns true while a Deployment replaces replicas. Returns false after its controller reports the end or a
-/// stall.
+/// Returns true while a Deployment replaces replicas. Returns false after the controller has reported the end
+/// or a stall of the replacement.
 fn is_progressing(status: &DeploymentStatus) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     conditions

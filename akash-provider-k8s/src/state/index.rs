@@ -281,7 +281,7 @@ impl Index {
         self.leases.retain(|_, entry| !entry.is_empty());
     }
 
-    /// Records an accepted write. Health is unknown until a watch reports this write.
+    /// Records an accepted write. The health of the lease is unknown until a watch reports this write.
     pub(super) fn wrote(&mut self, home: &str, write: Write) -> Option<Signal> {
         self.change(home, write.kind, |entry| {
             // A later write of an object includes the earlier one.
@@ -313,7 +313,7 @@ impl Index {
         failing
     }
 
-    /// Stores `reports`: whether the node is ready and its kubelet sends heartbeats, or `None` if the node
+    /// Stores whether the node is ready and its kubelet sends heartbeats. If `reports` is `None`, the node
     /// cannot be read.
     pub(super) fn node(&mut self, name: &str, reports: Option<bool>) -> Vec<Signal> {
         let before = match reports {

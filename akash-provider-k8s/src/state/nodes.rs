@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// per `n` intervals, so all nodes together cause at most 40 calls per second.
 const INTERVAL_PER_NODE: Duration = Duration::from_millis(50);
 
-/// Nodes that were read; true if the node is ready and its kubelet sends heartbeats.
+/// Nodes that were read. The value is true if the node is ready and its kubelet sends heartbeats.
 pub(super) type Nodes = HashMap<String, bool>;
 
 /// Properties of a node and of its Lease, from one read.

@@ -26,7 +26,7 @@ pub struct Orphan {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// The lease that the object names, if it is a lease of this provider.
+    /// The lease that the object names, if this lease belongs to this provider.
     pub lease: Option<LeaseId>,
     /// Reason why the object is an orphan.
     pub reason: Reason,

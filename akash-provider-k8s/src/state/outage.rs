@@ -89,8 +89,8 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-/// Returns the health of a pod as [`of_pod`] does. Returns [`Health::Bad`] only if the node is ready and its
-/// kubelet sends heartbeats.
+/// Returns the health of a pod as [`of_pod`] does. But returns [`Health::Bad`] only if the node is ready and
+/// the kubelet sends heartbeats.
 fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     let health = of_pod(pod)?;
     if health != Health::Bad {

@@ -97,7 +97,7 @@ fn last_termination(view: &LeaseView, service: &str) -> Option<Termination> {
     })
 }
 
-/// Returns the current termination of a container, or else the termination before its last start.
+/// Returns the current termination of a container, or else the termination before the last start.
 pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     let states = [&container.state, &container.last_state];
     states
@@ -106,7 +106,7 @@ pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateT
         .find_map(|state| state.terminated.as_ref())
 }
 
-/// Returns the node ports, by service. Clients reach the node ports at `host`.
+/// Returns the node ports of each service. Clients reach the node ports at `host`.
 #[must_use]
 pub fn forwarded_ports(view: &LeaseView, host: &str) -> BTreeMap<String, Vec<ForwardedPort>> {
     let mut by_service: BTreeMap<String, Vec<ForwardedPort>> = BTreeMap::new();
@@ -139,7 +139,7 @@ fn service_of(name: &str, service: &Service) -> String {
     label.cloned().unwrap_or_else(by_name)
 }
 
-/// Returns the addresses that are assigned to the load balancers of the lease, by service.
+/// Returns, for each service, the addresses that are assigned to its load balancers.
 fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
     let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
     for service in view.services.values() {
@@ -195,7 +195,7 @@ fn forwarded(port: &ServicePort, service: &str, host: &str) -> Option<ForwardedP
     })
 }
 
-/// Returns the number of container restarts of the existing pods, by service.
+/// Returns, for each service, the number of container restarts of its existing pods.
 #[must_use]
 pub fn restarts(view: &LeaseView) -> BTreeMap<String, u32> {
     let mut by_service = BTreeMap::new();

@@ -190,7 +190,8 @@ pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
         .all(|(_, state)| state.synced && state.down_for().is_none_or(|down| down < grace))
 }
 
-/// Returns the time at which health becomes unknown if the failed watch does not recover.
+/// Returns the time at which the health of leases becomes unknown, unless the watch with the longest outage
+/// recovers first.
 pub(super) fn known_until(all: &Watches, grace: Duration) -> Option<Instant> {
     let needed = all.iter().filter(|(kind, _)| kind.decides_health());
     let down = needed.filter_map(|(_, state)| state.down_since);

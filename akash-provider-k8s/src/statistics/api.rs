@@ -18,9 +18,9 @@ const CALLS_MAX: usize = 512;
 pub struct ApiStatistics {
     /// Number of requests by verb, resource and result.
     pub calls: BTreeMap<ApiCall, u64>,
-    /// Times from a read request until the start of its response. Watches are not counted.
+    /// Durations of read requests, each until the start of the response. Watches are not counted.
     pub reads: DurationCounts,
-    /// Times from a write request until the start of its response.
+    /// Durations of write requests, each until the start of the response.
     pub writes: DurationCounts,
 }
 

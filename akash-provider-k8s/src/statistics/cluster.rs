@@ -53,8 +53,8 @@ pub struct ClusterStatistics {
     pub durations: BTreeMap<Operation, DurationCounts>,
     /// Number of failed operations.
     pub failures: BTreeMap<Operation, u64>,
-    /// Number of objects that other clients changed, by kind and outcome. A changed label of a namespace has
-    /// the kind `Namespace`.
+    /// Number, by kind and outcome, of the objects that other clients changed. A changed label of a namespace
+    /// has the kind `Namespace`.
     pub drift: BTreeMap<(&'static str, DriftOutcome), u64>,
     /// Number of leases that wait for another drift check. Reasons: the repair failed, the lease was locked,
     /// the watches failed, or another client repeats its changes.

@@ -183,8 +183,7 @@ async fn settle(world: &World, lease: &LeaseId) {
         .await;
 }
 
-/// Returns the pod templates of the lease's workloads and ReplicaSets, by kind and name. A rollout changes
-/// this map.
+/// Returns the pod template of each workload and ReplicaSet of the lease. A rollout changes this map.
 async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["Deployment", "StatefulSet", "ReplicaSet"] {
@@ -197,8 +196,8 @@ async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     found
 }
 
-/// Returns a version of each object: the generation of a workload, because controllers write its status, or
-/// the resource version of another object.
+/// Returns a version of each object. The version of a workload is its generation, because controllers write
+/// the status. The version of any other object is its resource version.
 async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["NetworkPolicy", "Service", "Role", "RoleBinding", "Secret"] {

@@ -49,8 +49,8 @@ async fn forbid_binding(world: &World) {
         .await;
 }
 
-/// Deletes the role binding of the lease, and its entry in the annotation `provider.akash.network/ledger`.
-/// Leases of older provider versions lack both.
+/// Deletes the role binding of the lease, and the entry of this role binding in the annotation
+/// `provider.akash.network/ledger`. Leases of older provider versions lack both.
 async fn upgraded(world: &World, lease: &LeaseId) {
     let ns = lease.namespace();
     world.delete("RoleBinding", &ns, ACCESS).await;

@@ -333,7 +333,8 @@ async fn time_until_restored(world: &World, lease: &LeaseId, before: &Contents) 
     begin.elapsed()
 }
 
-/// Asserts that there are at most two calls for each object of the lease, and no call for the other lease.
+/// Asserts that the calls contain at most two calls for each object of `lease`, and no call for the lease
+/// `other`.
 fn assert_few_calls(calls: &[Call], lease: &LeaseId, other: &LeaseId) {
     let (ns, others) = (lease.namespace(), other.namespace());
     let namespace = format!("/api/v1/namespaces/{ns}");

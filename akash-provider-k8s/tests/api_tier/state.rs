@@ -22,8 +22,8 @@ fn labels_of(lease: &LeaseId) -> Value {
     json!(all)
 }
 
-/// Returns the objects of a lease as the Go provider writes them. The lease has no replicas, so it is
-/// healthy.
+/// Returns the objects of a lease as the Go provider writes these objects. The lease is healthy, because it
+/// has no replicas.
 fn objects(world: &World, lease: &LeaseId) -> [Value; 3] {
     let (home, all) = (lease.namespace(), labels_of(lease));
     let namespace =

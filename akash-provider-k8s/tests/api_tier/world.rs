@@ -86,7 +86,7 @@ pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<
 }
 
 /// Runs a test as [`run`] does, with exclusive access to the cluster. The test may break parts of the
-/// cluster, and must restore them.
+/// cluster, and must restore these parts.
 pub(crate) fn run_alone(name: &str, test: impl for<'a> FnOnce(&'a World, Arc<Testbed>) -> BoxFuture<'a, ()>) {
     if std::env::var_os(test_cluster::NAMED).is_some() {
         println!(
@@ -380,7 +380,6 @@ impl World {
             .collect()
     }
 
-    /// Returns one object as JSON, or `None` if the object does not exist.
     pub(crate) async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = resource(kind);
         let api: Api<DynamicObject> = if namespace.is_empty() {

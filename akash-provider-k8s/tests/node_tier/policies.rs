@@ -179,8 +179,8 @@ fn in_network(testbed: &Testbed, command: &str) -> Command {
     run
 }
 
-/// Two leases on the same node, each with a service `web` and a service `side`. Only `side` may read the logs of its
-/// lease from the API server.
+/// Two leases on the same node, each with a service `web` and a service `side`. In each lease, only `side`
+/// may read the logs of the lease from the API server.
 struct Pair {
     tenants: [Tenant; 2],
 }

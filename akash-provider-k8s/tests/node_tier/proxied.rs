@@ -162,7 +162,7 @@ impl Stage {
         );
     }
 
-    /// Waits as [`Controller::until_routed`] does, for all controllers that handle this kind.
+    /// Runs [`Controller::until_routed`] for each controller that handles this kind.
     async fn until_routed(&self, kind: &str, tenant: &Tenant, service: &str) {
         let home = tenant.lease.namespace();
         let own = if kind == "Ingress" {
@@ -212,8 +212,8 @@ fn gateway() -> Mode {
     }
 }
 
-/// Routes the hostname by an Ingress, and moves the hostname to other services and leases. Then changes to an
-/// HTTPRoute and back, and removes the declaration.
+/// Routes the hostname with an Ingress, and moves the hostname to other services and leases. Then changes to
+/// an HTTPRoute and back, and removes the declaration.
 async fn run_scenario(stage: &Stage) {
     let operator = stage.operator(ingress(), false);
     for controller in [&stage.ingresses, &stage.gateway, &stage.both] {

@@ -157,7 +157,7 @@ impl Tenant {
         self.sdl.hash
     }
 
-    /// Returns the message that creates the deployment and its order.
+    /// Returns the message that creates the deployment and the order.
     #[must_use]
     pub fn create(&self) -> TenantMsg {
         TenantMsg::CreateDeployment {

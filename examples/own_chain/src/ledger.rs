@@ -97,8 +97,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger file and passes its blocks to `reader`. Creates the file if it does not exist. Returns the
-    /// unusable lines, which are not an error.
+    /// Opens the ledger file and passes the blocks in the file to `reader`. Creates the file if it does not
+    /// exist. Returns the unusable lines, which are not an error.
     pub(crate) fn open(
         path: &Path,
         genesis: &Genesis,

@@ -41,8 +41,8 @@ pub struct Caller {
 pub type Reply = (u16, String);
 
 impl Caller {
-    /// Creates the tenant of the scenario. Also stores the public key of the tenant on the chain, which
-    /// normally happens with the first transaction of an account.
+    /// Creates the tenant of the scenario. Also stores the public key of the tenant on the chain. Normally,
+    /// the first transaction of an account stores the key.
     ///
     /// # Errors
     /// The provider has no certificate on the chain.

@@ -75,7 +75,7 @@ impl ManualProvider {
         &self.market
     }
 
-    /// Returns the workloads that the engine has deployed, by lease.
+    /// Returns the deployed workload of each lease.
     #[must_use]
     pub const fn workloads(&self) -> &BTreeMap<LeaseId, WorkloadSpec> {
         &self.workloads
@@ -154,7 +154,7 @@ impl ManualProvider {
         }
     }
 
-    /// Executes a call at once and feeds its result to the engine.
+    /// Executes a call at once and feeds the result of the call to the engine.
     fn complete(&mut self, id: EffectId, call: Call) {
         let market = &self.market;
         let completion = match call {

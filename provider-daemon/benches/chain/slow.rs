@@ -149,7 +149,7 @@ impl Process {
     }
 }
 
-/// Measures the growth of the client's memory after its first minute.
+/// Measures how much the memory of the client grows after the first minute.
 pub(crate) async fn growth() -> anyhow::Result<()> {
     if !std::path::Path::new("/proc/self/status").exists() {
         println!("skipped: this system has no /proc, from which the memory of a process is read");

@@ -36,7 +36,8 @@ pub(super) struct Pending {
     nonces: BTreeSet<(i64, Address)>,
 }
 
-/// Nonces of the unordered transactions in blocks. A nonce is removed after the timeout of its transaction.
+/// Nonces of the unordered transactions in blocks. A nonce is removed after the transaction with this nonce
+/// has timed out.
 #[derive(Debug, Default)]
 pub(super) struct Nonces(BTreeSet<(i64, Address)>);
 

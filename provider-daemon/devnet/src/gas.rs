@@ -10,7 +10,7 @@ use akash_provider_core::types::ChainEvent;
 pub(super) const ANTE: u64 = 37_000;
 /// Gas of each byte of the transaction, the same as on the Akash network.
 pub(super) const BYTE: u64 = 10;
-/// Additional gas of an unordered transaction, which writes its nonce.
+/// Additional gas of an unordered transaction, because such a transaction writes its nonce.
 pub(super) const UNORDERED: u64 = 4_000;
 /// Total gas of a message that fails.
 pub(super) const FAILED: u64 = 8_000;

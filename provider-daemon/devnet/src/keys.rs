@@ -55,7 +55,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Opens the keyring in `folder`, by default in the user's cache directory, and creates missing keys.
+    /// Opens the keyring and creates missing keys. Without `folder`, the keyring is in the user's cache
+    /// directory.
     ///
     /// # Errors
     /// The folder cannot be read or written, or the user's cache directory is unknown.
@@ -69,7 +70,8 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Opens an existing keyring in `folder`, by default in the user's cache directory, without creating keys.
+    /// Opens an existing keyring and creates no keys. Without `folder`, the keyring is in the user's cache
+    /// directory.
     ///
     /// # Errors
     /// The folder cannot be read, or the user's cache directory is unknown.

@@ -17,7 +17,7 @@ use tonic::Code;
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 10_000;
 
-/// Error of a query, as both transports report it.
+/// Error of a query. Contains the form for each of the two transports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueryError {
     /// gRPC status of the error.

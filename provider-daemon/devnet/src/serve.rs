@@ -19,7 +19,8 @@ pub(super) type Served = Result<(), Box<dyn Error + Send + Sync>>;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Maximum size of a request, in bytes: the largest transaction as hexadecimal digits or base64, and its envelope.
+    /// Maximum size of a request, in bytes: the envelope, and the largest transaction as hexadecimal digits
+    /// or base64.
     pub(super) request_bytes: usize,
     /// Maximum number of concurrent calls on one gRPC connection.
     pub(super) streams: u32,

@@ -216,7 +216,7 @@ impl<'a> Fields<'a> {
         self.get(name).map_or(Ok(0), |at| at.whole(max))
     }
 
-    /// Returns a field with a list of texts, if it exists.
+    /// Returns a list of texts, or `None` if the field is missing.
     pub(super) fn texts(&self, name: &str, notes: &mut Diagnostics) -> Result<Option<Vec<String>>, SdlError> {
         self.get(name).map(|at| at.texts(notes)).transpose()
     }

@@ -135,7 +135,7 @@ fn repeated_manifest_deploys_no_new_version() {
     assert_eq!(deployed(&world), [1, 2]);
 }
 
-/// The cluster reports drift but does not repair it before the next deploy.
+/// The cluster reports drift. Only the next deploy repairs the drift.
 #[test]
 fn repeated_manifest_applies_objects_of_its_version_again() {
     let mut world = World::new();

@@ -153,7 +153,8 @@ fn w9_changed_provider_record_applies_at_once() {
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
 }
 
-/// The provider record changes after the node has sent its response, but before the engine receives it.
+/// The provider record changes after the node has sent the response, but before the engine receives the
+/// response.
 #[test]
 fn provider_record_is_read_again_if_it_changes_during_a_read() {
     let mut world = World::new();

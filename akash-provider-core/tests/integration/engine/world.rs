@@ -55,20 +55,20 @@ pub(crate) struct World {
     pub(crate) fail: Option<Which>,
     /// Whether the calls selected by `fail` fail permanently, not temporarily.
     pub(crate) permanent: bool,
-    /// Cluster calls that are executed but report a failure.
+    /// Cluster calls that take effect but report a failure.
     pub(crate) lie: Option<Which>,
     /// State of the chain on a lagging node. If set, queries of single records use this state.
     pub(crate) lagging: Option<Market>,
     pub(crate) price: Result<DecCoin, Failure>,
     /// Whether all nodes return the same response to a query of a single record.
     pub(crate) agreement: Agreement,
-    /// The engine receives no events of new blocks.
+    /// Whether the engine receives no events of new blocks.
     pub(crate) deaf: bool,
     /// Unusable Manifest records that the lists of the cluster contain.
     pub(crate) unusable: Vec<UnusableRecord>,
     /// Leases that have a Manifest record but no running workload.
     pub(crate) incomplete: Vec<LeaseId>,
-    /// The cluster reports that it has not declared any hostname yet.
+    /// Whether the cluster reports that no hostname is declared yet.
     pub(crate) undeclared: bool,
     /// IP addresses that the next cluster lists report. `None` reports the addresses of the deployed
     /// workloads.
@@ -370,7 +370,7 @@ impl World {
         self.in_flight.remove(at).unwrap()
     }
 
-    /// Completes the first pending transaction of this kind with an error from the chain.
+    /// Reports an error from the chain as the outcome of the first pending transaction of this kind.
     pub(crate) fn refuse(&mut self, which: Which, error: TxError, code: &str) {
         let (id, _) = self.take_pending(which);
         let (code, log) = (code.to_owned(), "refused".to_owned());

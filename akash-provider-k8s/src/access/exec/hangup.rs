@@ -70,7 +70,8 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// Maximum number of cached containers. The cache is cleared when full, and containers are then checked again.
 const CONTAINERS: usize = 4_096;
 
-/// Cached check results, by pod and container: whether the container has the tools to mark commands.
+/// Cached results of the check whether a container has the tools to mark commands. The key is the pod and the
+/// container.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Tools(Arc<Mutex<Checked>>);
 

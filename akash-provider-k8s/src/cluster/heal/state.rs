@@ -17,11 +17,12 @@ pub(super) struct RepairState {
     pub(super) backoff: RepairBackoff<(String, Id)>,
     /// Back-off for the labels of namespaces.
     pub(super) labels: RepairBackoff<String>,
-    /// Versions that repairs wrote and the watches do not show yet, by namespace and object.
+    /// For each namespace and object, the version that a repair wrote and the watches do not show yet.
     pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
-    /// Time of the next comparison, by namespace, for leases that are compared again even without a change.
+    /// Time of the next comparison of each lease that is compared again without a change. The key is the
+    /// namespace.
     pub(super) later: BTreeMap<String, Instant>,
-    /// Drifted objects that are not repaired and were already logged, by namespace.
+    /// For each namespace, the drifted objects that were already logged and are not repaired.
     pub(super) logged: BTreeMap<String, BTreeSet<Id>>,
     /// Lease of each namespace, including namespaces that have lost their labels and their Manifest record.
     pub(super) leases: BTreeMap<String, LeaseId>,
@@ -53,8 +54,8 @@ impl RepairState {
         is_outdated
     }
 
-    /// Logs and counts the drifted objects in `left`, which are not repaired. Objects logged in the previous
-    /// call are skipped.
+    /// Logs and counts the drifted objects in `left`, which are not repaired. Skips objects that the previous
+    /// call received too.
     pub(super) fn log(
         &mut self,
         home: &str,

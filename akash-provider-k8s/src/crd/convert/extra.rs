@@ -146,7 +146,7 @@ fn covered(decoded: &WorkloadSpec, patch: &Patch) -> Result<Covered, String> {
     serde_json::from_value(value).map_err(|e| e.to_string())
 }
 
-/// Adds the passwords that the spec contains in plain text.
+/// Adds the plain-text passwords of the spec to the deployment.
 fn with_passwords(deployment: WorkloadSpec, spec: &ManifestSpec) -> WorkloadSpec {
     let logins = spec.group.services.iter().filter_map(|service| {
         let login = service.credentials.as_ref()?;

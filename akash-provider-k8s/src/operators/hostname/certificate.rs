@@ -54,8 +54,8 @@ pub fn render(name: &str, host: &Host, issuer: &Issuer) -> Value {
     })
 }
 
-/// Returns the name of the Secret with the certificate and its key. The name contains a dot; the names of all
-/// other Secrets of a lease contain no dot.
+/// Returns the name of the Secret with the certificate and its key. Only the names of certificate Secrets
+/// contain a dot. The names of all other Secrets of a lease contain none.
 #[must_use]
 pub fn secret(name: &str) -> String {
     const PREFIX: &str = "tls.";

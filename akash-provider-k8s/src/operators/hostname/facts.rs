@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// would overload a slow service.
 const MAX_TRIES: u32 = 100;
 
-/// Decoded record, or the reason why it is invalid.
+/// Decoded record, or the reason why the record is invalid.
 pub type DecodedRecord<T> = Result<T, String>;
 
 /// Content of a ProviderHost record: the service of a lease to which the hostname routes.
@@ -48,7 +48,7 @@ pub struct Host {
 pub struct Exposes {
     /// Lease of the Manifest.
     pub lease: LeaseId,
-    /// Options of global TCP exposes, by service and external port.
+    /// Options of global TCP exposes. The key is the service name and the external port.
     pub options: BTreeMap<(String, u16), HttpOptions>,
     /// Hostnames that the tenant listed in the manifest, in lower case.
     pub hosts: BTreeSet<String>,

@@ -40,13 +40,14 @@ pub type ObjectKey = (Name, Name);
 pub enum Event {
     /// Change of ProviderHosts, by hostname.
     Hosts(Change<Name, DecodedRecord<Host>>),
-    /// Change of Manifests, by the namespace of their lease.
+    /// Change of Manifests. The key of a Manifest is the namespace of its lease.
     Manifests(Change<Name, DecodedRecord<Exposes>>),
-    /// Change of the objects of a kind, by namespace and hostname.
+    /// Change of the objects of a kind. The key is the namespace and the hostname of the object.
     Objects(ObjectKind, Change<ObjectKey, LiveObject>),
     /// The cluster does not serve this kind.
     Absent(ObjectKind),
-    /// The writer deleted an object of this kind: its namespace and hostname, and its UID.
+    /// The writer deleted an object of this kind. Contains the namespace and hostname of the object, and the
+    /// UID.
     Deleted(ObjectKind, ObjectKey, String),
 }
 

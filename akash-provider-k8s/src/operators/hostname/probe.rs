@@ -47,7 +47,7 @@ pub struct ProbeRequest {
 pub struct ProbeResponse {
     /// HTTP status code.
     pub status: u16,
-    /// Start of the body; the prober chooses its length.
+    /// Start of the body. The prober decides how many bytes to read.
     pub body: Vec<u8>,
 }
 
@@ -140,8 +140,8 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, n
     state == ReachState::Yes
 }
 
-/// Returns the proxy address of a hostname, and whether its route references a certificate. Returns `None` if
-/// the hostname has no route.
+/// Returns the proxy address of a hostname, and whether the route of the hostname references a certificate.
+/// Returns `None` without a route.
 fn whereabouts(shared: &Shared, name: &str) -> Option<(Option<ProxyAddress>, bool)> {
     let from_gateway = shared.route_parent().entrance;
     let inner = shared.state.inner();

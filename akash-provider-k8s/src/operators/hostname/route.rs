@@ -193,9 +193,9 @@ fn haproxy(options: &HttpOptions) -> BTreeMap<String, String> {
     BTreeMap::from([("haproxy.org/timeout-server".to_owned(), format!("{limit}ms"))])
 }
 
-/// Sets the timeout of an HTTPRoute only if the tenant requests less than the default. This timeout limits
-/// the whole response, so the default would interrupt long downloads. In other proxies, the timeout limits
-/// each pause of a response.
+/// Sets the timeout of an HTTPRoute of a standard Gateway, if the tenant requests less than the default. This
+/// timeout limits the whole response, so the default would interrupt long downloads. The timeouts of other
+/// proxies limit each pause of a response.
 fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> Value {
     let usual = HttpOptions::default().read_timeout;
     let is_own = options.max_body_size != 0 && (1..usual).contains(&options.read_timeout);

@@ -42,7 +42,7 @@ pub(super) fn host(tenant: u8) -> Host {
     }
 }
 
-/// Returns the desired Ingress of a record, with `ip` in the status of the Ingress, if set.
+/// Returns the desired Ingress of a record. If `ip` is set, the status of this Ingress contains `ip`.
 pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool) -> (ObjectKey, LiveObject) {
     let mode = Mode::default();
     let refers = References {
@@ -59,7 +59,7 @@ pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool
     (place, LiveObject::new(&object, ObjectKind::Ingress, &mode))
 }
 
-/// Returns the operator state after the watches listed these records and routes.
+/// Returns the state of an operator with watches that have listed these records and routes.
 pub(super) fn shared(
     plan: Plan,
     hosts: &[(&str, Host)],

@@ -27,8 +27,8 @@ pub(super) const MANIFESTS: &str = "manifests";
 #[derive(Debug)]
 pub(super) struct Hostnames {
     index: Index,
-    /// UID of each new Ingress without a reported status, and the time at which the operator first observed
-    /// the Ingress in its desired state. The keys are hostnames.
+    /// For each hostname, the UID of a new Ingress without a reported status, and the time at which the
+    /// operator first observed this Ingress in its desired state.
     settling: BTreeMap<String, (String, Instant)>,
     /// Time after which a new Ingress without a reported status counts as working, so that the operator
     /// deletes the HTTPRoute of the same hostname.

@@ -101,8 +101,8 @@ pub struct Cards {
 #[derive(Deserialize)]
 struct Answer {
     cards: Option<Vec<Card>>,
-    /// Cards in a response that describes the whole machine. Some versions of the program return such a response for
-    /// every path.
+    /// Cards in a response that describes the whole machine. Some versions of the discovery program return
+    /// such a response for every path.
     gpu: Option<Box<Self>>,
 }
 
@@ -148,8 +148,8 @@ impl Processor {
         #[derive(Deserialize)]
         struct Answer {
             processors: Option<Vec<RawProcessor>>,
-            /// Processors in a response that describes the whole machine. Some versions of the program return such a
-            /// response for every path.
+            /// Processors in a response that describes the whole machine. Some versions of the discovery
+            /// program return such a response for every path.
             cpu: Option<Box<Self>>,
         }
         #[derive(Deserialize)]
@@ -160,7 +160,7 @@ impl Processor {
             #[serde(default)]
             model: String,
             total_hardware_threads: Option<u32>,
-            /// Name of the field `total_hardware_threads` in older versions of the program.
+            /// Name of the field `total_hardware_threads` in older versions of the discovery program.
             total_threads: Option<u32>,
         }
         if answer.len() > RESPONSE_MAX {

@@ -21,9 +21,10 @@ type Name = String;
 /// Change from a watch, the writer, discovery or the configuration.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// Change of the nodes, by name.
+    /// Change of nodes. The key is the name.
     Nodes(Change<Name, NodeView>),
-    /// Change of the storage classes, by name; the value is true for a class with the label `akash.network=true`.
+    /// Change of storage classes. The key is the name, and the value is true for a class with the label
+    /// `akash.network=true`.
     Classes(Change<Name, bool>),
     /// Metadata of a node, from the response of the API server to a write or a read.
     Answered(Name, Box<ObjectMeta>),
@@ -272,8 +273,8 @@ impl Index {
         }
     }
 
-    /// Applies a new version of a node. A kubelet updates its node every few seconds, so a version without relevant
-    /// changes is ignored.
+    /// Applies a new version of a node. A kubelet updates its node every few seconds, so this function
+    /// ignores a version without relevant changes.
     fn put(&mut self, name: Name, view: NodeView) -> BTreeSet<Name> {
         let Some(nodes) = &mut self.nodes else {
             // The first list contains this node too.

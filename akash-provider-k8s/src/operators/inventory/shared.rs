@@ -64,7 +64,7 @@ impl operator_state::Work for Work {
     }
 }
 
-/// Inventory that is counted on its first use, from the cluster state at the time of this use.
+/// Inventory that is counted when it is first used, from the cluster state at that time.
 #[derive(Clone)]
 pub(super) struct LazyInventory(Arc<LazyLock<Arc<dyn Inventory>, Count>>);
 

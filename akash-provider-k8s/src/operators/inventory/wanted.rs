@@ -34,7 +34,7 @@ pub enum OfferState {
     Excluded,
     /// The node is cordoned. The operator removes its own labels, except [`GPU_PRESENT`].
     Cordoned,
-    /// The node is not ready; its labels are unchanged.
+    /// The node is not ready. The labels of the node are unchanged.
     Unready,
 }
 

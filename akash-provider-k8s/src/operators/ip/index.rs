@@ -23,13 +23,14 @@ type Name = String;
 /// Change from a watch or from the writer.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub enum Event {
-    /// Change of the records, by name.
+    /// Change of the records. The key is the name.
     Records(Change<Name, DecodedRecord>),
-    /// Change of the Manifests, by name; `None` for a Manifest with labels that name no lease.
+    /// Change of Manifests. The key is the name. The value is `None` if the labels of the Manifest name no
+    /// lease.
     Manifests(Change<Name, Option<DeclaredIps>>),
-    /// Change of all Services of the cluster, by namespace and name.
+    /// Change of all Services of the cluster. The key is `NAMESPACE/NAME`.
     Services(Change<Name, LiveService>),
-    /// Change of the pools of MetalLB, by name.
+    /// Change of the MetalLB pools. The key is the name.
     Pools(Change<Name, Pool>),
     /// The writer wrote a Service.
     Written(Name, LiveService),

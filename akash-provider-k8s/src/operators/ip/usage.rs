@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-/// Time after which a Service that still waits for its address is logged.
+/// If a Service waits longer than this time for its address, the delay is logged.
 pub(super) const LATE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// Maximum number of Services in one log line; the status lists all Services.
@@ -240,7 +240,7 @@ fn outside(index: &Index, address: IpAddr) -> Option<String> {
     })
 }
 
-/// Returns a notice if the Service of another tenant has the same address.
+/// Returns a notice if a Service of another tenant also has `address`.
 fn shared_with<'a>(
     address: IpAddr,
     own: &LiveService,

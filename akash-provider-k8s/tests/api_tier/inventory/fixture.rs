@@ -217,7 +217,7 @@ impl Fixture {
     }
 
     /// Deletes a pod with a grace period. The pod stays in the terminating state, because no kubelet stops
-    /// its containers.
+    /// the containers of the pod.
     pub(crate) async fn delete_slowly(&self, space: &str, name: &str) {
         let api = self.api(&resource("v1", "Pod"), Some(&self.named(space)));
         api.delete(name, &DeleteParams::default().grace_period(300))

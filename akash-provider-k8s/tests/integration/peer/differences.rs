@@ -40,7 +40,7 @@ pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
 
 type Objects = BTreeMap<String, Value>;
 
-/// Makes both sets of objects equal where the isolation level allows a difference. Adds each difference found
+/// Makes both sets of objects equal where the isolation level allows a difference. Adds each such difference
 /// to `needed`.
 pub(super) fn even_out(
     isolation: Isolation,

@@ -35,7 +35,7 @@ impl Request {
 pub(crate) enum Part {
     Bytes(Vec<u8>),
     Pause(Duration),
-    /// Sends no more data and keeps the response open.
+    /// Sends no more data, but keeps the response open.
     Stall,
     /// Closes the connection.
     Cut,
@@ -101,8 +101,8 @@ pub(crate) fn bookmark(version: &str) -> Value {
 }
 
 /// Function that returns the reply to a request. Its second argument is the number of earlier requests with
-/// the same path. Watches have a separate count. If the reply is `None`, the server sends an empty list, a
-/// watch without events or a granted access review.
+/// the same path. Watches have a separate count. If the reply is `None`, the server replies to a list with an
+/// empty list, to a watch with no events, and to an access review with a grant.
 pub(crate) type Script = dyn Fn(&Request, usize) -> Option<Reply> + Send + Sync;
 
 pub(crate) struct Server {

@@ -72,7 +72,8 @@ impl Controller {
         self.port
     }
 
-    /// Waits until the proxy routes a hostname to a service by an object of this kind and namespace.
+    /// Waits until an object of this kind and namespace routes a hostname to a service, and the proxy uses
+    /// the route.
     pub(crate) async fn until_routed(&self, hostname: &str, kind: &str, namespace: &str, service: &str) {
         let mut loaded = self.loaded.clone();
         let is_routed = |all: &Loaded| {

@@ -32,7 +32,7 @@ pub(crate) struct Scope {
     pub(crate) is_silent: bool,
 }
 
-/// Target of a hostname, and the object that defines it.
+/// Target of a hostname, and the object that defines this target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) kind: &'static str,

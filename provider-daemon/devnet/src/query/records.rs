@@ -402,8 +402,8 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
     })
 }
 
-/// Returns true if `xid` is empty, or equals the text key of an account or payment
-/// (`deployment/owner/dseq[/gseq/oseq/provider]`) or the first parts of this key.
+/// Returns true if `xid` is empty, is the text key `deployment/owner/dseq[/gseq/oseq/provider]` of an account
+/// or payment, or consists of the first parts of this key.
 fn matches_key(xid: &str, account: Option<&escrow::id::v1::Account>, payment: Option<&str>) -> bool {
     let Some(account) = account else { return false };
     let mut whole = format!("deployment/{}", account.xid);

@@ -140,7 +140,7 @@ fn differ(differences: &mut Vec<String>, what: &str, ours: &Value, theirs: &Valu
     }
 }
 
-/// Compares a block and its results with the recordings; returns the differences.
+/// Compares a block and the results of the block with the recordings. Returns the differences.
 pub(crate) async fn compare_block(folder: &Path, rpc: &str, name: &str, height: u64) -> Vec<String> {
     let mut differences = Vec::new();
     let block = folder.join(format!("rpc/block-{name}.json"));

@@ -271,7 +271,7 @@ pub(crate) fn shape(value: &Value) -> Value {
     }
 }
 
-/// Returns the recorded queries of the modules that the development network implements, by height.
+/// Returns, by height, the recorded queries of the modules that the development network implements.
 pub(crate) fn recorded_queries(folder: &Path) -> BTreeMap<u64, Vec<PathBuf>> {
     let mut found: BTreeMap<u64, Vec<PathBuf>> = BTreeMap::new();
     for state in fs::read_dir(folder.join("grpc")).unwrap() {

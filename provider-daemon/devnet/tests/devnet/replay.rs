@@ -99,7 +99,7 @@ impl Replay {
         }
     }
 
-    /// Receives the websocket frames of the newest block, by kind.
+    /// Receives the websocket frames of the newest block. Returns these frames by kind.
     async fn hear(&mut self) -> BTreeMap<String, Vec<Value>> {
         let block = call(&self.rpc, "block", json!({})).await;
         let txs = block["result"]["block"]["data"]["txs"].as_array().unwrap().len();
@@ -144,7 +144,7 @@ impl Replay {
         }
     }
 
-    /// Sends a recorded transaction and creates its block.
+    /// Sends a recorded transaction and creates the block that includes the transaction.
     async fn transaction(&mut self, tx: &Recorded, coming: &[Recorded]) {
         self.go_before(tx.height).await;
         let name = &tx.name;

@@ -69,8 +69,8 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns ten thousand, or fewer if this process cannot open enough files. The daemon opens two files for
-/// each websocket, and a quarter of its connections are reserved for gRPC.
+/// Returns the number of websockets to open: ten thousand, or fewer if this process cannot open enough files.
+/// The daemon opens two files per websocket, and reserves a quarter of its connections for gRPC.
 fn websockets_that_fit() -> anyhow::Result<usize> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let fit = usize::try_from(most)?.saturating_sub(RESERVE) / 8 * 3;
@@ -83,7 +83,7 @@ fn websockets_that_fit() -> anyhow::Result<usize> {
 }
 
 async fn answer_pings(mut io: TlsStream<TcpStream>, pings: Arc<AtomicUsize>) -> anyhow::Result<()> {
-    /// A pong with a mask, as clients send it, and without content.
+    /// Masked pong frame without content, as clients send it.
     const PONG: [u8; 6] = [0x8a, 0x80, 0, 0, 0, 0];
     let mut buffer = Vec::new();
     loop {

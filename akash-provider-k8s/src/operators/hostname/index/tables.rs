@@ -41,7 +41,7 @@ impl Table {
             .map(|(name, _)| name)
     }
 
-    /// Returns the objects of a hostname, by namespace.
+    /// Returns the objects of a hostname, each with its namespace.
     pub(super) fn objects_of(&self, name: &str) -> impl Iterator<Item = (&Name, &LiveObject)> {
         self.all().and_then(|all| all.get(name)).into_iter().flatten()
     }

@@ -350,8 +350,8 @@ impl DiscoveryRunner {
         }
     }
 
-    /// Requests the processors of a node from its discovery pod. A failed request is not retried, because no
-    /// label depends on the processors.
+    /// Requests the processors of a node from its discovery pod. This function does not retry a failed
+    /// request, because no label depends on the processors.
     async fn processors(&self, name: &str, node: &str) -> Vec<Processor> {
         let answer = self.ask(name, "cpu").await.map_err(|error| error.to_string());
         let read = answer.and_then(|answer| Processor::read(&answer));
