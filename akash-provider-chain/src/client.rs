@@ -151,7 +151,7 @@ impl BlockObserver for BlockForwarder {
 impl AkashClient {
     /// Creates a client and its task. The caller runs the task. The task ends after `stop` is cancelled.
     ///
-    /// This function opens no connection, so the nodes may be unreachable when it is called.
+    /// This function opens no connection, so the call succeeds even if no node is reachable.
     ///
     /// # Errors
     /// Returns an error if an address is invalid, or if `settings` contains no address.

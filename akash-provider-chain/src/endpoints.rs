@@ -71,7 +71,7 @@ struct Member {
 struct Selection {
     queries: Option<usize>,
     blocks: Option<usize>,
-    /// Endpoint that has been faster than the selected endpoint, and since when.
+    /// Endpoint that is faster than the selected endpoint, and the time since which this endpoint is faster.
     faster: Option<(usize, Instant)>,
     switches: u64,
     reason: Option<String>,

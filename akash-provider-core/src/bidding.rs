@@ -111,7 +111,7 @@ pub enum Decline {
     /// The group violates a limit of the Akash network.
     #[error("the group is invalid: {problem}")]
     InvalidGroup {
-        /// Limit that is violated, and where in the group, as text.
+        /// Violated limit, and the place of the violation in the group, as text.
         problem: String,
     },
     /// The order requires a reclamation window that the provider does not offer.
@@ -292,7 +292,7 @@ pub struct OrderContext<'a> {
     /// Market parameters of the chain. With `None`, the checks that need the parameters are skipped.
     pub params: Option<&'a MarketParams>,
     /// Number of bids that other providers placed on the order, counted as the chain counts them for its
-    /// limit. After reserving capacity, the engine runs [`check_bid_count`], except with `None`.
+    /// limit. With `None`, the engine does not run [`check_bid_count`] after it has reserved capacity.
     pub bids: Option<u32>,
 }
 

@@ -109,8 +109,8 @@ pub struct Config {
     /// an interval (`withdrawal-period`, 24 h; 0 = off).
     #[serde(with = "duration::or_never")]
     pub withdrawal_period: Option<Duration>,
-    /// Expected average block time. The provider uses this value until it has observed enough blocks to
-    /// measure the block time (6.5 s in the Go provider).
+    /// Expected average block time (6.5 s in the Go provider). The provider uses this value until it has
+    /// observed enough blocks to measure the block time.
     #[serde(with = "duration")]
     pub average_block_time: Duration,
     /// Interval between full scans, which compare the chain, the cluster and the state of the engine.

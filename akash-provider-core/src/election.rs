@@ -405,8 +405,9 @@ impl ElectionTask {
         ))
     }
 
-    /// Returns whether the store has denied every request since the start, for at least one lease duration. A
-    /// shorter time does not suffice: a new permission may reach another instance first.
+    /// Returns whether the store has denied every request since the start, and denied the first request at
+    /// least one lease duration ago. A shorter time does not suffice: a new permission may reach another
+    /// instance first.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {
         let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
         if self.has_seen_it || !is_denied || !self.config.may_be_alone {

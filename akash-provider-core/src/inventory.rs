@@ -65,7 +65,7 @@ pub struct AdjustOptions {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
 #[error("insufficient capacity: {message}")]
 pub struct InsufficientCapacity {
-    /// Resource id of the first unit without enough capacity.
+    /// Resource id of the first unit for which the capacity is not sufficient.
     pub unit: u32,
     /// Missing capacity, in one line.
     pub message: String,

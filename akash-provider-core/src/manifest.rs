@@ -180,7 +180,7 @@ pub struct ServiceParams {
     /// Login at the registry of the image. Some tools write the login here instead of in [`Service::credentials`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
-    /// Data of the service's own lease that the service may read.
+    /// Data that the service may read about its own lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
     /// Confidential computing; omitted from the JSON when not requested.
@@ -200,7 +200,7 @@ pub struct StorageParams {
     pub read_only: bool,
 }
 
-/// Data of the service's own lease that a service may read.
+/// Data that a service may read about its own lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Permissions {
     /// Any of `deployment`, `logs`, `events`; omitted when empty.

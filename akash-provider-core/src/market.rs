@@ -224,7 +224,7 @@ pub struct Market {
     ledger: Ledger,
     index: Index,
     providers: BTreeMap<Address, ProviderRecord>,
-    /// Provider attributes signed by auditors, by provider and auditor.
+    /// Provider attributes that auditors signed. The key is the provider and the auditor.
     audits: BTreeMap<(Address, String), Vec<Attribute>>,
     certificates: BTreeMap<Address, Vec<Certificate>>,
 }

@@ -57,14 +57,14 @@ pub struct PriceRequest {
 }
 
 impl PriceRequest {
-    /// Returns the units to price: the reserved units, or the ordered units if nothing is reserved.
+    /// Returns the units to price: the reserved units, or the units of the order if nothing is reserved.
     #[must_use]
     pub fn units(&self) -> &[ResourceUnit] {
         self.allocated.as_ref().map_or(&self.group.resources, |a| a)
     }
 
-    /// Returns each ordered unit with its reserved unit, in the order of the group. If nothing is reserved,
-    /// each unit is paired with itself.
+    /// Returns pairs of a unit in the order and its reserved unit, in the sequence of the group. If nothing
+    /// is reserved, each unit is paired with itself.
     pub fn pairs(&self) -> impl Iterator<Item = (&ResourceUnit, &ResourceUnit)> {
         let reserved: &[ResourceUnit] = self.allocated.as_ref().map_or(&[], |a| a);
         self.group.resources.iter().enumerate().map(move |(at, ordered)| {

@@ -457,8 +457,8 @@ impl<B: StateMachine> Driver<B> {
         self.stage.enter(Lifecycle::Done);
     }
 
-    /// Waits until pending state is stored, then publishes the events that waited for this write. Starts no
-    /// more calls.
+    /// Waits until the state for the next start is stored, then publishes the events that waited for this
+    /// write. Starts no more calls.
     async fn finish_keeping(&mut self, abort: &CancellationToken) {
         self.keeping.try_again();
         if self.keeping.is_idle() {

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// [`LAG_MAX`](super::LAG_MAX) blocks in this time.
 const LAG_TIME: Duration = Duration::from_secs(30);
 
-/// Response of a node: the queried record, or `None` if the record does not exist, and the height.
+/// Queried record (`None` if the record does not exist), and height of the response.
 type Reading<T> = (Option<T>, Height);
 
 impl Endpoints {

@@ -81,7 +81,7 @@ pub struct PlannerConfig {
     pub tip_max: Duration,
     /// Number of blocks after which an accepted transaction that no block contains is sent again.
     pub resend_blocks: u64,
-    /// Maximum lag of a node behind a load balancer, in blocks.
+    /// Maximum lag, in blocks, of a node that a load balancer selects.
     pub lag_blocks: u64,
     /// Whether account sequences are used from the start, instead of unordered transactions.
     pub ordered: bool,

@@ -55,7 +55,8 @@ impl<B: Bus> LeaderBus<B> {
         }
     }
 
-    /// Stores events, and returns one `Ok` per event. The events are published when this instance next leads.
+    /// Stores events, and returns one `Ok` per event. The events are published when this instance becomes the
+    /// leader.
     fn store(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         let stored = &mut *lock(&self.stored);
         for (topic, event) in events {

@@ -248,8 +248,8 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
     /// Returns an error only if the transaction was certainly not sent.
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error>;
 
-    /// Returns the hash and the fee of the transaction that the last [`ChainTx::broadcast_msgs`] call with
-    /// this message sent. Returns `None` if this call sent no transaction, or if the client has no receipt.
+    /// For the last [`ChainTx::broadcast_msgs`] call with this message, returns the hash and the fee of the
+    /// sent transaction. Returns `None` if this call sent no transaction, or if the client has no receipt.
     fn receipt_of(&self, _message: &Msg) -> Option<TxReceipt> {
         None
     }

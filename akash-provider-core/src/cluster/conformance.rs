@@ -69,7 +69,7 @@ pub struct Setup {
     /// Image of a service that never runs. The deploy of the image must fail, or the workload must never
     /// become healthy.
     pub broken_image: String,
-    /// A command that exits with code 0 in the image.
+    /// A command that the image contains and that exits with code 0.
     pub command: Vec<String>,
     /// Maximum time of a call, of a teardown, and of a wait for a healthy workload or for the next stream
     /// item.

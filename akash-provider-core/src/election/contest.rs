@@ -161,9 +161,9 @@ impl Contest {
     }
 
     /// Returns the names of settings that differ between this instance and the record. Ignores settings that
-    /// only one side has. Also ignores a setting that changed on this instance if the record still has the
-    /// previous value, unless the record is clearly newer than the change: the holder may have made the same
-    /// change after its last heartbeat.
+    /// only one side has. Also ignores a setting that changed on this instance while the record has the
+    /// previous value: the holder may have made the same change after its last heartbeat. If the record is
+    /// clearly newer than the change, the setting is not ignored.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged

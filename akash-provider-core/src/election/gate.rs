@@ -157,7 +157,7 @@ mod tests {
         assert!(begins.is_err(), "an expired leadership must not open the gate");
     }
 
-    /// After a suspension, the work is polled before the timer of the deadline fires.
+    /// After a suspension, the guarded future is polled before the timer of the deadline fires.
     #[tokio::test(start_paused = true)]
     async fn a_suspended_leader_makes_no_step_after_its_deadline() {
         let gate = LeadershipGate::new(false);

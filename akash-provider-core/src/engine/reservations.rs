@@ -337,9 +337,9 @@ impl Reservations {
         self.unread.insert(order.clone());
     }
 
-    /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. The
-    /// resources can differ after a restart: the provider reserved capacity again, and a block later included
-    /// the bid from before the restart.
+    /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. After a
+    /// restart, the offer can differ from the reservation: the provider reserved capacity again, and only
+    /// then a block included the bid that was sent before the restart.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(reservation) = self.reservations.get_mut(order) else {
             return;

@@ -161,7 +161,7 @@ fn or_zero<S: Serializer>(generation: &Option<u64>, to: S) -> Result<S::Ok, S::E
     to.serialize_u64(generation.unwrap_or(0))
 }
 
-/// A deployment with a manifest or an escrow account that the engine manages.
+/// A deployment for which the engine manages a manifest or an escrow account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeploymentStatus {

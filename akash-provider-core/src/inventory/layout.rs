@@ -279,7 +279,7 @@ impl Layout {
     }
 }
 
-/// Returns the amount of a quantity that the provider's reservations can use.
+/// Returns the part of a quantity that the provider's reservations can use.
 fn base(quantity: Quantity) -> i64 {
     if quantity.is_unlimited() {
         return UNLIMITED;

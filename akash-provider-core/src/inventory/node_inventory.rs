@@ -103,7 +103,8 @@ impl NodeInventory {
         }
     }
 
-    /// Returns the number of free devices of a node, of the kinds in `mask`, that a new reservation can use.
+    /// Returns the number of devices of a node that a new reservation can use. Only the kinds in `mask`
+    /// count.
     pub(super) fn gpus_free(&self, node: usize, mask: u16) -> i64 {
         // Without an acceptable device no set limits the number.
         if mask == 0 {
@@ -169,7 +170,7 @@ impl NodeInventory {
     }
 }
 
-/// Returns the number of `replicas` for which an overcommitted resource does not suffice, rounded up.
+/// Returns the number of `replicas` that an overcommitted resource cannot supply, rounded up.
 fn lack(base: i64, free: i64, replicas: i64) -> i64 {
     let taken = i128::from(base) - i128::from(free);
     if free >= 0 || taken <= 0 || replicas <= 0 {

@@ -8,8 +8,8 @@ use crate::types::{EndpointKind, GroupSpec, ResourceUnit};
 /// Compares a valid manifest with all groups of its deployment, by the rules of the Akash network.
 ///
 /// # Errors
-/// Returns [`ManifestError::Cross`] for the first difference, in the order of the manifest. Replicas and
-/// endpoints on the chain that the manifest does not use are reported last.
+/// Returns [`ManifestError::Cross`] for the first difference, in the order of the manifest. Unused replicas
+/// and endpoints of the deployment are reported last.
 pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), ManifestError> {
     // With equal counts, and unique names in the manifest, every group of the chain is compared.
     if manifest.groups.len() != groups.len() {
@@ -28,7 +28,7 @@ pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), 
     Ok(())
 }
 
-/// Replicas and endpoints of a resource unit that no service uses yet.
+/// Unused replicas and endpoints of a resource unit.
 struct RemainingUnit<'a> {
     unit: &'a ResourceUnit,
     replicas: u32,

@@ -105,7 +105,7 @@ pub fn looks_like(host: &str, domain: &str) -> bool {
     is_encoded && !is_within(host, domain) && is_within(&folded(&decoded), &folded(domain))
 }
 
-/// Replaces characters that look alike by the same character.
+/// Maps characters that look alike to one common character.
 fn folded(name: &str) -> String {
     let folded: String = skeleton(&name.to_lowercase()).collect();
     folded.to_lowercase()

@@ -207,7 +207,8 @@ fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), M
     Ok(())
 }
 
-/// Compares exposes in their required order: by service, then port, then protocol, then global before not global.
+/// Compares exposes in the sequence that a manifest requires: by service, then port, then protocol, then
+/// global before not global.
 pub(crate) fn expose_order(a: &ServiceExpose, b: &ServiceExpose) -> Ordering {
     // `false` sorts before `true`, so the negation sorts global exposes first.
     let key = |e: &ServiceExpose| (e.port, e.proto, !e.global);

@@ -104,8 +104,8 @@ fn check_window(
     }
 }
 
-/// Checks whether a provider meets the requirements of a group. The order of the checks is that of the Akash network:
-/// declared attributes, attributes signed by auditors, capabilities.
+/// Checks whether a provider meets the requirements of a group. The checks run in the sequence of the Akash
+/// network: declared attributes, attributes signed by auditors, capabilities.
 fn check_placement(
     spec: &GroupSpec,
     provider: &ProviderRecord,

@@ -56,7 +56,7 @@ pub(super) struct LeaseBook {
     pub(super) reclaim: Option<(Height, CloseReason)>,
 }
 
-/// State outside the deployment that one transaction reads and changes.
+/// State that one transaction reads and changes, except the deployment.
 #[derive(Debug)]
 pub(super) struct TxContext<'a> {
     /// Height of the block under construction.
@@ -72,9 +72,9 @@ pub(super) struct TxContext<'a> {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Index {
     pub(super) open_orders: BTreeSet<OrderId>,
-    /// Orders with an open or active bid, by provider of the bid.
+    /// Orders with an open or active bid. The key is the provider of the bid.
     pub(super) bids: BTreeMap<Address, BTreeSet<OrderId>>,
-    /// Orders with an active or reclaiming lease, by provider of the lease.
+    /// Orders with an active or reclaiming lease. The key is the provider of the lease.
     pub(super) leases: BTreeMap<Address, BTreeSet<OrderId>>,
 }
 
@@ -171,8 +171,8 @@ impl GroupBook {
         self.end_order(cx, ending);
     }
 
-    /// Closes the newest order with its bids and its lease. Emits the events in the same order as the chain
-    /// does for a paused or closed group.
+    /// Closes the newest order with its bids and its lease. Emits the events in the same sequence as the
+    /// chain does for a paused or closed group.
     pub(super) fn end_order(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         let Some(order) = self.orders.last_mut() else {
             return;
@@ -254,8 +254,8 @@ impl OrderBook {
         cx.events.push(ChainEvent::LeaseClosed { id, reason });
     }
 
-    /// Closes the lease, its bid and the order. Emits the events in the same order as the chain does when the
-    /// tenant or the provider closes a lease.
+    /// Closes the lease, its bid and the order. Emits the events in the same sequence as the chain does when
+    /// the tenant or the provider closes a lease.
     pub(super) fn end_by_lease(&mut self, cx: &mut TxContext<'_>, reason: CloseReason) {
         self.close_lease(cx, LeaseState::Closed, reason);
         self.close_bids(cx);

@@ -208,7 +208,7 @@ const fn whole(scaled: i128) -> Dec {
 }
 
 /// Computes `amount × part / whole`, at most `amount`, without overflow. The result is approximate if the
-/// product still exceeds 127 bits after `part / whole` is reduced.
+/// product exceeds 127 bits even after the fraction `part / whole` is reduced.
 fn share(amount: i128, part: i128, whole: i128) -> i128 {
     if part >= whole {
         return amount;

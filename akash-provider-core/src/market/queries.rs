@@ -198,7 +198,7 @@ impl Market {
         self.deployments.get(id).map(deployment_record)
     }
 
-    /// Returns the details of an escrow account other than the funds.
+    /// Returns the details of an escrow account, except its funds.
     #[must_use]
     pub fn escrow_details(&self, id: &DeploymentId) -> Option<&EscrowDetails> {
         self.deployments.get(id).map(|d| &d.escrow.details)

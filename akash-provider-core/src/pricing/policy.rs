@@ -31,7 +31,7 @@ const DENOMINATIONS_MAX: usize = 20;
 const STEPS_MAX: usize = 100;
 /// Maximum length of the name of a rule, in bytes.
 const NAME_MAX: usize = 100;
-/// Number of fractional digits to which the price of one millicore, one MiB or one piece per block is rounded.
+/// Number of fractional digits of the rounded price per block for one millicore, MiB, endpoint, IP or GPU.
 const DIGITS: i64 = 36;
 /// Seconds per month: a twelfth of a year of 365.244 days.
 const MONTH_S: u64 = 2_629_757;
@@ -68,8 +68,8 @@ pub struct Quote {
     pub price: DecCoin,
     /// Name of the applied rule; `None` if no rule matches.
     pub rule: Option<String>,
-    /// Components in order: resources first, then surcharges and discounts. The sum of the lines is the
-    /// price.
+    /// Components of the price: first the resources, then the surcharges and discounts. The sum of all
+    /// components is the price.
     pub lines: Vec<Line>,
 }
 

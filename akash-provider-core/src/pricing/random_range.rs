@@ -11,8 +11,8 @@ const GIB_BITS: u32 = 30;
 /// Binary logarithm of 1024. At the maximum price, 1024 bytes cost one base unit, so a GiB costs 2^20 base
 /// units.
 const BYTES_PER_UNIT_BITS: u32 = 10;
-/// Number of random steps for each base unit between the minimum and the maximum price. A step is 10^-6 base
-/// units, so the random part of a price is at most 1 % of the difference between these prices.
+/// Number of random steps for each base unit of the difference between the minimum and the maximum price. A
+/// step is 10^-6 base units, so the random part of a price is at most 1 % of this difference.
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 

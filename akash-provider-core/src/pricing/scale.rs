@@ -59,7 +59,7 @@ pub enum ScaleError {
     /// A price is negative.
     #[error("the price of {what} is {value}; it must not be negative")]
     Negative {
-        /// Resource that the price is for.
+        /// Resource with the invalid price.
         what: String,
         /// Configured price.
         value: String,
@@ -67,7 +67,7 @@ pub enum ScaleError {
     /// A price is out of range.
     #[error("the price of {what} must be below 10^40 and have at most 40 digits after the decimal point")]
     OutOfRange {
-        /// Resource that the price is for.
+        /// Resource with the invalid price.
         what: String,
     },
     /// An entry does not have the form `name=number`.
@@ -150,7 +150,7 @@ impl Scale {
         price_of(&denom, self.sum(request)?)
     }
 
-    /// Returns the sum of the prices of all resources. The sum may be an invalid price.
+    /// Returns the sum of the prices of all resources. The caller checks that the sum is a valid price.
     pub(super) fn sum(&self, request: &PriceRequest) -> Result<Dec, PriceError> {
         let totals = self.totals(request)?;
         match self.quick_sum(&totals) {
@@ -243,7 +243,7 @@ impl Scale {
         fixed.into_iter().chain(storage).chain(gpus)
     }
 
-    /// Returns the exact sum, computed with 128-bit integers, or `None` on overflow.
+    /// Returns the sum, computed with 128-bit integers, or `None` on overflow.
     fn quick_sum(&self, totals: &Totals) -> Option<Dec> {
         rate::quick_sum(self.terms(totals))
     }

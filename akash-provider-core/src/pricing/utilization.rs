@@ -82,8 +82,8 @@ pub struct Utilization {
 }
 
 impl Utilization {
-    /// Creates the utilization of a cluster without the reservations of the provider. All amounts in use
-    /// count as used by other workloads.
+    /// Creates the utilization of a cluster from its metrics. All amounts in use count as used by other
+    /// workloads, not as reserved by the provider.
     pub(crate) fn from_metrics(metrics: &Metrics) -> Self {
         let mut all = Self::default();
         for node in &metrics.nodes {

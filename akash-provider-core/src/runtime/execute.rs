@@ -35,8 +35,9 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of concurrent queries. A start with thousands of open orders must not overload a node. 32
-/// queries of 50 ms each are more than 600 per second, more than a block requires.
+/// Maximum number of concurrent queries, so that a start with thousands of open orders does not overload a
+/// node. If a query takes 50 ms, 32 concurrent queries are more than 600 per second, more than the orders of
+/// a block require.
 const QUERIES: usize = 32;
 /// Maximum number of concurrent deploys, teardowns and listings. Each call needs tens of requests to the API
 /// server of the backend.

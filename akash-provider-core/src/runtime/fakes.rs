@@ -225,7 +225,7 @@ pub(crate) fn audited(call: &Call) -> Option<Act> {
 
 pub(crate) type Reaction = Box<dyn FnMut(Now, &Input) -> Vec<Effect> + Send>;
 
-/// Inputs received by a [`ScriptedMachine`], and the status that it reports.
+/// Inputs that a [`ScriptedMachine`] received, and the status that this machine reports.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) inputs: Vec<(Now, Input)>,

@@ -256,7 +256,7 @@ impl Planner {
         }
     }
 
-    /// Handles the refusal of a transaction. The only attempt was refused, so no node has the transaction.
+    /// Handles the refusal of a transaction that was sent only once, so no node has the transaction.
     fn refused(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {

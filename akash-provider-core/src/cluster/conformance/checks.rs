@@ -157,8 +157,8 @@ pub(super) async fn wait_for(
     ));
 }
 
-/// Reads changes during the quiet time. Returns the first health of the lease that `is_wrong` reports as
-/// wrong.
+/// Reads changes of the lease during the quiet time. Returns the first health for which `is_wrong` returns
+/// true.
 pub(super) async fn unexpected_health(
     changes: &mut Changes,
     setup: &Setup,

@@ -307,7 +307,7 @@ impl Breaker {
     }
 
     /// Releases the breaker for one owner. Returns `None` if the breaker has not tripped for this owner
-    /// separately. Otherwise returns the leases of the owner with held requests that are now granted. The
+    /// separately. Otherwise returns each lease of the owner with a held request that is now granted. The
     /// list is empty while the requests of all owners are held.
     pub(crate) fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
         if !self.held_owners.remove(owner) {

@@ -257,8 +257,9 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules payouts for leases without a scheduled payout that are active or reclaiming in `record`. A
-    /// lease loses its scheduled payout when the chain rejects a payout because the lease is closed.
+    /// Schedules a payout for each lease that is active or reclaiming in `record` and has no scheduled
+    /// payout. A lease loses its scheduled payout when the chain rejects a payout because the lease is
+    /// closed.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

@@ -173,8 +173,8 @@ impl HostnameLedger {
         Ok(reserved)
     }
 
-    /// Releases and returns all hostnames that a lease still holds. A later lease of the same group may hold
-    /// the others.
+    /// Releases and returns all hostnames that a lease still holds. Hostnames that have moved to a later
+    /// lease of the same group stay with that lease.
     pub fn release(&mut self, lease: &LeaseId) -> Vec<String> {
         let names = self.held_by(lease);
         for name in &names {

@@ -255,7 +255,7 @@ impl Order {
         Self::with_phase(id, Phase::Looking { retry_at: None })
     }
 
-    /// Creates an open order from a snapshot, without a bid of this provider.
+    /// Creates an open order from a snapshot. This provider has no bid on the order.
     pub fn from_record(order: &Arc<types::Order>, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::OrderSeen {
             order: order.id.clone(),

@@ -214,7 +214,7 @@ impl Engine {
         self.insert_order(id, machine, actions);
     }
 
-    /// Processes an open order in a snapshot, without a bid of this provider.
+    /// Processes an open order of a snapshot. This provider has no bid on the order.
     pub(in crate::engine) fn order_listed(&mut self, order: &Arc<types::Order>) {
         if self.role.is_stopping() {
             return;

@@ -133,7 +133,7 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity after `sequence`. `sequence` is the sequence
+    /// Queues the orders that were declined after `sequence` for lack of capacity. `sequence` is the sequence
     /// number at the start of a reservation that is now released.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.

@@ -62,7 +62,7 @@ pub(in crate::engine) struct Wallet {
     has_waiting: bool,
     /// True if a transaction completed while a read was in flight.
     is_changed: bool,
-    /// Denominations that the chain rejected as deposits for insufficient balance.
+    /// Deposits that the chain rejected for insufficient balance, by denomination.
     rejected: BTreeMap<Denom, Rejection>,
     /// Rejection of a transaction because the account cannot pay the transaction fee.
     fee_rejected: Option<Rejection>,
@@ -80,7 +80,7 @@ pub(in crate::engine) struct Wallet {
 struct Rejection {
     /// Description of the rejection for operators: the missing amount and the reason.
     message: String,
-    /// Whole amount of the deposit or fee that the account could not pay.
+    /// Full amount of the deposit or fee that the account could not pay.
     missing: Coin,
     /// True if the balance was read after the rejection.
     is_read: bool,

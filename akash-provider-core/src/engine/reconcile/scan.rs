@@ -43,10 +43,10 @@ pub(in crate::engine) struct Scan {
     #[serde(default)]
     next_reason: ScanReason,
     cluster_wanted: bool,
-    /// Reason of the next listing of the cluster outside a full scan.
+    /// Reason of the next listing that is not part of a full scan.
     #[serde(default)]
     listing_reason: ScanReason,
-    /// Time of the next listing of the cluster outside a full scan.
+    /// Time of the next listing that is not part of a full scan.
     list_again: Option<Mono>,
     running: Option<ScanInProgress>,
     attempts: u32,
@@ -368,8 +368,8 @@ impl Engine {
         }
     }
 
-    /// Appends the differences between the engine, the chain snapshot and the workloads in the cluster to `findings`,
-    /// one line each. Repairs nothing.
+    /// Compares the engine, the chain snapshot and the workloads in the cluster. Appends each difference to
+    /// `findings` as one line. Repairs nothing.
     fn compare(&self, snapshot: Option<&Snapshot>, workloads: &Workloads, findings: &mut Vec<String>) {
         if let Some(snapshot) = snapshot {
             self.compare_leases(snapshot, findings);

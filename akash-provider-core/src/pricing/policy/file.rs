@@ -93,7 +93,7 @@ pub struct Scarcity {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Name, shown in the reason of a bid or decline.
+    /// Name that the reason for a bid or a decline contains.
     pub name: String,
     /// Conditions of the rule. All of them must be met. A rule without conditions matches every order.
     #[serde(default)]
@@ -112,14 +112,15 @@ pub struct Rule {
     pub minimum: Option<Amount>,
 }
 
-/// Conditions of a rule. Several values of one condition are alternatives. All conditions must be met.
+/// Conditions of a rule. All conditions must be met. If a condition has several values, one matching value is
+/// sufficient, except for `attributes`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct When {
     /// Accounts of the tenants to which the rule applies.
     pub tenants: Vec<String>,
-    /// Attributes that the order requires of the provider. The order must require all of them.
+    /// Attributes that the order requires of the provider. The order must require each of these attributes.
     pub attributes: BTreeMap<String, String>,
     /// GPU kinds: `*`, `vendor/*` or `vendor/model`. The order must request at least one of them.
     pub gpu: Vec<String>,

@@ -15,7 +15,7 @@ const MIB_BITS: u32 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantity {
-    /// Number of pieces, with a price per piece.
+    /// Number of millicores, endpoints, IPs or GPUs, with a price for each one.
     Whole(u128),
     /// Number of bytes, with a price per MiB.
     Bytes(u128),

@@ -39,7 +39,7 @@ pub(super) struct LeaseEntry {
     pub(super) has_manifest: bool,
     pub(super) evidence: Evidence,
     /// Leadership epoch in which the lease was won. `None` if a manifest was found, or may have been stored
-    /// after that.
+    /// since the lease was won.
     pub(super) bare_since: Option<u64>,
     /// True if the manifest deadline can start: all events of the block that created the lease were received.
     pub(super) has_started: bool,

@@ -149,7 +149,7 @@ impl Workload {
         }
     }
 
-    /// Starts the next message or query on the chain lane that is due and allowed.
+    /// Starts the next message or query that is due and allowed on the chain lane.
     pub(super) fn drive_chain(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         self.take_up_announced_end(out);
         let due = |at: Mono| at <= cx.now.mono;
