@@ -67,7 +67,7 @@ pub enum CertError {
     /// The chain would refuse the certificate. Contains the reason.
     #[error("the chain would refuse the certificate: {0}")]
     Refused(String),
-    /// The subject of the certificate contains another chain account than expected.
+    /// The account in the subject of the certificate is not the expected account.
     #[error("the certificate belongs to account {found}, but the key belongs to account {expected}")]
     Owner {
         /// Chain account that should own the certificate.

@@ -164,7 +164,7 @@ impl GasConfig {
 pub(crate) struct Shape(String);
 
 impl Shape {
-    /// Returns the shape of a transaction, or `None` if its messages alone do not determine its gas.
+    /// Returns the shape of a transaction, or `None` if the gas does not depend on the messages alone.
     #[must_use]
     pub(crate) fn for_messages(msgs: &[Msg]) -> Option<Self> {
         match msgs {

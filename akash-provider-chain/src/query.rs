@@ -161,7 +161,7 @@ impl Reader {
 
     /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases. With
     /// `pin`, all records are from the height `pin`. Without `pin`, the leases may be newer than the other
-    /// records. The inner error means that the record of the deployment is malformed.
+    /// records. An inner `Err` means that the record of the deployment is malformed.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,

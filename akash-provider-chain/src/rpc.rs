@@ -25,7 +25,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Maximum number of idle connections in the pool.
 const IDLE_MAX: usize = 32;
 
-/// Name prefix of methods that are not retried after the node closed the connection without a response.
+/// Prefix of the names of methods that must not be repeated. If the node closes the connection without a
+/// response, other methods are repeated.
 const NOT_REPEATED: &str = "broadcast_";
 
 #[derive(Clone)]

@@ -44,7 +44,7 @@ fn fit_bytes(world: &World, nodes: usize) -> i64 {
     i64::try_from(allocation_counter::measure(fit).bytes_total).unwrap_or(i64::MAX)
 }
 
-/// Returns the number of bytes that the result of `make` occupies.
+/// Returns the number of bytes that the value from `make` occupies.
 fn retained_bytes<T>(make: impl FnOnce() -> Result<T, BenchError>) -> Result<i64, BenchError> {
     let mut made = None;
     let bytes = allocation_counter::measure(|| made = Some(make())).bytes_current;

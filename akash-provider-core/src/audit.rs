@@ -24,7 +24,7 @@ use crate::types::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ActKind {
-    /// A bid on an order, with its deposit.
+    /// Bid on an order. The bid locks a deposit.
     Bid,
     /// Close of an open bid.
     BidClose,
@@ -144,7 +144,7 @@ pub struct Evidence {
     pub price: Option<DecCoin>,
     /// Deposit of a bid.
     pub deposit: Option<Coin>,
-    /// Request of the actor, as text.
+    /// Text of the actor's request.
     pub request: Option<String>,
 }
 

@@ -423,8 +423,8 @@ fn whole_seconds_up(window: Duration) -> u64 {
         .saturating_add(u64::from(window.subsec_nanos() > 0))
 }
 
-/// Returns the configured deposits that the chain accepts, in the configured order. Without parameters,
-/// returns all configured deposits. The caller selects a deposit that the account can pay.
+/// Returns the configured deposits that the chain accepts, in the sequence of the configuration. Without
+/// parameters, returns all configured deposits. The caller selects a deposit that the account can pay.
 pub fn deposits<'a>(config: &'a Config, params: Option<&MarketParams>) -> impl Iterator<Item = &'a Coin> {
     let taken = move |deposit: &&Coin| {
         let enough = |least: &Coin| least.denom == deposit.denom && deposit.amount >= least.amount;

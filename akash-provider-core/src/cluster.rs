@@ -179,7 +179,7 @@ pub enum Teardown {
 /// Status of the services of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// One entry for each service of the lease, by its name.
+    /// One entry for each service of the lease. The key is the name of the service.
     pub services: BTreeMap<String, ServiceStatus>,
     /// Forwarded ports by service name.
     pub forwarded_ports: BTreeMap<String, Vec<ForwardedPort>>,

@@ -136,8 +136,8 @@ pub struct Config {
     /// the breaker trips for all owners.
     pub breaker_held_owners: BTreeSet<Address>,
     /// Maximum time for which an unreachable second chain endpoint delays the confirmation of a lease close.
-    /// The time starts when an event or a full scan reports the close. After this time, the provider relies
-    /// on the first endpoint alone.
+    /// The time starts when an event or a full scan reports the close. After this time, the response of the
+    /// first endpoint is sufficient.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
     /// Time that a new leader waits before it closes a lease. During this time, transactions of the old

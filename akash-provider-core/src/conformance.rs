@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of items that a search reads, because a stream may be endless.
 const ITEMS_MAX: u32 = 100_000;
-/// Addition to the time limit of a blocking call. If a call blocks its thread for `2 × limit + BLOCKED`, the
-/// process exits.
+/// Time that is added to twice the time limit of a call. If a call blocks its thread for `2 × limit +
+/// BLOCKED`, the process exits.
 const BLOCKED: Duration = Duration::from_secs(5);
-/// Interval between checks for calls that block their thread.
+/// Interval between checks whether a call blocks its thread.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A rule that implementations of a trait must follow, with the time limit of each call.

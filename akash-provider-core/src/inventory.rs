@@ -45,7 +45,8 @@ pub struct ReplicaGroup {
 /// Result of a successful placement. Contains the exact amounts for a later release.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Allocation {
-    /// Units in the order of the request, with the requested counts. GPU attributes name a concrete model.
+    /// Units in the sequence of the request, with the requested counts. Each GPU attribute names a concrete
+    /// model.
     pub units: Vec<ResourceUnit>,
     /// Scheduling parameters by resource id; `None` for a unit without such parameters.
     pub params: SchedulerParamsById,
@@ -297,7 +298,7 @@ pub struct Placement {
 pub struct LeasedIpUsage {
     /// Number of addresses in the pool.
     pub total: u32,
-    /// Number of addresses in use, by leases of the provider or by other workloads.
+    /// Number of addresses that leases of the provider or other workloads use.
     pub in_use: u32,
     /// Leases for which all addresses are assigned. `in_use` includes the addresses of these leases.
     pub confirmed: Vec<LeaseId>,

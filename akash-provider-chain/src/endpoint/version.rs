@@ -41,7 +41,8 @@ impl Endpoint {
     /// Queries the API versions of the node and selects one.
     ///
     /// # Errors
-    /// Returns [`Fault::Version`] with all versions of the node if this crate supports none of them.
+    /// Returns [`Fault::Version`], which lists the versions of the node, if this crate supports none of these
+    /// versions.
     pub(crate) async fn versions(&self) -> Result<Versions, NodeError> {
         let (method, offers) = if self.rpc().is_some() {
             (

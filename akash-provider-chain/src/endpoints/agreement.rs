@@ -256,8 +256,8 @@ impl Endpoints {
         }
     }
 
-    /// Selects an endpoint of `others` with the fault [`Fault::Behind`] and with a newest block that is at
-    /// most [`LAG_TIME`] older than the newest block of `first`. If the height of `first` is false, honest
+    /// Selects from `others` an endpoint that has the fault [`Fault::Behind`]. Its newest block is at most
+    /// [`LAG_TIME`] older than the newest block of `first`. If the height of `first` is false, honest
     /// endpoints have this fault.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;

@@ -72,7 +72,7 @@ impl Endpoints {
         }
     }
 
-    /// Returns true if the block time since the processed block has advanced no faster than the monotonic
+    /// Returns true if, since the processed block, the block time has not advanced faster than the monotonic
     /// clock. `ahead` is the time by which the newest block of a node is ahead of the local clock, in ms.
     fn follows_processed(&self, ahead: i64) -> bool {
         let processed = lock(&self.shared.processed);

@@ -59,7 +59,7 @@ impl Endpoints {
     /// Checks the newest block of a node.
     ///
     /// If the newest block is more than [`LAG_MAX`] above the processed block, the node must serve the header
-    /// [`LAG_MAX`] below the newest block. Another node behind the same load balancer may still lack newer
+    /// [`LAG_MAX`] below the newest block. Another node behind the same load balancer possibly lacks newer
     /// headers.
     pub(super) async fn check_tip(
         &self,

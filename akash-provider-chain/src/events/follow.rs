@@ -55,7 +55,7 @@ pub(super) struct Follower {
     advanced: Instant,
     /// Current back-off. Each received block resets the back-off to 0.
     wait: Duration,
-    /// Number of consecutive failures to open a websocket.
+    /// Number of consecutive failed attempts to open a websocket.
     polls: u32,
     /// Number of failed attempts to get the next block from nodes that do respond.
     refusals: u32,

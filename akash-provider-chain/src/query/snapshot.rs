@@ -258,7 +258,7 @@ impl Reader {
         Ok(leases)
     }
 
-    /// Returns the deployments of leases. Leaves out malformed deployments, because a tenant may cause a
+    /// Returns the deployments of leases. Leaves out malformed deployments, because a tenant can cause a
     /// malformed record. The leases of these deployments remain in the snapshot.
     async fn deployments_of(
         &self,

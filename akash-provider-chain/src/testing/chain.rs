@@ -309,7 +309,8 @@ fn odd_bid() -> Value {
     json!({"type": "akash.market.v1.EventBidCreated", "attributes": pairs})
 }
 
-/// Returns the current behavior. If `method` is a transaction search, decrements [`NodeBehavior::cut_searches`].
+/// Returns the behavior for this call. If `method` searches for transactions, decrements
+/// [`NodeBehavior::cut_searches`].
 fn now(behavior: &Mutex<NodeBehavior>, method: &str) -> NodeBehavior {
     let mut shared = behavior.lock().unwrap_or_else(PoisonError::into_inner);
     let now = shared.clone();

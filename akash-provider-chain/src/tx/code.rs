@@ -12,8 +12,8 @@ const PANIC: u32 = 111_222;
 
 /// Maps an error code of the chain to a [`TxError`]. `msg` is the refused message, if it is known.
 ///
-/// Every error code of the modules that a provider uses is listed in this function or in the table of the
-/// tests.
+/// If a provider uses a module, all error codes of the module are listed in this function or in the table of
+/// the tests.
 #[must_use]
 pub(super) fn meaning(code: &Code, msg: Option<&Msg>) -> TxError {
     let is_bid = matches!(msg, Some(Msg::CreateBid { .. }));
@@ -66,7 +66,7 @@ pub(super) fn rejected(code: &Code, log: &str, msg: Option<&Msg>) -> TxOutcome {
     }
 }
 
-/// Returns the log on one line, without stack trace, and truncated.
+/// Returns the log as one truncated line without the stack trace.
 pub(super) fn shortened(log: &str) -> String {
     let text = log.split("stack:").next().unwrap_or_default().trim();
     let line: String = text

@@ -235,7 +235,8 @@ pub(super) struct Planner {
     queue: BTreeMap<(u8, Ticket), Request>,
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
-    /// Deployments from which a lost transaction may still withdraw, with the expiry of the transaction.
+    /// Deployments from which a lost transaction can still withdraw, each with the expiry of this
+    /// transaction.
     unresolved: Vec<(Expiry, DeploymentId)>,
     chain: ChainState,
     sequencer: Sequencer,

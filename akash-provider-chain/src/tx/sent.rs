@@ -12,7 +12,8 @@ const MESSAGES_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct SentReceipts {
     hasher: RandomState,
-    /// Hash and fee of the transaction, by digest of the message; `None` after [`SentReceipts::clear`].
+    /// Hash and fee of the last transaction that contains a message; `None` after [`SentReceipts::clear`].
+    /// The key is a digest of the message.
     receipts: HashMap<u64, Option<(TxHash, Coin)>>,
     /// Digests, oldest first.
     digests: VecDeque<u64>,

@@ -63,7 +63,7 @@ pub struct TxStatistics {
     pub mempool_full: u64,
     /// Number of transactions that blocks contain, successful or failed.
     pub included: u64,
-    /// Total fees of the transactions in blocks, by denomination. The fee granter may have paid these fees.
+    /// Total fees of the transactions in blocks, by denomination. Fees that a fee granter paid are included.
     pub fees: BTreeMap<Denom, u64>,
     /// Total gas that the transactions in blocks used.
     pub gas_used: u64,
@@ -147,7 +147,7 @@ impl TxCounters {
         self.submissions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the response of a node to a sent transaction, if the response is a refusal.
+    /// Counts a refusal of a sent transaction by a node. Ignores other responses.
     pub(super) fn count_response(&self, response: &Result<Submission, Failure>) {
         if let Ok(Submission::Refused { code, .. }) = response {
             self.refused_submissions.increment(known_code(&code.to_string()));

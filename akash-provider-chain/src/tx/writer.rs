@@ -251,7 +251,7 @@ struct Task {
     has_store_failed: bool,
     began: Instant,
     replies: BTreeMap<Ticket, Reply>,
-    /// Hashes of sent transactions that a block may still include.
+    /// Hashes of sent transactions that a block can still include.
     hashes: HashMap<TxHash, FlightId>,
     calls: FuturesUnordered<BoxFuture<'static, Input>>,
 }

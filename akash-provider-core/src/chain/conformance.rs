@@ -372,7 +372,7 @@ pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &
     .await;
 }
 
-/// Checks that an update replaces the whole provider record, including the contact addresses.
+/// Checks that an update replaces the whole provider record, including the contact information.
 ///
 /// # Panics
 /// Panics when the client violates the rule.

@@ -50,8 +50,8 @@ pub enum BroadcastResult {
     /// The caller receives the outcome `Unknown`.
     Unknown {
         /// Number of blocks between the broadcast and the block that includes the transaction: 0 means the
-        /// next block. If the transaction expires first, it has no effect. `None` means that no block
-        /// includes the transaction.
+        /// next block. If the transaction expires before this block, it has no effect. `None` means that no
+        /// block includes the transaction.
         included_after: Option<u32>,
     },
 }
@@ -101,7 +101,7 @@ struct State {
     deaf: bool,
     keep: Keep,
     maker: Maker,
-    /// False if only the block maker can have changed the market since the previous block.
+    /// False if nothing except the block maker can have changed the market since the previous block.
     touched: bool,
     /// True if a snapshot request during an incomplete block waits for the end of the block.
     waits_for_block_end: bool,

@@ -402,7 +402,7 @@ impl Workload {
         remember(&mut self.logs, (service.to_owned(), line));
     }
 
-    /// Logs the start lines of every replica with an existing image.
+    /// Logs the start lines of every replica with an image that can start.
     fn add_start_lines(&mut self, deployment: &WorkloadSpec, lines: &[String]) {
         for service in deployment.group.services.iter().filter(|s| has_image(s)) {
             for (replica, line) in (0..service.count).flat_map(|n| lines.iter().map(move |l| (n, l))) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Candidate {
     /// Unique name of the instance in logs and in the election record.
     pub identity: String,
-    /// Address for requests while this instance leads; may be empty.
+    /// Address for requests while this instance leads; empty for no address.
     pub address: String,
     /// Settings that all instances must share. The value of each setting is a short hash.
     pub settings: BTreeMap<String, String>,
@@ -73,12 +73,12 @@ struct OwnTerm {
 #[derive(Debug, Clone)]
 pub(super) struct Contest {
     me: Candidate,
-    /// Settings that changed on this instance, by name: the previous value and the time of the change.
+    /// Settings that changed on this instance: for each name, the previous value and the time of the change.
     changed: BTreeMap<String, (String, Duration)>,
     timing: Timing,
     /// Timeout of the next call to the election store.
     call_limit: Duration,
-    /// Number of consecutive calls without a response, and the duration of the last such call.
+    /// Number of consecutive calls without a response, and the duration of the last of these calls.
     failures: (u32, Duration),
     cached_record: CachedRecord,
     /// Last observed content of the election record, and the time at which this instance first observed this
@@ -86,9 +86,9 @@ pub(super) struct Contest {
     unchanged: Option<(Record, Duration)>,
     own_term: Option<OwnTerm>,
     /// Earliest time at which this instance may lead after the election record was deleted. Until then, the
-    /// previous leader may still lead.
+    /// previous leader possibly still leads.
     not_before: Duration,
-    /// Whether a `create` call without a response may still create the record.
+    /// Whether a `create` call without a response can still create the record.
     may_create: bool,
     highest_term: u64,
     /// Last term that was read from the record if this term is implausible, otherwise `None`.
@@ -350,7 +350,7 @@ impl Contest {
         self.cached_record = CachedRecord::Unknown;
     }
 
-    /// Records a failed call or a call without a response. `took` is the duration of the call.
+    /// Records a call that failed or had no response. `took` is the duration of the call.
     pub(super) fn got_no_response(&mut self, took: Duration) {
         self.failures = (self.failures.0.saturating_add(1), took);
         self.call_limit = self.timing.longest_limit();

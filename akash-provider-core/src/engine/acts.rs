@@ -41,7 +41,8 @@ impl Engine {
         }
     }
 
-    /// Returns the bid outcome that causes the close of a bid, or `unspecified` without such an outcome.
+    /// Returns the bid outcome for which the provider closes a bid, or `unspecified` if the bid has no
+    /// outcome.
     fn reason_of_bid_close(&self, bid: &BidId) -> &'static str {
         let phase = self.market.order(&bid.order).map(order::Order::phase);
         match phase {

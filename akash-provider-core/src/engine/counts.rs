@@ -71,9 +71,9 @@ pub struct EngineCounts {
     pub missed_blocks: u64,
     /// Number of blocks that were received again.
     pub repeated_blocks: u64,
-    /// Number of started full scans of chain and cluster, by reason.
+    /// Number of started full scans (of chain and cluster), by reason.
     pub full_scans: BTreeMap<ScanReason, u64>,
-    /// Number of started scans of the cluster alone, by reason.
+    /// Number of started scans that list only the cluster, by reason.
     pub cluster_scans: BTreeMap<ScanReason, u64>,
     /// Number of recounts of all reservations. Every successful scan recounts the reservations.
     pub recounts: u64,

@@ -99,8 +99,8 @@ pub struct Workloads {
     pub listing: Listing,
     /// Declared hostnames, or `None` if the backend does not support hostnames.
     pub hostnames: Option<Vec<DeclaredHostname>>,
-    /// Declared IP addresses of each lease that has or requests addresses. `None` if the backend does not support
-    /// leased IPs or cannot read them.
+    /// Declared IP addresses of each lease with declared or requested addresses. `None` if the backend does
+    /// not support leased IPs or cannot read them.
     #[serde(default)]
     pub ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
 }
@@ -116,7 +116,7 @@ pub enum Request {
         deployment: DeploymentId,
         /// Parsed manifest with all its groups.
         manifest: Arc<Manifest>,
-        /// Hashes that the chain may store for this manifest.
+        /// Possible hashes of this manifest on the chain.
         hashes: Hashes,
     },
     /// Move hostnames from other leases of the same tenant to this lease.

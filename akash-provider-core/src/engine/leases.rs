@@ -115,7 +115,7 @@ impl Leases {
         self.hostnames.holder(name)
     }
 
-    /// Assigns a free hostname to `lease`. No other lease may hold the hostname.
+    /// Assigns a free hostname to `lease`. The caller ensures that no other lease holds the hostname.
     pub(super) fn adopt_hostname(&mut self, name: &str, lease: &LeaseId) {
         self.hostnames.adopt(name, lease);
     }

@@ -60,7 +60,7 @@ struct InventoryState {
     left: Box<dyn Inventory>,
     /// Total capacity of `base`, and the capacity used by workloads that are not leases of this provider.
     in_use: Utilization,
-    /// Nodes of the running pods, by order. Only nodes in `base` are included.
+    /// Nodes of the running pods. The key is the order of the lease. Only nodes in `base` are included.
     #[serde(default)]
     pods: Pods,
 }
@@ -86,7 +86,7 @@ struct Reservation {
     places: Box<[ReplicaGroup]>,
     claim: Claim,
     active: bool,
-    /// True if the winning bid may offer resources other than those in this reservation. Usually the
+    /// True if the winning bid possibly offers resources other than those in this reservation. Usually the
     /// resources are equal, and only the result of the bid transaction arrived late.
     needs_recheck: bool,
 }

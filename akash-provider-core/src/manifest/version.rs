@@ -29,7 +29,7 @@ const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "value",
 ];
 
-/// Two hashes of a received manifest. The chain may contain either hash.
+/// Two hashes of a received manifest. The chain can contain either hash.
 ///
 /// The tool that computed the hash on the chain either included unknown fields or dropped them. If the
 /// manifest has no unknown fields, both hashes are equal.

@@ -120,7 +120,7 @@ impl DeploymentBook {
         self.group_mut(&id.group)?.orders.get_mut(slot(id.oseq)?)
     }
 
-    /// Returns the active and reclaiming leases of all providers, by gseq.
+    /// Returns the active and reclaiming leases of all providers, sorted by gseq.
     pub(super) fn live_leases(&self) -> impl Iterator<Item = &LeaseBook> {
         let newest = self.groups.iter().filter_map(|g| g.orders.last());
         newest.filter_map(|o| o.lease.as_ref().filter(|l| l.lease.state.is_live()))

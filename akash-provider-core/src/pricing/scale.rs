@@ -274,7 +274,7 @@ impl super::PricingStrategy for Scale {
 struct Totals {
     cpu: u128,
     memory: u128,
-    /// Number of bytes for each configured class, in the order of the classes.
+    /// Number of bytes for each configured class, in the sequence of `Scale::storage`.
     storage: Vec<u128>,
     endpoints: u128,
     ips: u128,

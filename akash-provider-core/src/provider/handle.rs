@@ -283,7 +283,7 @@ impl ProviderHandle {
     }
 
     /// Returns a stream of the current and all later lifecycle phases. The stream ends after
-    /// [`Lifecycle::Done`]. A slow reader may miss phases, except the last phase.
+    /// [`Lifecycle::Done`]. A slow reader can miss phases, but not the last phase.
     #[must_use]
     pub fn lifecycle_changes(&self) -> BoxStream<'static, Lifecycle> {
         let mut progress = self.progress.clone();

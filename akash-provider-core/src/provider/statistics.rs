@@ -37,10 +37,10 @@ pub struct ProviderStatistics {
     /// Number of received orders by source: `event`, `snapshot`, or `bid` if the provider adopted its own bid
     /// on the order.
     pub orders: BTreeMap<&'static str, u64>,
-    /// Finished orders by outcome: `won`, `declined`, the names of [`BidOutcome`](crate::types::BidOutcome), or `no_bid`
-    /// for an order that ended before a bid.
+    /// Number of finished orders by outcome: `won`, `declined`, the names of
+    /// [`BidOutcome`](crate::types::BidOutcome), or `no_bid` for an order that ended before a bid.
     pub order_outcomes: BTreeMap<&'static str, u64>,
-    /// Evaluated orders by result: `accept`, `decline`, `fail`.
+    /// Number of evaluated orders by result: `accept`, `decline`, `fail`.
     pub evaluations: BTreeMap<&'static str, u64>,
     /// Reservations by action (`open`, `close`) and result (`success`, `fail`).
     pub reservations: BTreeMap<(&'static str, &'static str), u64>,
@@ -63,7 +63,7 @@ pub struct ProviderStatistics {
     pub call_durations: BTreeMap<&'static str, DurationCounts>,
     /// Submitted manifests by result: `accepted`, or the kind of the refusal.
     pub manifests: BTreeMap<&'static str, u64>,
-    /// Health changes of workloads, by new health.
+    /// Number of health changes of workloads, by new health.
     pub health: BTreeMap<&'static str, u64>,
     /// Number of leases that this provider closed, by close reason.
     pub lease_ends: BTreeMap<&'static str, u64>,

@@ -45,8 +45,8 @@ const CLUSTER_CALLS: usize = 16;
 /// Maximum number of concurrent calls that store a record. This limit is separate from the limit of slow
 /// deploys, because a tenant waits for each record.
 const RECORDS: usize = 16;
-/// Maximum number of concurrent price calculations. A strategy also limits its own processes. With the limit
-/// `PRICES`, the wait for such a process is shorter than the timeout of a calculation.
+/// Maximum number of concurrent price calculations. A strategy also limits its own processes. With at most
+/// `PRICES` calculations, the wait for a free process is shorter than the timeout of a calculation.
 const PRICES: usize = 32;
 /// Number of bids at which the count for an order stops. The chain allows at most 500 bids per order.
 const BIDS_COUNTED: u32 = 1000;

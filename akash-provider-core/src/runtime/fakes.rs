@@ -63,7 +63,7 @@ pub(crate) enum Does {
     NotYet,
 }
 
-/// Scripted behavior of the fake ports, by call name, and a log of the received calls.
+/// Scripted behavior of the fake ports for each call name, and a log of the received calls.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     does: Mutex<BTreeMap<&'static str, Does>>,

@@ -310,8 +310,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns [`Garbage::within`] for a query path: the tenant of `won` for lists of bids and leases, no bytes
-/// for other queries.
+/// Returns [`Garbage::within`] for a query path: for lists of bids and leases, the tenant of `won`; for other
+/// queries, no bytes.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),

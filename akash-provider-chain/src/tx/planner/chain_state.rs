@@ -195,7 +195,7 @@ impl ChainState {
         }
     }
 
-    /// Makes the query of the newest block due now.
+    /// Schedules the query of the newest block for now.
     pub(super) fn request_tip(&mut self, now: Mono) {
         self.tip.retry_at = now;
     }
@@ -208,8 +208,8 @@ impl ChainState {
         self.prices.value = None;
     }
 
-    /// Discards the gas prices, because the settings permit none of them. The prices are queried again after a
-    /// back-off.
+    /// Discards the gas prices, because the settings permit none of these prices. The prices are queried
+    /// again after a back-off.
     pub(super) fn refuse_prices(&mut self, now: Mono, why: String) {
         self.prices.value = None;
         self.prices.fail(now, why);

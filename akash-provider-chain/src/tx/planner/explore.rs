@@ -34,7 +34,7 @@ enum InFlight {
 struct Sent {
     tickets: Vec<Ticket>,
     draft: Draft,
-    /// True if the node refused the draft, and no node can have received an earlier attempt.
+    /// True if the node refused the draft, and no node can have the draft from an earlier attempt.
     is_refused: bool,
 }
 
@@ -52,7 +52,7 @@ struct World {
     now: u64,
     height: u64,
     time: BlockTime,
-    /// Number of blocks that the model may still complete.
+    /// Number of further blocks that the model can complete.
     blocks_left: u32,
     faults_left: u32,
     /// Remaining calls. The calls are made in this order, each at an arbitrary time.

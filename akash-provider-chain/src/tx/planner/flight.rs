@@ -42,7 +42,7 @@ pub(super) struct Flight {
     pub(super) members: Vec<Request>,
     pub(super) priority: u8,
     pub(super) phase: Phase,
-    /// Gas of the transaction, from a simulation or from the stored estimates.
+    /// Estimated gas of the transaction, from a simulation or from the stored estimates.
     pub(super) gas: Option<u64>,
     /// Draft that was sent last.
     pub(super) draft: Option<Draft>,
@@ -51,7 +51,7 @@ pub(super) struct Flight {
     /// Height up to which all blocks were examined without finding the draft. `None` if no block was
     /// examined.
     pub(super) absent_until: Option<u64>,
-    /// Height of the newest block when a node last accepted the draft.
+    /// Height of the newest block at the time at which a node last accepted the draft.
     pub(super) accepted_at: Option<u64>,
     /// Number of consecutive failures of the current request to a node.
     pub(super) failures: u32,

@@ -397,8 +397,8 @@ fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
         .has_passed(tip.height.saturating_sub(lag), tip.time.minus(lag_time))
 }
 
-/// Returns true if the call is a single withdrawal that may share a transaction. A call is sent alone
-/// after its shared transaction failed.
+/// Returns true if the call is a single withdrawal that may share a transaction. After a shared transaction
+/// failed, each of its calls is sent alone.
 fn shareable(request: &Request) -> bool {
     !request.alone && matches!(&request.msgs[..], [Msg::WithdrawLease { .. }])
 }

@@ -13,7 +13,7 @@ use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
 /// Maximum number of times that the draft of a transaction is replaced after a refusal.
 const REPLACED_MAX: u32 = 5;
-/// Maximum number of times that a transaction may run out of gas. Each failure costs a fee.
+/// Maximum number of retries after a transaction ran out of gas. Each such failure costs a fee.
 const OUT_OF_GAS_MAX: u32 = 2;
 /// Maximum number of refused simulations of one bid for which no reason is found.
 const UNEXPLAINED_MAX: u32 = 3;

@@ -17,7 +17,7 @@ use futures::FutureExt;
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     unanswered: u64,
-    /// Percentage of simulations without a response, in addition to the other faults.
+    /// Percentage of simulations without a response. The other faults can lose further responses.
     unsimulated: u64,
     /// Number of simulations that fail at the start of the test because the node does not have the order yet.
     missing_orders: u32,

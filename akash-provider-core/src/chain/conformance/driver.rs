@@ -12,9 +12,9 @@ use futures::FutureExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Acts as the tenant and as a competing provider, and makes blocks or waits for them. A method returns when
-/// its effect is in a block, or is certain to be in the next block. A method panics when the chain refuses
-/// the action.
+/// Acts as the tenant and as a competing provider, and makes blocks or waits for blocks. A method returns
+/// when its effect is in a block, or is certain to be in the next block. A method panics when the chain
+/// refuses the action.
 #[async_trait]
 pub trait Driver: Send + Sync {
     /// Returns the registered provider that the client under test belongs to.

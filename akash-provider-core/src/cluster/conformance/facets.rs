@@ -73,8 +73,8 @@ pub async fn a_hostname_has_one_holder(cluster: &dyn Cluster, setup: &Setup) {
     }
 }
 
-/// Checks that a lease can remove only its own hostnames. The caller must have declared the hostname `first`
-/// for the lease `two`, and `second` for `one`.
+/// Checks that a lease can remove only its own hostnames. Before the call, lease `two` must hold the hostname
+/// `first`, and lease `one` the hostname `second`.
 async fn only_its_holder_takes_it_back(
     hostnames: &Arc<dyn Hostnames>,
     (one, two): (&LeaseId, &LeaseId),

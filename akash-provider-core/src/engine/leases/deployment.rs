@@ -99,8 +99,8 @@ pub enum Input {
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// Result of a listing of the cluster. All `Unlisted` leases were `Unlisted` before the listing was
-    /// requested, so the listing covers them. Leases with a listed manifest were already added as
+    /// Result of a listing of the cluster. The listing covers all `Unlisted` leases, because they had this
+    /// state before the listing was requested. Leases with a listed manifest were already added as
     /// [`Origin::Recorded`].
     Listed {
         /// Leases with an unusable record or workload, each with its problem.

@@ -183,8 +183,8 @@ impl Engine {
         Arc::new(deployment)
     }
 
-    /// Claims the free hostnames of a manifest, and waits for the other hostnames. Releases no hostnames,
-    /// because the lease may hold them for a newer manifest that is being recorded.
+    /// Claims the free hostnames of a manifest, and waits for the hostnames that are not free. Releases no
+    /// hostnames, because a newer manifest that is being recorded can need them.
     fn claim_more(&mut self, lease: &LeaseId, group: &Group) {
         if !self.leases.workloads.contains(lease) {
             return;

@@ -59,7 +59,8 @@ pub enum ClusterLane {
     Gone,
 }
 
-/// Intention of this provider to close a lease. The close may already be requested on the chain.
+/// Intention of this provider to close a lease. Possibly, the provider has already requested the close on the
+/// chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ending {
     /// Reason that this provider states to the chain.

@@ -93,8 +93,8 @@ pub enum Phase {
         retry_at: Option<Mono>,
         /// Outcome of the order, if the order ended. If set, an open bid must be closed.
         ending: Option<Outcome>,
-        /// Block time until which a bid transaction may still be included in a block. Before this time, a
-        /// query that does not find the bid proves nothing.
+        /// Block time until which a block can still include a bid transaction. Before this time, a query that
+        /// does not find the bid proves nothing.
         expires: BlockTime,
     },
     /// The bid is open on the chain.

@@ -38,7 +38,7 @@ pub(in crate::engine) struct Orders {
     waiting_for_capacity: Vec<OrderId>,
     /// Order of a bid that the chain rejected because of market parameters that the engine has not read yet.
     awaits_parameters: Option<OrderId>,
-    /// Value of `Retries::sequence` at the time of the reservation, by order.
+    /// Value of `Retries::sequence` when capacity was reserved for the order.
     reserved: FxHashMap<OrderId, Sequence>,
     pub(in crate::engine) bids: bids::BidCounts,
     pub(in crate::engine) decline_counts: BTreeMap<DeclineCode, u64>,

@@ -46,7 +46,7 @@ pub(in crate::engine) struct Wallet {
     /// True while a read of the balance is in flight.
     is_reading: bool,
     /// Deposits of bids that were in flight at the request for the current read of the balance, or were sent
-    /// later. The balance from this read may still include these deposits.
+    /// later. Possibly, these deposits are not deducted yet from the balance of this read.
     unconfirmed: BTreeMap<OrderId, Coin>,
     /// Processed height when the last read was requested, and whether events of the next block had already
     /// been received.
@@ -237,8 +237,8 @@ impl Wallet {
         }
     }
 
-    /// Stores the balance that was read, minus the deposits and fees that this balance may still include.
-    /// Returns true if the balance in the fee denomination has increased.
+    /// Stores the balance that was read, minus the deposits and fees that are possibly not deducted from it
+    /// yet. Returns true if the balance in the fee denomination has increased.
     fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());
@@ -477,7 +477,7 @@ impl Engine {
 }
 
 impl Order {
-    /// Returns the deposit of a bid that may be in flight.
+    /// Returns the deposit of a bid transaction that is in flight or has an unknown result.
     fn deposit_in_flight(&self) -> Option<&Coin> {
         let sent = matches!(self.phase(), Phase::Bidding { .. } | Phase::Unsure { .. });
         self.deposit().filter(|_| sent)

@@ -78,7 +78,7 @@ struct Lane {
     queue: VecDeque<QueuedCall>,
 }
 
-/// Incomplete calls to the cluster, by lease.
+/// Incomplete calls to the cluster. The key is the lease.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Lanes {
     by_lease: FxHashMap<LeaseId, Lane>,
@@ -179,7 +179,7 @@ impl Lanes {
         leases
     }
 
-    /// Removes a completed call. Returns the leases for which the next call may now be ready.
+    /// Removes a completed call. Returns the leases with a next call that is possibly ready now.
     fn complete(&mut self, id: EffectId) -> Vec<LeaseId> {
         let Some(lease) = self.lease_of.remove(&id) else {
             return Vec::new();

@@ -191,7 +191,7 @@ impl Engine {
     }
 
     /// Deploys a lease again if the cluster declares hostnames that the manifest of the lease no longer uses.
-    /// The deploy deletes these declarations.
+    /// The deploy deletes these hostname declarations.
     fn purge_unwanted_hostnames(&mut self, declared: &[DeclaredHostname]) {
         if self.role.is_standby() {
             return;
@@ -225,7 +225,7 @@ impl Engine {
         label.is_some_and(|label| label.ends_with('.'))
     }
 
-    /// Returns the leases with a hostname or address record that differs from the deployed manifest, each with the
+    /// Returns each lease with a hostname or address record that differs from its deployed manifest, and the
     /// first difference. A deploy that was in flight during a hostname transfer can cause such a difference.
     pub(in crate::engine) fn misrouted_workloads(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
         if self.role.is_standby() {

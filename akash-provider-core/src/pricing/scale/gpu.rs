@@ -123,8 +123,8 @@ impl GpuPrices {
     }
 
     /// Returns the index of the price of a GPU. The first existing entry of this list applies: the most
-    /// specific entry that covers the GPU, the most expensive entry that the GPU may match, the entry of the
-    /// vendor, `*`.
+    /// specific entry that covers the GPU, the most expensive entry that the GPU possibly matches, the entry
+    /// of the vendor, `*`.
     fn price_of(&self, gpu: &GpuModel<'_>) -> Option<usize> {
         if gpu.model.contains(ANY) {
             let of_vendor = self.highest(|e| e.vendor == gpu.vendor && e.may_be(gpu));

@@ -14,7 +14,7 @@ pub struct Submission {
     pub request: Option<RequestId>,
     /// Manifest with all groups of the deployment.
     pub manifest: Arc<Manifest>,
-    /// Hashes that the chain may store for this manifest.
+    /// Possible hashes of this manifest on the chain.
     pub hashes: Hashes,
 }
 
