@@ -38,8 +38,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of blocks by which an endpoint is behind the endpoint with the highest block. An endpoint
-/// further behind is not used.
+/// Maximum lag of an endpoint behind the endpoint with the highest block, in blocks.
 pub const LAG_MAX: Height = 5;
 /// Margin for the comparison of response times. Endpoint A is faster than endpoint B if `2 × response time of
 /// A + margin < response time of B`.

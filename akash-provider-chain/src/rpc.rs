@@ -25,8 +25,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Maximum number of idle connections in the pool.
 const IDLE_MAX: usize = 32;
 
-/// Prefix of the names of methods that must not be repeated. If the node closes the connection without a
-/// response, other methods are repeated.
+/// Prefix of the names of methods that are never repeated, even if the node closed the connection without a
+/// response.
 const NOT_REPEATED: &str = "broadcast_";
 
 #[derive(Clone)]

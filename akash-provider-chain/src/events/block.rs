@@ -208,7 +208,6 @@ struct Head {
 }
 
 impl Head {
-    /// Reads the block at a height, and checks its chain id.
     async fn read(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Self, NodeError> {
         let params = HeightParams {
             height: height.to_string(),

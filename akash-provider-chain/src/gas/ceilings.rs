@@ -24,12 +24,12 @@ const GAS_FACTOR: u64 = 10;
 const FEE_FACTOR: u64 = 4;
 /// Gas ceiling of a transaction: more than twice the gas of 16 withdrawals in one transaction.
 const TRANSACTION_GAS: u64 = 10_000_000;
-/// Amount of gas that the fee ceiling of a transaction pays for at the maximum gas price.
+/// Gas that the fee ceiling of a transaction pays for at the maximum gas price.
 const TRANSACTION_FEE_GAS: u64 = 6_000_000;
 /// Gas ceiling of one hour: the gas of 1000 bids, 1000 closes and 1000 withdrawals, with a margin.
 const HOUR_GAS: u64 = 800_000_000;
-/// Amount of gas that the fee ceiling of one hour pays for at the maximum gas price. The default gas price is
-/// a twentieth of the maximum, so this fee also pays for [`HOUR_GAS`] at the default price.
+/// Gas that the hourly fee ceiling pays for at the maximum gas price. The default gas price is a twentieth of
+/// the maximum, so this fee also pays for [`HOUR_GAS`] at the default price.
 const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
 
 /// Messages or transactions to which a ceiling applies.

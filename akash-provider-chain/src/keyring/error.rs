@@ -148,7 +148,6 @@ impl KeyringError {
     }
 }
 
-/// Truncates an untrusted text for an error message.
 pub(super) fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }

@@ -102,7 +102,6 @@ impl Kind {
         (!id.owner.is_empty()).then_some(id)
     }
 
-    /// Formats type and id of a record for log messages.
     fn describe(self, record: &[u8]) -> String {
         let Some(id) = self.id(record) else {
             let beginning = record.get(..DESCRIBED_BYTES).unwrap_or(record);

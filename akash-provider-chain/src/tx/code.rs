@@ -57,7 +57,6 @@ pub(super) fn is_panic(code: &Code) -> bool {
     code.number == PANIC
 }
 
-/// Creates the outcome of a refused message.
 pub(super) fn rejected(code: &Code, log: &str, msg: Option<&Msg>) -> TxOutcome {
     TxOutcome::Rejected {
         error: meaning(code, msg),

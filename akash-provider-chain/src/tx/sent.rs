@@ -44,7 +44,6 @@ impl SentReceipts {
         }
     }
 
-    /// Returns the receipt of the last transaction with this message.
     pub(super) fn get(&self, message: &Msg) -> Option<TxReceipt> {
         let (hash, fee) = self.receipts.get(&self.hasher.hash_one(message))?.clone()?;
         Some(TxReceipt {

@@ -540,7 +540,6 @@ impl Reservations {
     }
 }
 
-/// Returns the number of ports and IP addresses that the units need.
 fn claim(units: &[ResourceUnit]) -> Claim {
     let endpoints = units.iter().flat_map(|u| &u.resources.endpoints);
     let ports = endpoints.filter(|e| e.kind == EndpointKind::RandomPort).count();

@@ -119,7 +119,6 @@ fn take(inventory: &mut dyn Inventory, units: &[ResourceUnit]) -> Allocation {
     }
 }
 
-/// Returns a group with one unit that fits and one unit that does not fit.
 fn half_fitting() -> Vec<ResourceUnit> {
     vec![unit(1, 5000, 1 << 20, 0, 1), unit(2, 1000, 1 << 30, 1 << 30, 5)]
 }

@@ -123,7 +123,6 @@ pub const LIMITS: [Limit; 28] = [
 ];
 
 impl Limit {
-    /// Checks the number of entries or bytes of a field.
     pub(super) fn check(&self, at: &str, length: usize) -> Result<(), ManifestError> {
         if length <= self.max {
             return Ok(());
@@ -144,7 +143,6 @@ pub(super) fn check_group(at: &str, group: &super::Group) -> Result<(), Manifest
     SERVICES.check(at, group.services.len())
 }
 
-/// Checks all lists and texts of a service.
 pub(super) fn check_service(at: &str, service: &Service) -> Result<(), ManifestError> {
     IMAGE.check(at, service.image.len())?;
     for (list, limits) in [

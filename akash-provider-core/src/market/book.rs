@@ -160,7 +160,6 @@ pub(super) enum Ending {
 }
 
 impl GroupBook {
-    /// Closes the group with its records.
     pub(super) fn end(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         self.group.state = match ending {
             Ending::Owner => GroupState::Closed,

@@ -248,7 +248,6 @@ impl Scale {
         rate::quick_sum(self.terms(totals))
     }
 
-    /// Returns the sum, computed with decimals of any length.
     fn exact_sum(&self, totals: &Totals) -> Result<Dec, PriceError> {
         rate::exact_sum(self.terms(totals)).ok_or(PriceError::TooLarge)
     }

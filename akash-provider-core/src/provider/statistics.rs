@@ -76,8 +76,8 @@ pub struct ProviderStatistics {
     pub leases: (u64, u64),
     /// Withdrawals by result: `success`, `fail`.
     pub withdrawals: BTreeMap<&'static str, u64>,
-    /// Durations of scans, by type: `full`, or `cluster` for a scan of the cluster alone. A duration starts
-    /// with the first call of the scan, and ends when the result of the scan is applied.
+    /// Durations of scans, by type: `full`, or `cluster` for a scan of the cluster alone. The time runs from
+    /// the first call of the scan until the result is applied.
     pub scan_durations: BTreeMap<&'static str, DurationCounts>,
     /// Deposits of the bids that this process created, by denomination.
     pub deposits_locked: BTreeMap<Denom, u128>,

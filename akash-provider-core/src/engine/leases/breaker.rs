@@ -77,11 +77,11 @@ pub(crate) enum Decision {
     /// The request waits for the end of the warm-up period, for workload records, or for a release of the
     /// breaker.
     Held,
-    /// The request waits, because it trips the breaker for all owners. Contains the number of granted
-    /// requests of all owners within the window, plus this request.
+    /// The request waits, and trips the breaker for all owners. Contains the number of granted requests of
+    /// all owners within the window, plus this request.
     Tripped(u32),
-    /// The request waits, because it trips the breaker for the owner of the lease, not for other owners.
-    /// Contains the number of granted requests of the owner within the window, plus this request.
+    /// The request waits, and trips the breaker for one owner: the owner of the lease. Contains the number of
+    /// granted requests of the owner within the window, plus this request.
     TrippedFor(u32),
 }
 
