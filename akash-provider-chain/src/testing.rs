@@ -39,6 +39,7 @@ pub(crate) struct Pushes {
     pub(crate) refused: AtomicBool,
     /// Accepts connections but sends nothing, not even a pong.
     pub(crate) frozen: AtomicBool,
+    /// Number of subscriptions that the node has accepted.
     pub(crate) subscribed: AtomicU64,
 }
 

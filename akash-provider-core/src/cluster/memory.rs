@@ -95,6 +95,7 @@ struct State {
     watchers: Vec<Feed<Result<ClusterChange, Error>>>,
     blind: bool,
     start_ticks: u32,
+    /// Log lines that every replica writes when it starts.
     start_lines: Vec<String>,
     /// Host of forwarded ports; `localhost` if unset.
     public_host: Option<String>,
@@ -102,6 +103,7 @@ struct State {
     teardown_delay: u32,
     script: Script,
     exec: Option<ExecFn>,
+    /// Text that replicas log and that commands print first.
     banner: Option<String>,
 }
 

@@ -89,6 +89,7 @@ enum ScriptError {
     /// The script failed.
     #[error("failed with {status}; stderr: {stderr}")]
     Exit {
+        /// Exit code or signal of the script.
         status: ExitStatus,
         /// Last part of the script's standard error.
         stderr: String,

@@ -64,6 +64,7 @@ impl<T> RequiredValue<T> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ChainState {
     tip: RequiredValue<Tip>,
+    /// Time at which the tip was updated.
     tip_at: Mono,
     /// Height of the last tip. The height is retained while no tip is stored.
     highest: u64,

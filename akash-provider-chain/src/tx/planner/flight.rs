@@ -57,6 +57,7 @@ pub(super) struct Flight {
     pub(super) failures: u32,
     /// Number of times that the draft of this transaction was replaced by another draft.
     pub(super) replaced: u32,
+    /// Number of times that the transaction ran out of gas.
     pub(super) out_of_gas: u32,
     /// Number of refused simulations for which no reason was found.
     pub(super) unexplained: u32,

@@ -43,6 +43,7 @@ pub(in crate::engine) struct Wallet {
     coins: Option<BTreeMap<Denom, u128>>,
     /// Last balance that was read, for a comparison with the next balance.
     read: BTreeMap<Denom, u128>,
+    /// True while a read of the balance is in flight.
     is_reading: bool,
     /// Deposits of bids that were in flight at the request for the current read of the balance, or were sent
     /// later. Possibly, these deposits are not deducted yet from the balance of this read.
@@ -53,6 +54,7 @@ pub(in crate::engine) struct Wallet {
     /// True if the chain rejected a deposit while a read was in flight. The balance from this read may be
     /// older than the rejection.
     is_outdated: bool,
+    /// True if the last read of the balance failed.
     has_failed: bool,
     /// Time of the next read of the balance.
     next: Option<Mono>,

@@ -54,6 +54,7 @@ pub(in crate::engine) struct Scan {
     /// True if a listing was requested and has not started yet. A listing is requested when the state of a
     /// workload is unknown.
     needs_listing: bool,
+    /// True if the last scan failed because the cluster could not be listed.
     has_listing_failed: bool,
     /// Leases that changed during the last scan. The results of this scan prove nothing about these leases.
     #[serde(default)]
