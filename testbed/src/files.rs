@@ -67,7 +67,7 @@ pub(crate) fn write(layout: &Layout) -> Result<()> {
     }
 }
 
-/// Writes the files that contain the certificate of the API server: the certificate authority, and the
+/// Writes the two files that contain the certificate authority of the API server: `ca.crt`, and the
 /// administrator's kubeconfig.
 pub(crate) fn write_authority(layout: &Layout) -> Result<()> {
     let chain = read(&layout.secret("apiserver.crt"))?;

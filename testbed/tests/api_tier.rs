@@ -34,8 +34,8 @@ fn components_are_paused_and_resumed() {
     assert!(cluster.status().is_healthy());
 }
 
-/// Each component has a session of its own. Otherwise the kernel ends a paused component when the program
-/// that started it ends.
+/// Each component has a session of its own. In a shared session, the kernel would end a paused component at
+/// the end of the program that started the component.
 #[test]
 fn each_component_leads_its_session() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {

@@ -101,7 +101,7 @@ fn is_passed_conformance(line: &str) -> bool {
     name.is_some_and(|name| name.contains("conformance"))
 }
 
-/// Returns the reason of a skipped test.
+/// Returns the reason why a test was skipped.
 fn skip(line: &str) -> Option<String> {
     // Without captured output, the output of a test follows its name on the same line.
     if let Some(at) = line.find("skipped: ") {

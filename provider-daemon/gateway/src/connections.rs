@@ -78,8 +78,8 @@ struct Table {
 struct Places {
     authenticated: usize,
     authenticated_max: usize,
-    /// Number of protected connections from this machine. Up to this number of open connections, anonymous
-    /// connections from this machine are not closed in favor of other clients.
+    /// While this machine has at most this number of connections to the port, its anonymous connections are
+    /// not closed in favor of other clients.
     local_reserved: usize,
 }
 
@@ -135,8 +135,8 @@ impl Connections {
         })
     }
 
-    /// Adds a connection. If its IP network already has the maximum number of connections without a live lease, closes
-    /// one of these connections.
+    /// Adds a connection. If the IP network already has the maximum number of unleased connections, first
+    /// closes one of these connections.
     pub(crate) fn enter(
         self: &Arc<Self>,
         port: Port,

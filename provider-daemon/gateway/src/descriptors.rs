@@ -26,7 +26,7 @@ pub(super) struct Places {
 /// Raises the limit of open files of this process to the maximum that the system allows. Returns the new limit.
 ///
 /// # Errors
-/// The limit cannot be read or set.
+/// Returns an error if the limit cannot be read or set.
 pub fn raise() -> io::Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < hard {

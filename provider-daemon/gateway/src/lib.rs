@@ -216,7 +216,7 @@ impl Gateway {
     /// Reads the certificates and binds the addresses. `provider` is the chain account of the provider.
     ///
     /// # Errors
-    /// An address cannot be bound, or a certificate cannot be used.
+    /// Returns an error if an address cannot be bound, or a certificate cannot be used.
     pub async fn bind(
         provider: Address,
         ports: Ports,
@@ -292,7 +292,7 @@ impl Gateway {
     /// Returns the address of the port for REST and websockets.
     ///
     /// # Errors
-    /// The system call fails.
+    /// Returns an error if the system call fails.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

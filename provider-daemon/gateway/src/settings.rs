@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Settings of a gateway. Create them with [`Settings::at`], then change single fields.
+/// Settings of a gateway. Create this struct with [`Settings::at`], then change single fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
@@ -123,16 +123,18 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// Limits of sizes, numbers and times. Create them with `Limits::default()`, then change single fields.
+/// Limits of sizes, numbers and times. Create this struct with `Limits::default()`, then change single
+/// fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
     /// Maximum number of concurrent connections on each port, including connections that have become streams. A
     /// connection uses about 10 KiB. The number is lower if the process cannot open enough files.
     pub connections: usize,
-    /// Maximum number of concurrent connections per IP network, on both ports together. Only connections that
-    /// are anonymous, or of an account without a live lease, count. A further connection replaces the least
-    /// recently used of these connections, anonymous ones first.
+    /// Maximum number of concurrent connections per IP network, on both ports together. Counts only anonymous
+    /// connections, and connections of accounts without a live lease. A further connection replaces the least
+    /// recently used anonymous connection, or the least recently used connection of an account if none is
+    /// anonymous.
     pub unleased_per_network: usize,
     /// Maximum number of anonymous requests of one IP network per minute. Many consoles may share one address.
     pub requests_per_network: u32,

@@ -25,7 +25,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::auth::Clock;
 use super::listen::Protocol;
 
-/// Returns true if the TLS handshake of the gateway accepts the client certificate.
+/// Returns true if the gateway accepts the client certificate in the TLS handshake.
 #[cfg(feature = "fuzzing")]
 pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
     use rustls::server::danger::ClientCertVerifier;
@@ -123,7 +123,7 @@ impl Tls {
     /// Replaces the provider's own certificate. New connections get the new certificate.
     ///
     /// # Errors
-    /// The certificate cannot be used. The previous certificate remains in use.
+    /// Returns an error if the certificate cannot be used. The previous certificate then remains in use.
     pub fn set_own(&self, own: &OwnCertificate) -> Result<(), TlsError> {
         let config = own_config(&self.provider, own, &self.clock)?;
         self.change(|configs| configs.own = config);
@@ -133,7 +133,7 @@ impl Tls {
     /// Sets the public certificate. Connections to the hostname `name` get this certificate.
     ///
     /// # Errors
-    /// The files cannot be used. The previous certificate remains in use.
+    /// Returns an error if the files cannot be used. The previous certificate then remains in use.
     pub fn set_public(&self, name: &str, certificate: &Path, key: &Path) -> Result<(), TlsError> {
         let chain = read_chain(certificate)?;
         // A path of a log or a device, set by mistake, is not read into memory.

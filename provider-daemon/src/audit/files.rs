@@ -96,7 +96,7 @@ fn write(mut file: File, bytes: u64, lines: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends a last line that a crash truncated, so that the next line is readable.
+/// Adds a line feed to the last line if a crash truncated this line, so that the next line is readable.
 fn end_last_line(file: &mut File, bytes: u64) -> std::io::Result<()> {
     let Some(last) = bytes.checked_sub(1) else {
         return Ok(());

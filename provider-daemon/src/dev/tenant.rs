@@ -18,16 +18,15 @@ use data_encoding::HEXLOWER;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Number of blocks that a tenant waits for the next event before it gives up.
+/// Maximum time that a tenant waits for the next event, in block times.
 const WAIT_BLOCKS: u32 = 60;
-/// Minimum time that a tenant waits for the next event, for short block times.
+/// Lower limit of the time that [`WAIT_BLOCKS`] sets.
 const WAIT_MIN: Duration = Duration::from_secs(20);
 /// Maximum number of declined attempts that a tenant makes while no other tenant uses capacity.
 const ATTEMPTS_MAX: u32 = 2;
-/// Number of consecutive blocks in which the provider has no lease. A tenant then stops waiting for capacity.
+/// Time without a lease of the provider after which a tenant stops waiting for capacity, in block times.
 const IDLE_BLOCKS: u32 = 3;
-/// Minimum time in which the provider has no lease before a tenant stops waiting for capacity, for short
-/// block times.
+/// Lower limit of the time that [`IDLE_BLOCKS`] sets.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval between two checks of the chain, the cluster and the provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);

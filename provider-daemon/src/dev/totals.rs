@@ -17,7 +17,7 @@ pub struct Totals {
     /// Number of orders that were not served, by reason.
     not_served: BTreeMap<String, usize>,
     to_bid: Vec<Duration>,
-    /// Times for which tenants waited for capacity.
+    /// Duration for which each tenant waited for capacity.
     for_capacity: Vec<Duration>,
     to_run: Vec<Duration>,
 }

@@ -84,7 +84,7 @@ pub(super) struct Outcome {
     pub(super) skipped: u64,
     /// Unreadable parts of the recording, with the reason.
     pub(super) broken: Vec<String>,
-    /// Whether the recorded process ended regularly.
+    /// Whether the recorded process ended normally.
     pub(super) has_end: bool,
 }
 

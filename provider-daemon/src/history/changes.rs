@@ -218,7 +218,8 @@ fn price_change(
     })
 }
 
-/// Returns the additional free capacity that would have admitted any one of three quarters of the orders.
+/// Returns the additional free capacity that would have sufficed for each of three quarters of the orders,
+/// one order at a time.
 fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     if orders.is_empty() {
         return None;

@@ -34,9 +34,9 @@ pub(super) enum Kind {
     Event(Arc<Event>),
     /// Group of the order, as on the chain.
     Group(Arc<GroupSpec>),
-    /// Result of a price calculation: the request, and the price per block.
+    /// Request and result of a price calculation. The result is a price per block.
     Price(Box<PriceRequest>, DecCoin),
-    /// Another provider got the lease: its account, and its price per block.
+    /// Account and price per block of another provider that got the lease.
     OtherLease(Address, DecCoin),
     /// The order was closed on the chain.
     OrderClosed,

@@ -148,7 +148,7 @@ impl Measure {
         }
     }
 
-    /// Returns the name, without the suffix `_total` of a counter.
+    /// Returns the name of the metric. The name of a counter does not contain the suffix `_total`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name

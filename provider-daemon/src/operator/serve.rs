@@ -64,8 +64,8 @@ impl Drop for Socket {
     }
 }
 
-/// Serves requests on the socket until `until` is cancelled. If the socket cannot be opened, the provider continues
-/// without it.
+/// Serves requests on the socket until `until` is cancelled. If the socket cannot be opened, the provider
+/// runs without a socket.
 pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: CancellationToken) {
     let socket = match open(&path(&home)) {
         Ok(socket) => socket,

@@ -24,8 +24,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Maximum size of a response in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Requests from the operator an immediate retry of the failed objects of a lease. `what` names such an
-/// object in the output.
+/// Requests that the operator immediately retries the failed objects of a lease. `what` is the kind of these
+/// objects, for the output.
 ///
 /// # Errors
 /// Returns an error if no operator listens on this machine and port, or if the operator refuses.
@@ -43,7 +43,7 @@ pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> 
 /// Confirms the deletions that the operator withholds.
 ///
 /// # Errors
-/// Returns the errors of [`forget`], and an error if another instance is the leader.
+/// Returns an error in the same cases as [`forget`], and if another instance is the leader.
 pub(super) fn confirm(args: &ConfirmArgs) -> anyhow::Result<ExitCode> {
     let answer = post(args.rest_port, "/confirm")?;
     match args.output {

@@ -25,16 +25,17 @@ use std::time::{Duration, SystemTime};
 /// records.
 const OWN: [&str; 2] = ["provider_daemon::otlp", "hyper_util"];
 
-/// URL and log records of the export until [`super::start`]. The log is global, and starts before the keys are read.
+/// URL and queue of the log export, until [`super::start`] takes both. The log is global, and starts before
+/// the keys are read.
 static RECORDS: Mutex<Option<(String, Queue<SdkLogRecord>)>> = Mutex::new(None);
 
 /// Account of the provider, known after the keys are read.
 pub(super) static PROVIDER: OnceLock<Address> = OnceLock::new();
 
-/// Layer of the log that adds records to a queue.
+/// Log layer that adds log records to a queue.
 type Bridge = OpenTelemetryTracingBridge<SdkLoggerProvider, SdkLogger>;
 
-/// Returns the layer of the log that exports it, or `None` if logs are not exported.
+/// Returns the log layer that exports log records, or `None` if logs are not exported.
 pub(crate) fn bridge(args: &OtlpArgs) -> Option<Bridge> {
     let url = super::endpoint(args, LogExporter::NAME, super::variable)?;
     let (sender, records) = queue();
@@ -52,8 +53,8 @@ pub(super) fn take_records() -> Option<(String, Queue<SdkLogRecord>)> {
     RECORDS.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Sending half of the queue as a processor of log records. The batch processor of the SDK has a thread and a retry
-/// policy of its own.
+/// Log processor that adds records to the queue. The batch processor of the SDK is not used, because it has
+/// its own thread and retry policy.
 #[derive(Debug)]
 struct LogQueue(ItemSender<SdkLogRecord>);
 
@@ -79,8 +80,8 @@ impl LogProcessor for LogQueue {
     }
 }
 
-/// Returns the ids of the trace and of the span of the order, bid or lease that a record names. The program has no
-/// current span: the trace recorder creates spans from engine events.
+/// Returns the trace ID and the span ID of the order, bid or lease that a log record names. No span is
+/// current while a record is logged: the trace recorder creates spans later, from engine events.
 fn context(record: &SdkLogRecord) -> Option<(TraceId, SpanId)> {
     record.attributes_iter().find_map(|(key, value)| {
         let AnyValue::String(text) = value else {

@@ -121,7 +121,7 @@ impl TraceRecorder {
         self.calls.insert(id, PendingCall { start, subject });
     }
 
-    /// Ends the span of an order's evaluation when the bid is sent.
+    /// Ends the evaluation span of an order when the bid on this order is sent.
     fn broadcast(&mut self, msg: &Msg) {
         let Msg::CreateBid { id, price, .. } = msg else {
             return;

@@ -69,8 +69,8 @@ impl Writers {
         }
     }
 
-    /// Returns a bus that publishes only while the instance leads. A standby stores facts for twice the
-    /// duration of the election lease, which is sufficient for a fail-over.
+    /// Returns a bus that publishes events only while the instance leads. A standby buffers each event for
+    /// twice the duration of the election lease, which is sufficient for a fail-over.
     pub(super) fn bus(&self, bus: impl Bus) -> Arc<dyn Bus> {
         match self.gate.clone() {
             Some(gate) => Arc::new(LeaderBus::new(bus, gate, self.lease * 2)),
@@ -113,7 +113,7 @@ impl Writers {
         builder.with_layer(&self.calls).build()
     }
 
-    /// Runs `work` while the instance leads. Starts `work` again in each election term.
+    /// Runs `work` while the instance leads, from the start in each election term.
     pub(super) async fn while_leading<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         let Some(gate) = &self.gate else {
             return work().await;

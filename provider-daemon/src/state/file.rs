@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Duration for which writes are paused after a failure other than a full disk.
 const RETRY: Duration = Duration::from_secs(60);
-/// Interval of checks whether a full disk has free space again.
+/// Interval at which the free space of a full disk is checked.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
 /// Free space, in bytes, at which writes resume after the disk was full.
 const SPACE_MIN: u64 = 1 << 20;
@@ -76,7 +76,7 @@ pub(crate) fn is_full(error: &redb::Error) -> bool {
     matches!(error, redb::Error::Io(error) if error.kind() == ErrorKind::StorageFull)
 }
 
-/// Returns whether the disk caused an error. [`StateFile`] reports such errors.
+/// Returns whether the disk caused `error`. [`StateFile`] logs the errors that the disk causes.
 pub(super) const fn is_disk_failure(error: &redb::Error) -> bool {
     matches!(
         error,
@@ -107,7 +107,7 @@ impl StateFile {
     /// Runs the read transaction `call` on the database.
     ///
     /// # Errors
-    /// Returns the error of `call`, or an error if the file cannot be opened after a failure.
+    /// Returns the error of `call`, or an error if the file cannot be reopened after a disk failure.
     pub(super) fn read<T>(
         &self,
         call: impl FnOnce(&Database) -> Result<T, redb::Error>,

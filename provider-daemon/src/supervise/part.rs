@@ -135,7 +135,8 @@ impl PartFailed {
         "restart the provider, and report this bug; open bids and leases are unchanged"
     }
 
-    /// Returns the exit code of the process for an error: the code of the failed part, or 1.
+    /// Returns the exit code of the process for an error: the code of the failed part, or 1 if no part
+    /// failed.
     #[must_use]
     pub fn exit_code(error: &anyhow::Error) -> ExitCode {
         let failed = error.chain().find_map(|cause| cause.downcast_ref::<Self>());

@@ -64,7 +64,7 @@ pub enum State {
 pub enum Input {
     /// The part returned, with or without an error, or panicked.
     Failed,
-    /// The wait is over: the part is restarted.
+    /// The pause before the restart has ended.
     Due,
 }
 

@@ -32,16 +32,19 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
-/// Timeout of a connection including the TLS handshake. Chain queries during the handshake have a separate timeout.
+/// Time limit for connecting, including the TLS handshake. Chain queries during the handshake have a separate
+/// timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Timeout of a response. A provider queries its cluster for up to 30 seconds.
+/// Maximum time until a provider responds. A provider queries its cluster for up to 30 seconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Timeout of the response to a manifest. A provider processes a manifest for up to two minutes.
+/// Maximum time until a provider responds to a manifest. A provider processes a manifest for up to two
+/// minutes.
 const MANIFEST_TIMEOUT: Duration = Duration::from_secs(150);
 /// Maximum size of a response, in bytes. The status of a provider with thousands of nodes has several hundred
 /// kilobytes.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Content type of JSON bodies in requests, as the Go provider's tenant commands send it.
+/// Content type of JSON request bodies, equal to the content type that the Go provider's tenant commands
+/// send.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("provider-daemon/", env!("CARGO_PKG_VERSION")));
 
@@ -116,7 +119,7 @@ impl Client {
     /// Sends a request and returns the body of the response.
     ///
     /// # Errors
-    /// Returns an error for any status other than 200, and if there is no response.
+    /// Returns an error if there is no response, or if its status is not 200.
     pub(super) async fn send(&self, request: ProviderRequest<'_>) -> Result<Bytes, ProviderError> {
         let is_manifest = request.method == Method::PUT;
         let limit = if is_manifest {

@@ -47,7 +47,8 @@ pub(super) struct Subscription<'a> {
 /// Prints the messages of all selected leases until all streams have ended or standard output is closed.
 ///
 /// # Errors
-/// Returns an error if no lease is found. Failures of single leases are printed, and the exit code is 1.
+/// Returns an error if no lease is found. If only some leases fail, their failures are printed, and the exit
+/// code is 1.
 pub(super) async fn follow(
     tenant: &Tenant,
     which: &LeaseArgs,

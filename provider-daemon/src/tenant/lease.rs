@@ -61,8 +61,8 @@ impl Tenant {
         })
     }
 
-    /// Returns the lease of the deployment at the given provider. `--gseq` and `--oseq` select the group and
-    /// the order; both are 1 by default.
+    /// Returns the lease of the deployment that `which` selects, at the provider `provider`. `--gseq` and
+    /// `--oseq` select the group and the order; both are 1 by default.
     ///
     /// # Errors
     /// Same as [`leases`](Self::leases).

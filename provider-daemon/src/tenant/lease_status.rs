@@ -120,7 +120,7 @@ pub(super) async fn selected_leases(tenant: &Tenant, which: &LeaseArgs) -> anyho
 /// Queries the provider of one lease.
 ///
 /// # Errors
-/// Returns the failure of the provider or of the chain.
+/// Returns an error if the request to the provider or the chain query fails.
 pub(super) async fn query_lease(
     tenant: &Tenant,
     lease: &LeaseId,

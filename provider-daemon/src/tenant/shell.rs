@@ -45,7 +45,7 @@ const CHUNKS_MAX: usize = 16;
 /// Offset for the exit code of a process that a signal stopped: the exit code is the offset plus the signal
 /// number, as in shells.
 const SIGNAL_BASE: i32 = 128;
-/// Exit code for a command that could not run, as in shells.
+/// Exit code for a command that could not run.
 const NOT_RUN: u8 = 1;
 /// Exit code if the user left the session with `~.`, as in ssh.
 const LEFT: u8 = 255;
@@ -186,7 +186,8 @@ impl StopSignals {
     }
 }
 
-/// Sends input and receives output concurrently, because the remote command may write while it reads.
+/// Sends input and receives output concurrently, because the remote command can write output while reading
+/// input.
 async fn session(stream: Stream, args: &ShellArgs, terminal: Option<Terminal>) -> anyhow::Result<SessionEnd> {
     let (mut reader, mut writer) = stream.split();
     let input = (args.stdin || args.tty).then(read_input).transpose()?;

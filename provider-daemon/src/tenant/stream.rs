@@ -197,7 +197,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::{Instant, sleep};
 
-    /// Returns both halves of a stream, and the provider's end of the connection.
+    /// Returns both halves of the client's stream, and the provider's end of the connection.
     async fn opened() -> (StreamReader, StreamWriter, DuplexStream) {
         let (ours, mut theirs) = duplex(4096);
         let (mut sender, connection) = http1::handshake(TokioIo::new(ours)).await.unwrap();

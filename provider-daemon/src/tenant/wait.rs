@@ -106,9 +106,8 @@ async fn missing_of(
     Ok((!late.is_empty()).then_some(summary))
 }
 
-/// Returns an error text if the provider has a manifest with another version, or has not deployed the
-/// manifest. Returns `None` if the manifest `version` is deployed, or if the provider does not report
-/// manifest versions.
+/// Returns an error text if the manifest `version` is not the provider's manifest, or is not deployed.
+/// Returns `None` if this manifest is deployed, or if the provider does not report manifest versions.
 fn outdated(status: &Json, version: &str) -> Option<String> {
     let manifest = status.field("manifest")?;
     let short = |version: &str| shortened(version.get(..12).unwrap_or(version));

@@ -280,7 +280,7 @@ fn counted(sent: &[Sent], judged: &Judged) -> String {
     )
 }
 
-/// Returns whether the Lease holder `holder` is the daemon `who`.
+/// Returns whether `holder`, the holder of the Lease, is the daemon `who`.
 fn is(who: usize, holder: &str) -> bool {
     holder
         .strip_prefix(NAMES[who])

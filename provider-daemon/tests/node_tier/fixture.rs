@@ -24,8 +24,7 @@ pub(crate) fn wait_limit() -> Duration {
     Duration::from_secs(90) + outage() * 2
 }
 
-/// Kinds of lease objects that have the chain ID as an annotation, in the order of their deletion by the
-/// test.
+/// Kinds of lease objects with the chain ID as an annotation. The test deletes the kinds in this sequence.
 const CHAIN_KINDS: [&str; 4] = [
     "namespaces",
     "providerhosts.akash.network",

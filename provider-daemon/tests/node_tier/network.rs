@@ -177,7 +177,7 @@ impl Account<'_> {
         outcome_of(&command.output().unwrap())
     }
 
-    /// Repeats a command of [`Self::acts`] until the chain accepts it.
+    /// Repeats a command, which [`Self::acts`] runs, until the chain accepts the transaction.
     pub(crate) fn does(&self, args: &[&str]) {
         let mut last = Default::default();
         until(&format!("{args:?}"), || {
@@ -192,7 +192,7 @@ impl Account<'_> {
         self.good(&["tx", "cert", "publish", "client", "--yes"]);
     }
 
-    /// A client with a token for full access.
+    /// Returns a client that has a token for full access.
     pub(crate) fn by_token(&self) -> Client {
         let key = Keys::open(Some(&self.network.scratch.path("keys"))).unwrap();
         let key = key.private_key(self.name).unwrap();

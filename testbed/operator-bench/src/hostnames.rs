@@ -57,7 +57,8 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     Ok((operator, program))
 }
 
-/// Measures the time from the change of a record until a watch of another client receives the changed route.
+/// Measures the time from the change of a hostname record until another client receives the changed route
+/// from a watch.
 async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> {
     let mut seen = watch(admin.clone());
     let records: Api<DynamicObject> = Api::namespaced_with(
@@ -96,7 +97,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Watches the routes, and returns the hostname of each route that changes to the port [`OTHER`].
+/// Watches the routes. The channel receives the hostname of each route with a port that changes to [`OTHER`].
 fn watch(client: Client) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(64);
     tokio::spawn(async move {

@@ -21,7 +21,7 @@ pub(super) struct Failed {
 pub(super) struct SecondRun {
     /// Tests that failed and then passed.
     unstable: Vec<String>,
-    /// Tests that failed twice, and failed programs without a failed test.
+    /// Tests that failed twice, and programs that failed although none of their tests failed.
     failed: Vec<String>,
 }
 

@@ -11,8 +11,8 @@ const KEYWORDS: [&str; 11] = [
     "pub", "async", "const", "unsafe", "static", "fn", "struct", "enum", "trait", "type", "mod",
 ];
 
-/// Returns a finding for each row if the heading above the row names an unknown crate. Also returns a finding
-/// for each new name that the named crate does not declare.
+/// Returns a finding for each row below a heading that names an unknown crate, and for each new name that the
+/// crate in the heading does not declare.
 pub(super) fn findings(files: &[Source]) -> Vec<String> {
     let page = files.iter().find(|(path, _)| path == PAGE);
     let Some((_, page)) = page else {

@@ -21,7 +21,7 @@ use crate::workspace::{Package, Workspace, read};
 const HOME: &str = "https://github.com/RustSec/advisory-db";
 /// Environment variable with the folder of a database copy. If the variable is set, no other copy is used.
 const VARIABLE: &str = "ADVISORY_DB";
-/// Time limit of a download, which has about ten megabytes.
+/// Time limit of a download of about ten megabytes.
 const FETCH_MAX: Duration = Duration::from_mins(1);
 /// Maximum age of a copy that is used without an update.
 const FRESH: Duration = Duration::from_hours(6);

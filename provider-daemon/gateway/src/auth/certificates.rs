@@ -26,7 +26,8 @@ const RECHECK_TIMEOUT: Duration = Duration::from_millis(300);
 /// both wait for the same failing query.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// Client certificate of a TLS connection; the TLS handshake proved possession of its key.
+/// Client certificate of a TLS connection. In the TLS handshake, the client proved possession of the private
+/// key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// Account named in the certificate.

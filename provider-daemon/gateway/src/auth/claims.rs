@@ -46,7 +46,7 @@ pub fn issuer(claims: &Value) -> Option<Address> {
 }
 
 impl Claims {
-    /// Reads the claims of a token. The permissions are those at the provider `provider`.
+    /// Reads the claims of a token. Of the permissions, returns only those at `provider`.
     ///
     /// # Errors
     /// [`ClaimFault::Invalid`].
@@ -54,11 +54,12 @@ impl Claims {
         read(claims, provider).ok_or(ClaimFault::Invalid)
     }
 
-    /// Checks that `now` is in the validity period. Only the claim `iat` has leeway, because it comes from
-    /// the tenant's clock.
+    /// Checks that `now` is in the validity period. Only the claim `iat` has leeway, because the tenant's
+    /// clock sets `iat`.
     ///
     /// # Errors
-    /// [`ClaimFault::Expired`] after the validity period, [`ClaimFault::Invalid`] before it.
+    /// Returns [`ClaimFault::Expired`] after the validity period, and [`ClaimFault::Invalid`] before this
+    /// period.
     pub fn check_time(&self, now: Duration) -> Result<(), ClaimFault> {
         if now < self.not_before || self.issued_at > now.saturating_add(SKEW) {
             return Err(ClaimFault::Invalid);

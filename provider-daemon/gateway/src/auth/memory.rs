@@ -17,8 +17,8 @@ pub type Fingerprint = [u8; 32];
 /// # Behavior
 /// - a stored entry is found until the entry is removed, or evicted in favor of newer entries
 /// - removing a missing entry succeeds
-/// - if a backend cannot read or write, it logs the error and returns no entry: the gateway then queries the chain
-///   again
+/// - a backend that cannot read or write logs the error and returns no entry: the gateway then queries the
+/// chain again
 pub trait Memory: fmt::Debug + Send + Sync + 'static {
     /// Returns the public key of an account. The key of an account never changes.
     fn key(&self, account: &Address) -> Option<PublicKeyBytes>;

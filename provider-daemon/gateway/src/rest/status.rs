@@ -249,8 +249,8 @@ impl StatusCache {
         snapshot
     }
 
-    /// Returns the reason why a lease or workload that the provider does not find can still exist. Returns
-    /// `None` if the provider has read chain and cluster and is not stopping.
+    /// Returns the reason why an existing lease or workload can be unknown to the provider. Returns `None` if
+    /// the provider has read chain and cluster and is not stopping.
     pub(crate) async fn missing_state(&self) -> Option<&'static str> {
         // From the handle and not from the cache: a stopping provider may not respond any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {

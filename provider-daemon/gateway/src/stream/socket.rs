@@ -82,8 +82,8 @@ enum WriteEnd {
 }
 
 impl Socket {
-    /// Creates a socket. The socket is boxed because several futures pass it on, and each future would otherwise
-    /// reserve memory for the whole socket.
+    /// Creates a socket. Several futures contain the socket. The socket is boxed, so that none of these
+    /// futures reserves memory for the whole socket.
     pub(super) fn new(
         io: Io,
         limits: &Limits,

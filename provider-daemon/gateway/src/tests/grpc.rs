@@ -128,8 +128,8 @@ async fn the_status_has_what_indexers_read() {
     world.stop().await;
 }
 
-/// The status is public, so it must not reveal nodes that are not offered. The Go provider does not list them
-/// either.
+/// The status is public, so it must not reveal nodes that are not offered. The Go provider also omits these
+/// nodes.
 #[tokio::test]
 async fn public_status_does_not_list_resources_that_are_not_offered() {
     let mut spec = ClusterSpec::from_nodes([NodeSpec::new("node1", 16_000, 64 << 30, 500 << 30)]);

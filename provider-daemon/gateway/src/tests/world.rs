@@ -166,7 +166,7 @@ fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Confi
     (config, cluster)
 }
 
-/// Returns a certificate of the provider. Its validity started one minute ago.
+/// Returns a certificate of the provider, which has been valid for one minute.
 fn certificate_of(provider: &Address) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],

@@ -115,8 +115,7 @@ fn storage(storage: &wire::Storage) -> Value {
     })
 }
 
-/// Returns a JSON array, or `null` for an empty list, because clients compare the text with that of the Go
-/// operator.
+/// Returns a JSON array, or `null` for an empty list. The Go operator sends the same text.
 fn list(items: impl Iterator<Item = Value>) -> Value {
     let items: Vec<_> = items.collect();
     if items.is_empty() {

@@ -43,7 +43,8 @@ pub(super) fn cluster(uid: &str) -> (String, String) {
     (CLUSTER.to_owned(), hash(uid.as_bytes()))
 }
 
-/// Hashes of the settings that all instances must share, by flag name. A file that changed is read and hashed again.
+/// Hashes of the settings that all instances must share, by flag name. After a change of a file, the file is
+/// hashed again.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     hashes: BTreeMap<String, String>,
@@ -54,7 +55,7 @@ pub(super) struct Settings {
 struct WatchedFile {
     name: &'static str,
     path: PathBuf,
-    /// Metadata (stamp) of the file when its content was hashed.
+    /// Metadata of the file at the time when the content of the file was hashed.
     stamp: Option<Stamp>,
 }
 

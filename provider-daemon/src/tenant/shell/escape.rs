@@ -13,12 +13,12 @@ pub(super) enum Escape {
     Start,
     /// The line starts with a `~` that is not sent yet.
     Sign,
-    /// After the start of a line, where `~` is ordinary input.
+    /// Not at the start of a line. `~` is then ordinary input.
     Within,
 }
 
 impl Escape {
-    /// Returns the bytes to send, and whether the user leaves the session.
+    /// Returns the bytes to send, and `true` if the user leaves the session.
     pub(super) fn filter(&mut self, typed: &[u8]) -> (Vec<u8>, bool) {
         let mut sent = Vec::with_capacity(typed.len());
         for byte in typed.iter().copied() {

@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_millis(700);
 /// Number of kinds of orders. The kinds are created in turn. The bid on the first kind stays open for a
 /// while. An order of the second kind is closed at once. The other kinds get a lease.
 const KINDS: u64 = 4;
-/// Time for which the bid stays open if no tenant accepts it.
+/// Time for which a bid without a lease stays open.
 const OPEN: Duration = Duration::from_secs(8);
 
 /// One deployment and its progress.
@@ -239,7 +239,7 @@ pub(crate) fn bids(chain: &MemoryChain, id: &DeploymentId) -> Vec<Bid> {
     })
 }
 
-/// Counts the closed leases and the closed bids of those deployments that the tenant did not close.
+/// Counts the leases and bids that are closed although the tenant did not close their deployments.
 pub(crate) fn wrongly_closed(stage: &Stage, all: &[Deployment]) -> usize {
     let is_wanted = |id: &DeploymentId| all.iter().any(|one| one.id == *id && !one.closed);
     stage.chain.market(|market| {

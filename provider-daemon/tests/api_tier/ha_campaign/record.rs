@@ -27,7 +27,7 @@ const LATE_NEWS: Duration = Duration::from_secs(1);
 /// Maximum duration of a write over a working link while other tests run on the machine.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
-/// Observer that, from its start on, stores every state of the election record.
+/// Observer that stores every state of the election record after the start of the observer.
 pub(crate) struct Watch {
     /// The `kubectl` process that watches the Lease.
     child: Option<Child>,

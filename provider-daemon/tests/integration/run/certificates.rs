@@ -23,7 +23,7 @@ fn has(tool: &str) -> bool {
     there
 }
 
-/// Serial of the certificate served at an address, in decimal.
+/// Returns the serial number, in decimal, of the certificate that is served at `url`.
 fn served_serial(url: &str) -> Option<String> {
     let script = r#"openssl s_client -connect "$0" </dev/null 2>/dev/null | openssl x509 -noout -serial | cut -d= -f2"#;
     let address = url.trim_start_matches("https://");

@@ -203,7 +203,8 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     reading.join().unwrap().unwrap();
 }
 
-/// A bid waits in the mempool, because no block is created. The shutdown waits for the outcome of the bid.
+/// The bid stays in the mempool, because no block is created. The shutdown waits for the result of this
+/// transaction.
 #[test]
 fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     let mut served = Served::start("drains", None, &["--shutdown-grace=1h"]);

@@ -39,7 +39,7 @@ impl Scrape {
         self.0.get(name).copied()
     }
 
-    /// Of the metric `name`, returns the sum of the values that have this label.
+    /// Returns the sum of the values that the metric `name` has for this label.
     fn sum(&self, name: &str, label: &str) -> f64 {
         let values = self.0.iter();
         let found = values.filter(|(key, _)| key.starts_with(&format!("{name}{{")) && key.contains(label));

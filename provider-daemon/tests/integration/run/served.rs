@@ -55,7 +55,7 @@ impl Served {
         served
     }
 
-    /// Waits for a condition. Creates blocks while it waits.
+    /// Waits for a condition, and creates blocks meanwhile.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         until(

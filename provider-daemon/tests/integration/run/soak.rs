@@ -87,8 +87,8 @@ fn lowest_by_minute(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     lowest.copied().collect()
 }
 
-/// Returns the leaked resources: descriptors that stay open after the load, and memory that grows with each
-/// order.
+/// Returns the leaked resources: descriptors that are still open after the load, and memory if its use grows
+/// with each order.
 fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
     let (memory, descriptors) = (0, 1);
     // An unknown value is a finding.

@@ -97,8 +97,7 @@ fn coin() -> Coin {
     }
 }
 
-/// Creates and publishes a certificate of the provider. The validity of the certificate starts one minute
-/// ago.
+/// Creates and publishes a certificate of the provider, which has been valid for one minute.
 pub(crate) fn certificate(chain: &MemoryChain, account: &Address) -> OwnCertificate {
     let domains = vec!["localhost".to_owned()];
     let now = UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(60);
@@ -142,7 +141,8 @@ impl Stage {
         stage
     }
 
-    /// Stores the tenant's public key on the chain, by the first transaction of the tenant.
+    /// Publishes a certificate. This first transaction of the tenant stores the tenant's public key on the
+    /// chain.
     fn register_key(&self) {
         let made = self.ran(&["tx", "cert", "generate", "client"]);
         made.good();

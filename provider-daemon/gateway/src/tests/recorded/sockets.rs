@@ -83,7 +83,7 @@ fn recorded(frames: &[Value]) -> ReceivedMessages {
     messages
 }
 
-/// Start of the reason of a failure. The rest of the reason is an error text of the cluster.
+/// Message of a command that did not run. `…` stands for an error text of the cluster.
 const REASON: &str = "remote command execute error: …";
 
 /// Changes the recorded messages where this provider intentionally differs from the Go provider.
