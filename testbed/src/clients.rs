@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// Maximum duration of an installation from a package registry.
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// Returns the folder with the network's TypeScript SDK, a websocket client, and scripts that use them.
+/// Returns the folder with the network's TypeScript SDK, a websocket client, and scripts that use both.
 ///
 /// # Errors
 /// Fails if Node or npm is missing, or the packages cannot be downloaded.

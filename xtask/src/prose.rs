@@ -133,7 +133,7 @@ fn is_prose(path: &Path) -> bool {
             .any(|part| SKIPPED.iter().any(|name| part.as_os_str() == *name))
 }
 
-/// Returns the files with prose that were changed by the current commit or by uncommitted edits.
+/// Returns those files with prose that the current commit or uncommitted edits changed.
 fn changed(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let names = crate::process::Process::new("git", &workspace.root)
         .args(["diff", "--name-only", "--diff-filter=d", "HEAD~1"])

@@ -26,9 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of places per port that are reserved for connections without authentication, for the
-/// handshake and the first request of many simultaneous clients. A port with fewer than 256 places reserves a
-/// quarter of them.
+/// Maximum number of places per port that are reserved for connections without authentication, so that many
+/// clients can send their first requests at the same time. A port with fewer than 256 places reserves a
+/// quarter of its places.
 const RESERVED_MAX: usize = 64;
 /// Maximum number of connections of an account that has a live lease: twice the maximum number of streams of
 /// a tenant. Further connections count as anonymous.

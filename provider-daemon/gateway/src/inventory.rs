@@ -63,7 +63,7 @@ fn node(node: &NodeMetrics) -> inventory::Node {
 }
 
 /// Returns one entry for all processors of a node, as the Go provider does for equal processors. Returns
-/// `None` if the vendor is unknown. The model is empty, because no Kubernetes object contains it.
+/// `None` if the vendor is unknown. The model is empty, because no Kubernetes object contains the model.
 fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
     let vendor = machine.cpu_vendor.clone()?;
     let cores = machine.cpu.unwrap_or(0) / 1000;

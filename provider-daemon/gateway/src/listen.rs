@@ -266,9 +266,9 @@ impl Listener {
         }
     }
 
-    /// Serves a connection until it closes. After the gateway starts to shut down, only open requests are
-    /// served. After `idle` completes or the credential becomes invalid, no new request is accepted, and open
-    /// requests have at most [`Limits::grace`] to end.
+    /// Serves a connection until the connection closes. After the gateway starts to shut down, only open
+    /// requests are served. After `idle` completes or the credential becomes invalid, no new request is
+    /// accepted, and open requests have at most [`Limits::grace`] to end.
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,

@@ -167,8 +167,8 @@ pub(super) async fn screen(
     Ok(screened)
 }
 
-/// Returns the reason of a decline as text for any client. The text of a price error is only logged, because
-/// it contains the path and the standard error of the price script.
+/// Returns the reason for a decline as a text that any client may read. The text of a price error is only
+/// logged, because it contains the path and the standard error of the price script.
 fn public_reason(decline: &Decline) -> String {
     let Decline::Price { message } = decline else {
         return decline.to_string();

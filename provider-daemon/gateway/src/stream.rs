@@ -165,8 +165,8 @@ pub(super) fn fuzz_query(text: &str) {
     query::fuzz(text);
 }
 
-/// Returns the services of a stream: the requested ones, or all permitted ones if the request names none.
-/// Fails if a requested service is not permitted.
+/// Returns the services of a stream: the requested services, or all permitted services if the request names
+/// no service. Fails if a requested service is not permitted.
 fn allowed(services: Services, requested: Vec<String>) -> Result<Vec<String>, Rejection> {
     match services {
         Services::All => Ok(requested),

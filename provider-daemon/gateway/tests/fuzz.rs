@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus");
-/// Maximum length of an input, in bytes. Larger inputs are refused before they are parsed.
+/// Maximum length of an input, in bytes. Larger inputs are refused before parsing.
 const BYTES_MAX: usize = 64 * 1024;
 const INPUTS_MAX: usize = 64;
 /// Maximum number of random changes to one input.

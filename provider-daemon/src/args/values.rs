@@ -8,7 +8,7 @@ use url::Url;
 /// Parses an HTTP or HTTPS URL.
 ///
 /// # Errors
-/// Returns an error if the text is not such a URL.
+/// Returns an error if the text is not an HTTP or HTTPS URL.
 pub fn web_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("invalid URL: {error}"))?;
     if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() {
@@ -244,7 +244,7 @@ pub fn bytes(text: &str) -> Result<i64, String> {
         .ok_or_else(|| "value too large".to_owned())
 }
 
-/// Parses CPU cores such as `16`, or `500m` for half a core, in millicores.
+/// Parses CPU cores such as `16`, or `500m` for half a core. Returns millicores.
 ///
 /// # Errors
 /// Returns the reason if the text is invalid.

@@ -72,7 +72,8 @@ impl AuditLog for FileLog {
     }
 }
 
-/// Performs an act that sends no transaction, such as creating a key, and records its intent and outcome.
+/// Performs an act that sends no transaction, such as creating a key. Records the intent and the outcome of
+/// the act.
 ///
 /// # Errors
 /// Returns the error of the act, or an error if the intent cannot be recorded. The act does not start without

@@ -33,8 +33,8 @@ pub struct AuditSettings {
 }
 
 impl AuditSettings {
-    /// Appends complete lines, and returns when they are durable. Starts the next file and removes the oldest files as
-    /// necessary.
+    /// Appends complete lines, and returns when the lines are durable. Starts the next file and removes the
+    /// oldest files as necessary.
     pub(super) fn append(&self, lines: &[u8]) -> anyhow::Result<()> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
         made.with_context(|| format!("cannot create {}", self.dir.display()))?;

@@ -181,9 +181,9 @@ fn flag_error(error: &InvalidConfig) -> WithHelp {
     WithHelp::new(format!("invalid value {} for {flag}", error.value()), remedy)
 }
 
-/// Returns the hostnames denied to tenants: those in `--deployment-blocked-hostnames`, those of the provider,
-/// and all names below the cluster domain. A tenant with a hostname of the provider, or with a subdomain of
-/// such a hostname, could impersonate the provider.
+/// Returns the hostnames denied to tenants: the names in `--deployment-blocked-hostnames`, the names of the
+/// provider, and all names below the cluster domain. A tenant with a hostname of the provider, or with a
+/// subdomain of such a hostname, could impersonate the provider.
 fn blocked_hostnames(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
     let host = record.and_then(|record| Url::parse(&record.host).ok());
     let host = host.as_ref().and_then(Url::host_str);

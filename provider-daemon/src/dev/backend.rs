@@ -132,7 +132,7 @@ impl Backend {
 }
 
 impl InMemory {
-    /// Publishes the number of used IP addresses if it changed.
+    /// Publishes the number of used IP addresses if the number changed.
     async fn tell_capacity(&self) {
         let leased_ips = match self.cluster.leased_ips() {
             Some(facet) => facet.usage().await.ok(),

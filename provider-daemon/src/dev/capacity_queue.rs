@@ -21,7 +21,7 @@ const RELEASED_MAX: usize = 32;
 /// Interval at which a waiting tenant checks whether any resources are still in use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Queue of tenants that wait for released resources before they create a new order.
+/// Queue of tenants that create a new order after other tenants have released resources.
 #[derive(Debug)]
 pub struct CapacityQueue {
     free: Semaphore,

@@ -111,8 +111,8 @@ impl Kubernetes {
         Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
     }
 
-    /// Starts the Kubernetes backend. The embedded operators use `client`, because they have their own leader
-    /// elections. All other requests use `guarded`, which writes only while the provider leads.
+    /// Starts the Kubernetes backend. The embedded operators have their own leader elections and use
+    /// `client`. All other requests use `guarded`, which writes only while the provider leads.
     async fn start(
         client: Client,
         guarded: Client,

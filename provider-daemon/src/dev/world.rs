@@ -142,8 +142,8 @@ impl World {
         self.status.borrow().clone()
     }
 
-    /// Waits until the provider can observe earlier changes of the market: until the next block with the
-    /// network protocols, otherwise not at all.
+    /// Waits until the provider can observe earlier changes of the market. If the provider uses the network
+    /// protocols, waits for the next block; otherwise, does not wait.
     pub async fn settled(&self) {
         let height = || self.chain.market(|m| m.height());
         let before = height();

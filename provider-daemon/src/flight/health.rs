@@ -57,7 +57,7 @@ impl Health {
         self.0.is_paused.store(false, Ordering::Relaxed);
     }
 
-    /// Sets the error of the last write, or clears it with `None`. Returns the previous error.
+    /// Sets the error of the last write; `None` clears the error. Returns the previous error.
     pub(super) fn set_error(&self, trouble: Option<String>) -> Option<String> {
         let mut current = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *current, trouble)

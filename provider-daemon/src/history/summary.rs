@@ -18,8 +18,9 @@ pub struct Summary {
     pub declines: BTreeMap<DeclineCode, u64>,
     /// Number of lost orders for which the winner had a lower price than this provider.
     pub lost_by_price: usize,
-    /// Earnings of the won leases by denomination: `price per block × number of blocks` until the lease
-    /// ended, or until the newest block. The escrow account of a lease may have contained less.
+    /// Earnings of the won leases by denomination: `price per block × number of blocks` until the end of the
+    /// lease, or until the newest block for an active lease. The escrow account of a lease may have contained
+    /// less.
     pub accrued: Vec<DecCoin>,
     /// Changes that would have won or admitted the most orders, the best change first.
     pub changes: Vec<Change>,

@@ -45,7 +45,7 @@ impl ChainSource {
         }
     }
 
-    /// Returns true if the balances must be queried, and marks them as queried.
+    /// Returns true if the balances must be queried, and then marks the balances as queried.
     fn is_due(&self) -> bool {
         let mut balances = self.balances.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = balances.queried.is_none_or(|at| at.elapsed() >= BALANCE_AGE);

@@ -314,8 +314,8 @@ pub(super) fn odd() -> &'static str {
 pub(crate) struct RunningProvider {
     /// Whether the circuit breaker tripped, for all leases or for some owners.
     pub(crate) is_tripped: bool,
-    /// Reason why the circuit breaker holds the closes of all leases, such as the waiting time after a start;
-    /// `None` if some leases can be closed.
+    /// Reason why the circuit breaker lets no lease be closed, such as the waiting time after a start; `None`
+    /// if some leases can be closed.
     pub(crate) closes_held: Option<String>,
     /// Status of each embedded operator by name, as one line of text.
     pub(crate) operators: BTreeMap<String, String>,

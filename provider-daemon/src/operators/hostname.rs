@@ -84,7 +84,7 @@ impl HostnameChecks {
         Ok(Self { probe, proof })
     }
 
-    /// Writes the configuration of probes and proofs into the options of the hostname operator.
+    /// Adds the configuration of probes and proofs to the options of the hostname operator.
     pub(super) fn give(self, options: &mut Options) {
         options.probe = self.probe;
         (options.plan.proof, options.proving) = self.proof.unzip();

@@ -152,7 +152,7 @@ async fn converse(stream: TcpStream, peer: Peer, router: Router, until: Cancella
     }
 }
 
-/// Cached response body, regenerated on request when it is too old.
+/// Cached response body. A request regenerates a body that is too old.
 #[derive(Debug, Default)]
 pub(super) struct CachedBody {
     text: RwLock<Option<(bytes::Bytes, SystemTime)>>,
@@ -161,8 +161,8 @@ pub(super) struct CachedBody {
 }
 
 impl CachedBody {
-    /// Generates the body again if it is older than `every`, or if the readiness of the operator changed. If
-    /// `make` returns `None`, the cached body is retained.
+    /// Generates the body again if the cached body is older than `every`, or if the readiness of the operator
+    /// changed. If `make` returns `None`, the cached body is retained.
     pub(super) fn renew(&self, every: Duration, is_ready: bool, make: impl FnOnce() -> Option<Vec<u8>>) {
         // Locked during the generation, so that concurrent requests get the new body.
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);

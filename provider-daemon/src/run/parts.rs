@@ -93,7 +93,7 @@ pub(super) fn run_and_look<E: Send + 'static>(
     tokio::spawn(running)
 }
 
-/// Runs the provider until it stops or until one of its parts fails permanently.
+/// Runs the provider until the provider stops or a part fails permanently.
 pub(super) async fn supervised<E>(
     mut running: JoinHandle<Result<(), E>>,
     parts: &mut Supervisor,

@@ -203,7 +203,7 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// Pulses of all parts; clones share them.
+/// Pulses of all parts. Clones share the pulses.
 #[derive(Debug, Clone, Default)]
 pub struct Pulses(Arc<Mutex<Vec<Pulse>>>);
 

@@ -139,7 +139,7 @@ impl Tenant {
     /// without a node, or if the node has no such deployment.
     ///
     /// # Errors
-    /// Returns an error if the query of the deployment failed.
+    /// Returns an error if the deployment query fails.
     pub(super) async fn version(&self, dseq: u64) -> anyhow::Result<Option<String>> {
         let Some(chain) = &self.chain else {
             return Ok(None);

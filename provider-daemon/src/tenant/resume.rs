@@ -230,8 +230,8 @@ impl Lines {
 }
 
 /// Returns the index of the first new line of `replay`. The lines before this index are already printed: they
-/// match the end of `printed`. If there are several matches, the last match counts. If `is_whole` is true,
-/// `replay` contains no lines older than `printed`.
+/// match the end of `printed`. If several parts of `replay` match, the last of these parts counts. If
+/// `is_whole` is true, `replay` contains no lines older than `printed`.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
         replay.len().min(printed.len())

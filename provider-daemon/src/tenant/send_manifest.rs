@@ -35,8 +35,8 @@ struct SendResult {
     error: Option<String>,
     #[serde(rename = "errorMessage", skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// SDL location of the service or group that the rejection names. Printed as text only, because the Go
-    /// provider has no such field.
+    /// SDL location of the service or group that the rejection names. Not part of the JSON output, because
+    /// the Go provider has no such field.
     #[serde(skip)]
     location: Option<String>,
     /// Remedy; printed as text only.

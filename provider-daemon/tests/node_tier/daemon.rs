@@ -145,7 +145,7 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
-    /// Waits until the program ends, and asserts that it succeeded.
+    /// Waits until the program ends, and asserts success.
     pub(crate) fn end(&mut self) {
         let mut ended = None;
         until("the program ends", || {

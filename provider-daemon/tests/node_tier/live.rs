@@ -410,8 +410,7 @@ impl<'a> Fixture<'a> {
         });
     }
 
-    /// Restores the connection to the chain. Asserts that the provider then processes the events that it
-    /// missed.
+    /// Restores the connection to the chain. Asserts that the provider then processes the missed events.
     fn back(&self, provider: &Daemon, empty: &Value) {
         self.network.cut(false);
         provider.says("\"is_ready\":true");

@@ -18,7 +18,7 @@ pub type Fingerprint = [u8; 32];
 /// - a stored entry is found until the entry is removed, or evicted in favor of newer entries
 /// - removing a missing entry succeeds
 /// - a backend that cannot read or write logs the error and returns no entry: the gateway then queries the
-/// chain again
+///   chain again
 pub trait Memory: fmt::Debug + Send + Sync + 'static {
     /// Returns the public key of an account. The key of an account never changes.
     fn key(&self, account: &Address) -> Option<PublicKeyBytes>;

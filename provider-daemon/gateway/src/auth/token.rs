@@ -88,7 +88,7 @@ pub fn sign_doc(signer: &Address, text: &str) -> String {
     )
 }
 
-/// Returns the text of a token with these claims. `sign` returns the signature of the text that it gets.
+/// Returns the text of a token with these claims. `sign` returns the signature of its argument.
 #[must_use]
 pub fn encode(
     algorithm: Algorithm,

@@ -61,7 +61,7 @@ fn example(node: &str, unit: u32, what: &str) -> String {
     format!("{node} for unit {unit}{what}")
 }
 
-/// Truncates a text that may contain data of the client, and replaces its control characters.
+/// Truncates a text that may contain data of the client, and replaces the control characters in the text.
 pub(super) fn shorten(words: &str) -> String {
     let mut short = String::new();
     for letter in words.chars() {

@@ -27,7 +27,7 @@ impl Route {
         }
     }
 
-    /// Sends the request with the credentials of `client`. Closes a stream after it is opened.
+    /// Sends the request with the credentials of `client`. If the request opens a stream, closes the stream.
     pub(super) async fn ask(&self, client: &Client) -> std::io::Result<Reply> {
         if !self.is_stream {
             return client.try_send(self.method, self.path, &self.body).await;

@@ -199,12 +199,13 @@ impl Client {
         Reply::parse(&response)
     }
 
-    /// Opens a websocket, or returns the response that refuses it.
+    /// Opens a websocket, or returns the response if the gateway refuses the websocket.
     pub(crate) async fn open(&self, path: &str) -> Result<Channel, Reply> {
         self.try_open(path).await.unwrap()
     }
 
-    /// Opens a websocket, or returns the response that refuses it. Fails if the connection closes without a response.
+    /// Opens a websocket, or returns the response if the gateway refuses the websocket. Fails if the
+    /// connection closes without a response.
     pub(crate) async fn try_open(&self, path: &str) -> io::Result<Result<Channel, Reply>> {
         let more = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";

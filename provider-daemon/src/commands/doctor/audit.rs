@@ -10,8 +10,7 @@ use std::path::Path;
 
 const SUBJECT: &str = "audit log";
 
-/// Checks the directory of the audit log. File modes and disk space are skipped below `home`, because another
-/// area checks them.
+/// Checks the directory of the audit log. Below `home`, another area checks file modes and disk space.
 pub(super) fn checks(args: &RunArgs, home: &Path) -> Vec<Check> {
     let Some(settings) = args.audit.settings(home) else {
         return vec![Check::skipped(SUBJECT, "disabled by --audit-log none")];

@@ -58,7 +58,7 @@ async fn registered(
     Some((url.host_str()?.to_owned(), url.port()))
 }
 
-/// DNS client (or the reason why it cannot be created), and the maximum duration of a lookup.
+/// DNS client (or the reason why the client cannot be created), and the maximum duration of a lookup.
 type Resolver<'a> = (Result<&'a Dns, &'a String>, Duration);
 
 /// Checks the public name and the wildcard record of the domain. `is_required` is true if each HTTP service gets an

@@ -78,8 +78,8 @@ pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
     checks
 }
 
-/// Returns the path and the mode of each secret file that other system users can access. Files in the home
-/// directory are omitted, because another check covers them.
+/// Returns the path and the mode of each secret file that other system users can access. Omits files in the
+/// home directory, which another check covers.
 fn secret_files(args: &RunArgs, home: Option<&Path>) -> Vec<(PathBuf, u32)> {
     let signer = &args.signer;
     let files = [

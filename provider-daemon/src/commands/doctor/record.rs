@@ -10,7 +10,8 @@ const UPDATE: &str = "run `provider-daemon tx provider update provider.yaml`";
 /// Maximum number of attributes in one line.
 const ATTRIBUTES_MAX: usize = 5;
 
-/// Judges the provider record on the chain. `file` is the content of the `--provider-config` file, if the flag is set.
+/// Checks the provider record on the chain. `file` is the content of the `--provider-config` file, if the
+/// flag is set.
 pub(super) fn judge(
     record: Option<&ProviderRecord>,
     file: Option<&ProviderFile>,

@@ -178,8 +178,8 @@ impl Place {
     }
 }
 
-/// Returns one failure for each resource with missing verbs. Rights of the provider get one failure for each
-/// resource and namespace.
+/// Returns one failure for each resource with missing verbs. For the provider's own rights, each namespace
+/// has a separate failure.
 fn judge(place: Place, facts: &[RightFacts]) -> Vec<Check> {
     let subject = place.subject();
     if place == Place::Leases(0) {

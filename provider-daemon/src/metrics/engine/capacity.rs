@@ -6,7 +6,7 @@ use super::Values;
 use akash_provider_core::engine::status::ReservationStatus;
 use akash_provider_core::inventory::{NodeMetrics, Pair};
 
-/// Returns the sum of amounts, or infinity if one of them is unlimited.
+/// Returns the sum of amounts, or infinity if an amount is unlimited.
 pub(super) fn sum(amounts: impl Iterator<Item = u64>) -> f64 {
     amounts
         .map(|amount| match amount {

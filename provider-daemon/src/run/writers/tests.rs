@@ -93,7 +93,7 @@ async fn rejects_writes_like_an_unavailable_server() {
     assert!(seen.lock().unwrap().is_empty());
 }
 
-/// The process is suspended before it sends a queued request, and resumes after it lost the leadership.
+/// The process is suspended before sending a queued request, and resumes after losing the leadership.
 #[tokio::test]
 async fn sends_no_queued_write_after_the_leadership_ended() {
     for steps in 0..8 {
