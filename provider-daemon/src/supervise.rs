@@ -41,8 +41,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Creates a supervisor. After `draining` is cancelled, parts may end without an error, and no part is
-    /// restarted.
+    /// Creates a supervisor. After `draining` is cancelled, no part is restarted, and a part that ends
+    /// without an error has not failed.
     #[must_use]
     pub fn new(draining: CancellationToken) -> Self {
         Self {

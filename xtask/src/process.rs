@@ -75,7 +75,6 @@ impl Process {
         self
     }
 
-    /// Discards the stderr of the program.
     pub(crate) fn silent(mut self) -> Self {
         self.command.stderr(Stdio::null());
         self

@@ -41,7 +41,6 @@ pub(crate) struct Package {
     /// Metadata for programs other than cargo.
     #[serde(default)]
     metadata: serde_json::Value,
-    /// Minimum Rust version of the package.
     #[serde(default)]
     pub(crate) rust_version: Option<String>,
     /// Registries to which the package may be published: `None` for any, empty for none.

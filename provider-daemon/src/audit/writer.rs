@@ -187,7 +187,7 @@ impl Writer {
     }
 
     /// Sends the error to the waiting senders. Retains the other lines; above [`RETAINED_MAX`], drops the
-    /// oldest.
+    /// oldest lines.
     fn retain(&mut self) {
         let Some(failure) = &mut self.failure else {
             return;

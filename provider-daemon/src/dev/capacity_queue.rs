@@ -36,7 +36,7 @@ impl Default for CapacityQueue {
 }
 
 impl CapacityQueue {
-    /// Returns whether a new order may succeed later if an order was declined for this reason.
+    /// Returns whether a later order can succeed after a decline for this reason.
     #[must_use]
     pub fn is_for_capacity(reason: DeclineCode) -> bool {
         FOR_CAPACITY.contains(&reason)

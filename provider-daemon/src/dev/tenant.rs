@@ -114,15 +114,15 @@ impl Tenant {
         })
     }
 
-    /// Sets the queue in which the tenant waits while other tenants may release capacity.
+    /// Sets the queue in which the tenant waits for capacity that other tenants release.
     #[must_use]
     pub fn with_queue(mut self, queue: &Arc<CapacityQueue>) -> Self {
         self.queue = Some(Arc::clone(queue));
         self
     }
 
-    /// Runs the tenant until its services run. With `to_the_end`, the tenant also updates and closes its
-    /// deployment.
+    /// Acts as the tenant until all services of the deployment run. With `to_the_end`, the tenant also
+    /// updates and closes its deployment.
     pub async fn play(mut self, to_the_end: bool) -> Outcome {
         let (mut waited, mut vain) = (Duration::ZERO, 0);
         let mut outcome = loop {

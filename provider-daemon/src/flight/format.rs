@@ -88,8 +88,8 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Adds a record to the uncompressed bytes. [`pack`](Self::pack) compresses these bytes, and
-    /// [`store`](Self::store) writes them to the file.
+    /// Adds a record to the uncompressed bytes, which [`pack`](Self::pack) compresses and
+    /// [`store`](Self::store) then writes to the file.
     pub(super) fn push(&mut self, record: &Record) -> io::Result<()> {
         let at = self.raw.len();
         self.raw.extend([0; 4]);

@@ -28,8 +28,8 @@ const LAST: Duration = Duration::from_secs(5);
 /// Recorder of the engine's steps.
 #[derive(Debug)]
 pub struct FlightRecorder {
-    /// Queue of messages. The messages are boxed, because the channel allocates the memory of all its slots
-    /// when it is created.
+    /// Queue of messages. The messages are boxed, because a new channel allocates the memory of all its
+    /// slots.
     queue: SyncSender<Box<Message>>,
     key: Key,
     /// Whether the writer needs the engine's state to start a file.

@@ -4,7 +4,7 @@ use anyhow::Context;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-/// Length of a stored hash, in bytes: enough to avoid collisions between the secrets of a provider.
+/// Length of a stored hash, in bytes: enough to avoid equal hashes of different secrets.
 const KEPT: usize = 12;
 
 /// Random key of this process for the hashes that replace secrets. The key is not stored, so a reader of the recording

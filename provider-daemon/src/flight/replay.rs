@@ -98,8 +98,8 @@ pub(super) struct Turn<'a> {
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
     head: Option<Head>,
-    /// Engine, and the monotonic time and the wall clock of a recorded state. The replay started from this
-    /// state.
+    /// Replayed engine, with the monotonic time and the wall clock of the recorded state from which the
+    /// replay started.
     engine: Option<(Box<Engine>, Mono, u64)>,
     /// Replayed engine at the last gap, or at the end of the recording.
     ended: Option<Box<Engine>>,

@@ -24,7 +24,7 @@ pub(super) struct Fact {
 #[derive(Debug)]
 pub(super) enum Subject {
     Order(OrderId),
-    /// Every order with a lease in this deployment.
+    /// All orders of this deployment that have a lease.
     Deployment(DeploymentId),
 }
 

@@ -42,7 +42,7 @@ pub(super) struct FileAccess {
 
 #[derive(Debug)]
 enum Message {
-    /// Fact to record, boxed because the channel allocates the memory of all its slots when it is created.
+    /// Fact to record, boxed because a new channel allocates the memory of all its slots.
     Fact(Box<Fact>),
     /// Request to write all earlier facts and then respond.
     Flush(SyncSender<()>),

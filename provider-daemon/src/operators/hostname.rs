@@ -36,7 +36,7 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Maximum number of hostnames in one response of `/status`, about 4 MiB.
+/// Maximum number of hostnames in one response of `/status`. Such a response has about 4 MiB.
 const NAMES_MAX: usize = 10_000;
 
 /// Runs the operator until a signal stops the process.

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Targets of this export and of its HTTP client. If their records were exported, each request would create further
-/// records.
+/// Log targets of this export and of its HTTP client. If records with these targets were exported, each
+/// request would create further records.
 const OWN: [&str; 2] = ["provider_daemon::otlp", "hyper_util"];
 
 /// URL and queue of the log export, until [`super::start`] takes both. The log is global, and starts before

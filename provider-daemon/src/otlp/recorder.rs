@@ -16,7 +16,7 @@ use std::time::SystemTime;
 /// Maximum number of pending calls that have a span. Further calls replace the oldest calls.
 const CALLS_MAX: usize = 4096;
 
-/// Function that returns the hash of the last transaction that was sent with the given message.
+/// Function that returns the hash of the last sent transaction that contains the given message.
 pub type TransactionOf = Box<dyn Fn(&Msg) -> Option<String> + Send>;
 
 #[derive(Debug)]

@@ -33,7 +33,7 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct Pending<T> {
-    /// Latest value; `None` before the first value. The value may be pending.
+    /// Latest value; `None` before the first value. Possibly, the database does not contain the value yet.
     newest: Option<T>,
     /// True while the latest value is not stored.
     is_due: bool,

@@ -313,7 +313,7 @@ impl<'a> LeaseStream<'a> {
 }
 
 impl Outage {
-    /// Returns whether the client may reconnect after an outage of the current duration.
+    /// Returns whether the current outage is short enough for another attempt to reconnect.
     fn permits(&self, retry: Retry) -> bool {
         let lasted = self.since.elapsed();
         match retry {

@@ -9,7 +9,6 @@ use testbed::{Cluster, Tier};
 const NAME: &str = "doctor-test";
 const UNLABELED: &str = "doctor-unlabeled";
 
-/// Writes a kubeconfig of a ServiceAccount.
 fn kubeconfig(stage: &Stage, cluster: &Cluster, account: &str) -> String {
     let token = cluster
         .kubectl(&["create", "token", account, "--namespace=default"])

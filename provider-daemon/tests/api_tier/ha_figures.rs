@@ -18,7 +18,6 @@ use testbed::{Cluster, Tier};
 const AT_ONCE: usize = 4;
 /// Duration for which the full benchmark measures an idle provider, in seconds.
 const WHOLE: u64 = 60;
-/// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -65,7 +64,6 @@ fn cpu_seconds(one: &Running) -> f64 {
     ticks.map(|field| field.parse::<f64>().unwrap()).sum::<f64>() / TICKS
 }
 
-/// Waits for a condition, for at most `PATIENCE`.
 fn settled(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {

@@ -168,7 +168,6 @@ fn ready(cluster: &Cluster) {
     cluster.kubectl(&args).unwrap();
 }
 
-/// Returns the Manifest record that the provider stores for a lease.
 fn record(lease: &LeaseId, settings: &Settings) -> Value {
     let parts = json!({
         "owner": lease.owner().to_string(), "dseq": "77", "gseq": 1, "oseq": 1, "provider": lease.provider.to_string(),

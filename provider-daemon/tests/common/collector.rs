@@ -89,7 +89,6 @@ impl Collector {
         scopes.flat_map(|scope| scope.spans).collect()
     }
 
-    /// Returns the received log records with their targets.
     pub(crate) fn logs(&self) -> Vec<(String, LogRecord)> {
         let scopes = self
             .requests::<ExportLogsServiceRequest>("/v1/logs")
@@ -155,13 +154,11 @@ pub(crate) fn attribute(span: &Span, name: &str) -> Option<String> {
     value(&span.attributes, name)
 }
 
-/// Returns the value of an attribute.
 pub(crate) fn value(attributes: &[KeyValue], name: &str) -> Option<String> {
     let found = attributes.iter().find(|attribute| attribute.key == name)?;
     Some(text(found.value.as_ref()?))
 }
 
-/// Returns the message of a log record.
 pub(crate) fn message(record: &LogRecord) -> String {
     text(record.body.as_ref().unwrap())
 }

@@ -134,7 +134,6 @@ impl Served {
         self.about["rpc"].as_str().unwrap()
     }
 
-    /// Runs a command of the tenant and returns its output.
     fn tenant(&self, home: &Path, args: &[&str]) -> Value {
         let (output, text) = self.try_tenant(home, args);
         assert!(output, "{args:?}: {text}");

@@ -82,8 +82,8 @@ impl Stage {
         self.testbed.kubectl(&[&LABELLED[..], &names].concat()).unwrap()
     }
 
-    /// Deletes the lease objects of earlier tests. Waits until the cluster has no lease namespace and the
-    /// node accepts pods.
+    /// Deletes the lease objects of earlier tests. Waits until no lease namespace is left and the node
+    /// accepts pods.
     fn clear(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

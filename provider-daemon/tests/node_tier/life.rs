@@ -187,8 +187,8 @@ async fn root_tenant(fixture: &MarketFixture) {
     tenant.gone().await;
 }
 
-/// Asserts that root in a container can do common administration, but cannot create devices, use `chroot` or
-/// read an API token.
+/// Asserts that root in a container can perform common administrative tasks, but cannot create devices, use
+/// `chroot` or read an API token.
 async fn roots_rights(tenant: &TenantLease<'_>) {
     let allowed = [
         ("is root", "test $(id -u) = 0"),

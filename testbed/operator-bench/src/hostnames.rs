@@ -27,7 +27,6 @@ const CHANGES: usize = pick(3, 300);
 /// Container port that the benchmark sets in a hostname record.
 const OTHER: i32 = 9_000;
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
-/// Path of the status endpoint, limited to one hostname.
 const STATUS: &str = "/status?limit=1";
 
 pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Failed> {
@@ -130,7 +129,6 @@ fn hostname(number: usize) -> String {
     format!("name-{number}.example.com")
 }
 
-/// Creates the namespaces and Manifests of all leases.
 pub(crate) async fn make_leases(admin: &Client) -> Result<(), Failed> {
     each(LEASES, |number| make_lease(admin, number)).await
 }

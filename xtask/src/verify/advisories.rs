@@ -17,7 +17,6 @@ use crate::process::Process;
 use crate::report::Notes;
 use crate::workspace::{Package, Workspace, read};
 
-/// Git repository of the RustSec database.
 const HOME: &str = "https://github.com/RustSec/advisory-db";
 /// Environment variable with the folder of a database copy. If the variable is set, no other copy is used.
 const VARIABLE: &str = "ADVISORY_DB";
@@ -115,9 +114,9 @@ impl Locations {
         }
     }
 
-    /// Returns the copy that the environment variable selects. Without the variable, updates this check's own
-    /// copy if that copy is missing or older than `FRESH`, and returns the newest copy; `None` if no copy
-    /// exists.
+    /// Returns the copy that the environment variable selects. Without the variable, first updates the own
+    /// copy of this check if this copy is missing or older than `FRESH`, and then returns the newest copy.
+    /// Returns `None` if no copy exists.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {
             if !named.join("crates").is_dir() {

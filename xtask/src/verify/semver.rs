@@ -15,8 +15,8 @@ use crate::workspace::Workspace;
 /// Version of cargo-semver-checks. The version must support the rustdoc format of the compiler, so an update
 /// of the compiler needs an update of this version.
 const VERSION: &str = "0.51.0";
-/// Library that compiles only if another crate selects a Kubernetes API version, and the feature that selects
-/// this version.
+/// Names of a library and of a feature. The library compiles only if another crate selects a Kubernetes API
+/// version, and the feature selects this version.
 const CHOICE: (&str, &str) = ("akash-provider-k8s", "k8s-openapi/v1_34");
 
 /// Compares each library with its last release. Without a release the check passes.

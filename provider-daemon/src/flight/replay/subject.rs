@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// Order or lease for which a replay prints the steps.
 pub(super) struct Subject {
-    /// Start of the ID of the order or lease, and of all IDs below this ID.
+    /// Common prefix of the ID of the order or lease, and of all IDs below this ID.
     path: String,
     /// IDs of the deployment and the group that contain the order or lease, as JSON strings.
     around: [String; 2],

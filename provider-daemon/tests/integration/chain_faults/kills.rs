@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const BLOCK: Duration = Duration::from_millis(300);
-/// Environment variable that passes the node's URL to the process that the test kills.
 const NODE: &str = "CHAIN_NODE";
 
 struct Process(Child);

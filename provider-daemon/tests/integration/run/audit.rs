@@ -20,7 +20,6 @@ pub(super) fn audit(stage: &Stage, more: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-/// Returns the last audit line with the outcome of the operation `act`.
 fn outcome(lines: &[Value], act: &str) -> Option<Value> {
     let is_it = |line: &&Value| line["act"] == act && line["stage"] == "outcome";
     lines.iter().rfind(is_it).cloned()

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// Number of orders in a block. Each order is of a different tenant.
+/// Number of orders in a block. Each order belongs to a different tenant.
 const ORDERS: u8 = 50;
 /// Time between two blocks.
 const BLOCK: Duration = Duration::from_millis(200);

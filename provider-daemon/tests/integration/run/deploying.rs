@@ -80,7 +80,6 @@ fn changed(stage: &Stage, from: &str, to: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Returns the providers that have an active lease.
 fn served_by(stage: &Stage) -> Vec<Address> {
     stage.chain.market(|market| {
         let live = market.leases().filter(|l| l.lease.state == LeaseState::Active);

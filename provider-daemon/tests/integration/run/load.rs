@@ -172,7 +172,7 @@ impl<'a> Crowd<'a> {
         self.ordered.is_empty()
     }
 
-    /// Number of accepted and of refused manifests.
+    /// Returns the number of accepted manifests and the number of refused manifests.
     pub(crate) const fn manifests(&self) -> (usize, usize) {
         (self.sent, self.failed)
     }

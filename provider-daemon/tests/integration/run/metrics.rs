@@ -47,7 +47,6 @@ impl Scrape {
     }
 }
 
-/// Returns the metrics address that the provider printed.
 fn address(served: &Served) -> String {
     let output = served.provider.output();
     let line = output.lines().find(|line| line.contains("\"event\":\"metrics\""));

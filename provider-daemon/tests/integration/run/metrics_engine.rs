@@ -96,7 +96,6 @@ fn lose(served: &Served, dseq: u64) {
     served.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
 }
 
-/// Number of events with this name in the output of the provider.
 fn events(served: &Served, name: &str) -> f64 {
     let name = format!("\"event\":\"{name}\"");
     served

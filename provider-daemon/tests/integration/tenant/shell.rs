@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// Creates a lease at a new provider, and runs its service.
+/// Creates a lease at a new provider, and runs the service of the lease.
 fn running(stage: &Stage, seed: u8) -> RunningProvider {
     let provider = stage.provider(seed);
     let sdl = sample("web.yaml");
