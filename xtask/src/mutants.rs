@@ -144,7 +144,8 @@ struct Tool {
 }
 
 impl Tool {
-    /// Installs `cargo-mutants` below `target` if missing, and updates its copy of the workspace.
+    /// Installs `cargo-mutants` below `target` if missing. Then updates the copy of the workspace for this
+    /// tool.
     fn installed(workspace: &Workspace) -> Result<Self> {
         let program = workspace.tool("cargo-mutants", VERSION)?;
         let scratch = workspace.scratch("mutants")?;

@@ -259,9 +259,8 @@ impl Table {
         }
     }
 
-    /// Closes an authenticated connection on a port, so that a new connection of `class` can be accepted. The
-    /// account of the new connection already has `mine` connections. Returns false if no connection may be
-    /// closed.
+    /// Closes an authenticated connection on a port in favor of a new connection of `class`. The account of
+    /// the new connection already has `mine` connections. Returns false if no connection may be closed.
     fn displace_for(&mut self, port: Port, class: Class, mine: usize) -> bool {
         if self.close_least(|e| e.port == port && e.class == Class::Account, |e| e.used) {
             return true;

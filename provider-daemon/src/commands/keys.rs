@@ -109,7 +109,8 @@ fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lists the readable keys and reports unreadable key files. If a file is unreadable, the command fails after the list.
+/// Lists the readable keys and reports unreadable key files. If a file is unreadable, the command prints the
+/// list and then fails.
 fn list(args: &KeysArgs, only_names: bool, home: &Path) -> anyhow::Result<ExitCode> {
     let listing = open_keyring(&args.keyring, home)?.list()?;
     if only_names {

@@ -97,8 +97,8 @@ pub struct History {
 }
 
 impl History {
-    /// Returns the store; `None` while the file cannot be opened. First waits at most two seconds for the
-    /// writer to write all facts that were queued before the call.
+    /// Returns the store; `None` while the file cannot be opened. First waits, for at most two seconds, until
+    /// the writer has written all facts that were queued before the call.
     #[must_use]
     pub fn store(&self) -> Option<HistoryStore> {
         let (done, written) = sync_channel(1);

@@ -117,8 +117,8 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
     }
 }
 
-/// Opens the socket, and first removes the socket of an earlier process. No earlier process runs, because the
-/// provider holds the lock of the home directory. A file that is not a socket is never removed.
+/// Removes the socket of an earlier process, and then opens the socket. The earlier process has ended,
+/// because the provider holds the lock of the home directory. A file that is not a socket is never removed.
 fn open(path: &Path) -> io::Result<Socket> {
     match fs::symlink_metadata(path) {
         // Links are not followed, because their target is unknown.

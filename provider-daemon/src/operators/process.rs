@@ -123,8 +123,8 @@ pub(super) struct Process<O> {
     every: Duration,
 }
 
-/// Runs an operator until a signal stops the process. The process opens the port first, and ends before any
-/// write if the port is in use.
+/// Runs an operator until a signal stops the process. The process first opens the port. If the port is in
+/// use, the process ends before any write.
 ///
 /// # Errors
 /// Returns an error if no cluster is configured, or if the port is in use. An unreachable cluster is not an

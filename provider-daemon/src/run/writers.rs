@@ -113,7 +113,7 @@ impl Writers {
         builder.with_layer(&self.calls).build()
     }
 
-    /// Runs `work` while the instance leads, from the start in each election term.
+    /// Runs `work` while the instance leads. In each election term, `work` starts again.
     pub(super) async fn while_leading<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         let Some(gate) = &self.gate else {
             return work().await;

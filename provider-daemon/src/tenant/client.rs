@@ -119,7 +119,7 @@ impl Client {
     /// Sends a request and returns the body of the response.
     ///
     /// # Errors
-    /// Returns an error if there is no response, or if its status is not 200.
+    /// Returns an error if the response is missing, or has a status other than 200.
     pub(super) async fn send(&self, request: ProviderRequest<'_>) -> Result<Bytes, ProviderError> {
         let is_manifest = request.method == Method::PUT;
         let limit = if is_manifest {

@@ -157,8 +157,8 @@ impl Away {
     }
 }
 
-/// Result of the check: the writes of daemons that were not the leader, and the number of late writes. A
-/// daemon sent a late write before its fault, and the write arrived after the start of this fault.
+/// Result of the check: the writes of daemons that were not the leader, and the number of late writes. A late
+/// write was sent before a fault of the sending daemon, and arrived after the start of this fault.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) two_writers: Vec<String>,

@@ -75,7 +75,8 @@ impl Idle {
     }
 }
 
-/// Opens `EACH` idle connections from one address, from many addresses, and to the gRPC port.
+/// Opens three groups of `EACH` idle connections: from one address, from many addresses, and to the gRPC
+/// port.
 async fn crowd(rest: SocketAddr, grpc: SocketAddr) -> [Vec<Idle>; 3] {
     let many = |number: u16| {
         let [high, low] = number.to_be_bytes();

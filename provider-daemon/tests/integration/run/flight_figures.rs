@@ -44,7 +44,7 @@ fn seconds() -> u64 {
     std::env::var("FIGURES_SECONDS").map_or(1, |text| text.parse().unwrap())
 }
 
-/// Converts a count for `WHOLE` seconds to the configured duration of a measurement.
+/// Scales a count for a measurement of `WHOLE` seconds to the configured duration.
 fn share(count: u64) -> u64 {
     count * seconds().min(WHOLE) / WHOLE
 }

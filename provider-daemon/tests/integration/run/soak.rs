@@ -39,7 +39,7 @@ const BOUNDS: [(&str, f64, f64); 4] = [
     ("tasks", 4_000.0, 10.0),
 ];
 
-/// Resource usage at one time, in the order of `BOUNDS`; `None` for an unknown value.
+/// Resource usage at one time, in the sequence of `BOUNDS`; `None` for an unknown value.
 struct Sample {
     at: Duration,
     holds: [Option<f64>; 4],
@@ -87,8 +87,8 @@ fn lowest_by_minute(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     lowest.copied().collect()
 }
 
-/// Returns the leaked resources: descriptors that are still open after the load, and memory if its use grows
-/// with each order.
+/// Returns the leaked resources: descriptors that are still open after the load, and memory if the memory
+/// usage grows with each order.
 fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
     let (memory, descriptors) = (0, 1);
     // An unknown value is a finding.

@@ -56,7 +56,8 @@ fn check_lease(served: &Served, spans: &[Span], order: &str) {
     }
 }
 
-/// Checks the log records of a lease. `log-level` changed the level from `info` to `trace` after the lease was won.
+/// Checks the log records of a lease. After the provider won the lease, `log-level` changed the level from
+/// `info` to `trace`.
 fn check_log(collector: &Collector, spans: &[Span], order: &str) {
     let logs = collector.logs();
     let (_, won) = logs
