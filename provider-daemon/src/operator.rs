@@ -147,15 +147,14 @@ enum Response {
         allowed: u32,
         /// Leases that are closed only after the release of the circuit breaker.
         waiting: Vec<String>,
-        /// Reason why the circuit breaker holds the closes of all leases; `None` if some leases can be
-        /// closed.
+        /// Reason why the circuit breaker lets no lease be closed; `None` if some leases can be closed.
         shut_because: Option<String>,
     },
     /// The circuit breaker was released.
     Released {
-        /// True if the circuit breaker held closes before the release.
+        /// True if the circuit breaker prevented closes before the release.
         was_tripped: bool,
-        /// Leases that waited for the release and that the provider now closes.
+        /// Leases that waited for the release of the circuit breaker. The provider now closes these leases.
         waited: Vec<String>,
     },
     /// Differences between the chain, the cluster and the state of the provider.

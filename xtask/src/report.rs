@@ -36,7 +36,7 @@ struct Stage {
     outcome: Result<Notes>,
 }
 
-/// Results of the stages of one command, in order.
+/// Results of the stages of one command, in the sequence of the stages.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     stages: Vec<Stage>,

@@ -39,7 +39,6 @@ pub(super) struct Shared {
     lines: AtomicU64,
     dropped: AtomicU64,
     delayed: AtomicU64,
-    /// Error of the last write; `None` after a success.
     problem: Mutex<Option<String>>,
 }
 
@@ -48,7 +47,6 @@ impl Shared {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the error of the last write; `None` after a success.
     pub(super) fn set_problem(&self, problem: Option<String>) {
         *self.problem() = problem;
     }

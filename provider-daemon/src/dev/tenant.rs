@@ -153,7 +153,7 @@ impl Tenant {
         outcome
     }
 
-    /// Runs one deployment, starting from its current state on the chain.
+    /// Runs one deployment, from the current state of this deployment on the chain.
     async fn attempt(&mut self, to_the_end: bool) -> Outcome {
         self.started = Instant::now();
         let mut outcome = Outcome {

@@ -57,7 +57,6 @@ pub(super) fn counter(name: &'static str, help: &'static str, count: u64) -> Mea
     Measure::counter(name, help).with([], number(count))
 }
 
-/// Returns the time since the Unix epoch.
 pub(super) fn now() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }

@@ -47,7 +47,7 @@ pub(super) struct NewMessages {
 
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// Pods in the order of their first line.
+    /// Pods, sorted by the arrival of their first lines.
     pods: Vec<(String, Pod)>,
     /// True if the stream starts with the first line of each pod, and false if the stream starts with the
     /// last lines.

@@ -83,8 +83,8 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     Ok((operator, program))
 }
 
-/// Adds GPUs to three of ten nodes. The GPUs have different labels: NVIDIA by PCI, NVIDIA by product, and AMD
-/// by PCI.
+/// Adds GPUs to three of ten nodes. The GPUs have different labels: NVIDIA PCI ID, NVIDIA product, and AMD
+/// PCI ID.
 fn with_devices(number: usize, mut node: Value) -> Value {
     let (label, value, resource) = match number % 10 {
         1 => (

@@ -111,7 +111,7 @@ pub enum Access {
 /// Deployment, group or lease that a request concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// All groups of a deployment, by its sequence number.
+    /// All groups of the deployment with this sequence number.
     Deployment(u64),
     /// One group of a deployment, as `dseq` and `gseq`.
     Group(u64, u32),
