@@ -29,6 +29,7 @@ pub(crate) struct Layout {
     pub(crate) tier: Tier,
     /// Absolute path of the state folder.
     pub(crate) dir: PathBuf,
+    /// Name of the cluster's network namespace.
     pub(crate) netns: String,
     /// Number of the cluster on this machine. The number determines the addresses and the link names.
     pub(crate) index: u8,

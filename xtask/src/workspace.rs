@@ -42,6 +42,7 @@ pub(crate) struct Package {
     #[serde(default)]
     metadata: serde_json::Value,
     #[serde(default)]
+    /// Minimum Rust version of the package.
     pub(crate) rust_version: Option<String>,
     /// Registries to which the package may be published: `None` for any, empty for none.
     #[serde(default)]
@@ -337,7 +338,6 @@ impl Package {
         self.targets.iter().any(|target| target.is("lib"))
     }
 
-    /// Returns `true` if the manifest has settings for docs.rs.
     pub(crate) fn has_docs_metadata(&self) -> bool {
         self.metadata
             .pointer("/docs/rs")

@@ -128,6 +128,7 @@ struct App {
     chain: Arc<dyn ChainQuery>,
     clock: Clock,
     screening: Option<Screening>,
+    /// Instructions for the operator of the provider. `/readyz` returns the instructions.
     notes: Vec<String>,
     problem: Option<ProblemSource>,
     leadership: Option<LeadershipSource>,

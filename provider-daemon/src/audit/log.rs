@@ -39,6 +39,7 @@ pub(super) struct Shared {
     lines: AtomicU64,
     dropped: AtomicU64,
     delayed: AtomicU64,
+    /// Error of the last write; `None` after a success.
     problem: Mutex<Option<String>>,
 }
 

@@ -35,16 +35,14 @@ use url::{Host, Position, Url};
 /// Time limit for connecting, including the TLS handshake. Chain queries during the handshake have a separate
 /// timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum time until a provider responds. A provider queries its cluster for up to 30 seconds.
+/// Maximum response time. A provider queries its cluster for up to 30 seconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum time until a provider responds to a manifest. A provider processes a manifest for up to two
-/// minutes.
+/// Maximum response time for a manifest. A provider processes a manifest for up to two minutes.
 const MANIFEST_TIMEOUT: Duration = Duration::from_secs(150);
 /// Maximum size of a response, in bytes. The status of a provider with thousands of nodes has several hundred
 /// kilobytes.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Content type of JSON request bodies, equal to the content type that the Go provider's tenant commands
-/// send.
+/// Content type of JSON request bodies. The Go provider's tenant commands send the same type.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("provider-daemon/", env!("CARGO_PKG_VERSION")));
 

@@ -9,7 +9,6 @@ use crate::figures::Figure;
 use crate::tiers;
 use crate::workspace::Workspace;
 
-/// Runs the benchmarks on one temporary API server.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     if let Some(obstacle) = testbed::obstacle() {
         return Err(Error::new(format!("cannot start a cluster: {obstacle}")));
