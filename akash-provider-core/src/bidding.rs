@@ -284,10 +284,10 @@ impl Decline {
 /// Data about the provider and the market that a bid decision uses.
 #[derive(Debug, Clone, Copy)]
 pub struct OrderContext<'a> {
-    /// Attributes of the provider that are registered on the chain. With `None`, the provider is not
-    /// registered, and every order is declined.
+    /// Provider attributes that are registered on the chain. With `None`, the provider is not registered, and
+    /// every order is declined.
     pub attributes: Option<&'a [Attribute]>,
-    /// Attributes of the provider that auditors have signed.
+    /// Provider attributes that auditors have signed.
     pub audited: &'a [AuditedAttributes],
     /// Market parameters of the chain. With `None`, the checks that need the parameters are skipped.
     pub params: Option<&'a MarketParams>,

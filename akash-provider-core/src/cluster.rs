@@ -223,8 +223,7 @@ pub struct ServiceStatus {
     pub replicas: u32,
     /// Same number as `available`. The status of the Go provider contains both fields.
     pub available_replicas: u32,
-    /// Generation of the workload that the backend has processed; 0 if the backend does not count
-    /// generations.
+    /// Workload generation that the backend has processed; 0 if the backend does not count generations.
     pub observed_generation: i64,
     /// Newest termination of a container. `None` if no container terminated, or if the backend does not
     /// report terminations.

@@ -116,7 +116,7 @@ pub struct Config {
     /// Interval between full scans, which compare the chain, the cluster and the state of the engine.
     #[serde(with = "duration")]
     pub scan_interval: Duration,
-    /// Time window in which the circuit breaker counts closes of leases by the provider.
+    /// Time window in which the circuit breaker counts the leases that the provider closes.
     #[serde(with = "duration")]
     pub breaker_window: Duration,
     /// Number of closes by the provider that are always allowed within the window, even if `breaker_percent`

@@ -327,7 +327,7 @@ impl Engine {
         }
     }
 
-    /// Sends `Wake` to every machine after the permissions of this instance changed.
+    /// After the permissions of this instance changed, sends `Wake` to every machine.
     fn wake_everything(&mut self) {
         for id in self.market.order_ids() {
             self.drive_order(&id, order::Input::Wake);

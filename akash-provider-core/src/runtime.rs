@@ -77,7 +77,7 @@ pub(crate) struct Parts<B> {
     pub(crate) audit: Option<Arc<dyn AuditLog>>,
     pub(crate) desk: RequestQueue,
     pub(crate) stage: ProgressSender,
-    /// Last status, which handles return after the provider has stopped.
+    /// Last status. After the provider has stopped, handles return this status.
     pub(crate) last_status: Arc<OnceLock<Arc<Status>>>,
     pub(crate) meter: Meter,
 }

@@ -159,7 +159,7 @@ pub struct Account {
     pub address: Address,
     /// Compressed secp256k1 public key; `None` before the first transaction of the account.
     pub pubkey: Option<Vec<u8>>,
-    /// Account number on the chain, which is part of the signed bytes.
+    /// Account number on the chain. The signed bytes contain this number.
     pub number: u64,
     /// Sequence number of the next transaction. Each transaction increments the sequence.
     pub sequence: u64,

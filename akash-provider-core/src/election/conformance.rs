@@ -52,7 +52,7 @@ fn claim(holder: Option<&str>, term: u64, state: &str) -> Claim {
     }
 }
 
-/// Runs every check on two connections to one election record, which must not exist before the call.
+/// Runs every check on two connections to one election record. The record must not exist before the call.
 ///
 /// # Panics
 /// Panics when the store violates a rule. The message names the rule.

@@ -67,7 +67,7 @@ impl ScanReason {
 pub struct EngineCounts {
     /// Number of gaps in the heights of received blocks.
     pub gaps: u64,
-    /// Number of blocks that are missing in all gaps.
+    /// Total number of missing blocks, over all gaps.
     pub missed_blocks: u64,
     /// Number of blocks that were received again.
     pub repeated_blocks: u64,

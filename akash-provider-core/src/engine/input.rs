@@ -142,7 +142,7 @@ pub enum Request {
     ReleaseBreaker,
     /// Release the circuit breaker for one owner, and continue the closes that the breaker holds for this owner.
     ReleaseBreakerFor {
-        /// Owner of the leases for which the breaker holds closes.
+        /// Owner of the leases with closes that the breaker holds.
         owner: Address,
     },
 }

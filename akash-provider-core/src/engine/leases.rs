@@ -124,7 +124,7 @@ impl Leases {
         self.hostnames.all()
     }
 
-    /// Removes all hostname claims after a takeover. The next listing of the cluster restores the claims.
+    /// After a takeover, removes all hostname claims. The next listing of the cluster restores the claims.
     pub(super) fn clear_hostnames(&mut self) {
         self.hostnames.clear();
         self.hostname_queue.clear();

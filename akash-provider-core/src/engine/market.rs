@@ -68,13 +68,12 @@ impl Market {
         self.orders.retain_open(open);
     }
 
-    /// Queues all orders that were declined for lack of capacity. The orders are evaluated again, because
-    /// capacity was released.
+    /// After capacity was released, queues all orders that were declined for lack of capacity.
     pub(super) fn capacity_freed(&mut self) {
         self.orders.retries.capacity_freed();
     }
 
-    /// Clears all bid counts after a gap in the event stream.
+    /// After a gap in the event stream, clears all bid counts.
     pub(super) fn clear_bid_counts(&mut self) {
         self.orders.bids.clear();
     }
@@ -84,7 +83,7 @@ impl Market {
         self.orders.bids.remove(id);
     }
 
-    /// Marks all audits as outdated after a gap in the event stream.
+    /// After a gap in the event stream, marks all audits as outdated.
     pub(super) fn invalidate_audits(&mut self) {
         self.provider_data.mark_audits_outdated();
         self.orders.retry_declined();
@@ -103,7 +102,7 @@ impl Market {
         self.provider_data.is_registered()
     }
 
-    /// Returns the host in the provider record, where tenants reach the provider.
+    /// Returns the host at which tenants reach the provider, from the provider record.
     pub(super) fn own_host(&self) -> Option<&str> {
         self.provider_data.host()
     }

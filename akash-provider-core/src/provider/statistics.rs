@@ -69,8 +69,8 @@ pub struct ProviderStatistics {
     pub lease_ends: BTreeMap<&'static str, u64>,
     /// Number of closed leases that no longer have a workload in the cluster.
     pub closed_leases: u64,
-    /// Number of health monitors of workloads that were started, and number that were stopped. Each deploy
-    /// starts a monitor, which replaces the previous monitor of the workload.
+    /// Numbers of started and of stopped health monitors. Each deploy starts a monitor, which replaces the
+    /// previous monitor of the workload.
     pub monitors: (u64, u64),
     /// Number of won leases, and number of adopted leases.
     pub leases: (u64, u64),

@@ -98,7 +98,7 @@ impl ChainState {
         self.prices.value.as_deref()
     }
 
-    /// Adds to `out` a query for each value that is missing and has no pending query.
+    /// For each value that is missing and has no pending query, adds a query to `out`.
     pub(super) fn query_missing(&mut self, now: Mono, needs_sequence: bool, out: &mut Vec<Action>) {
         if self.tip.start_query(now) {
             out.push(Action::FetchBlock);

@@ -219,7 +219,7 @@ impl Breaker {
         self.records_missing.as_deref()
     }
 
-    /// Removes and returns the leases with held requests that must be repeated now.
+    /// Removes and returns each lease with a held request that must be repeated now.
     pub(crate) fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
         if self.records_missing.is_some() || self.is_warming_up(now) {
             return Vec::new();
@@ -291,7 +291,7 @@ impl Breaker {
         self.deferred.append(&mut self.waiting);
     }
 
-    /// Releases the breaker for all owners. Returns the leases with held requests that are now granted.
+    /// Releases the breaker for all owners. Returns each lease with a held request that is now granted.
     pub(crate) fn release(&mut self) -> Vec<LeaseId> {
         self.tripped = false;
         self.held_owners.clear();

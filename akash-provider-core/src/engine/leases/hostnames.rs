@@ -134,7 +134,7 @@ impl HostnameLedger {
 
     /// Replaces the hostnames of a lease. On an error, nothing changes.
     ///
-    /// Releases hostnames of the lease that are not in `hostnames`. A hostname of another lease of the same
+    /// Releases the lease's hostnames that are not in `hostnames`. A hostname of another lease of the same
     /// tenant is returned as `withheld`. A hostname that the lease already holds is accepted even if it was
     /// blocked later.
     ///

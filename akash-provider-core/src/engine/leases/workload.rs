@@ -83,7 +83,7 @@ pub enum Input {
     RetrySoon,
     /// A workload found in the cluster. Ignored if this machine already has a manifest.
     Adopt(Arc<WorkloadSpec>),
-    /// A workload found in the cluster that another leader may have deployed. Replaces the manifest of this machine.
+    /// Workload in the cluster, possibly deployed by another leader. Replaces the manifest of this machine.
     Readopt(Arc<WorkloadSpec>),
     /// Result of the `Deploy` call in flight.
     Deployed(Result<(), Failure>),

@@ -174,7 +174,7 @@ impl Engine {
         self.publish(Event::LeaseClosed { lease, reason });
     }
 
-    /// Notifies a workload that its lease was closed, as reported by a chain event or a scan.
+    /// Notifies a workload that a chain event or a scan reports its lease as closed.
     pub(in crate::engine) fn report_lease_closed(
         &mut self,
         id: &LeaseId,

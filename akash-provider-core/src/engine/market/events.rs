@@ -21,7 +21,7 @@ impl Engine {
         self.market.orders.remove_finished(id);
     }
 
-    /// Processes the close or pause of a group, which also closes the group's order.
+    /// Processes the close or the pause of a group. Both also close the group's order.
     pub(in crate::engine) fn group_stopped(&mut self, id: &GroupId) {
         if let Some(order) = self.market.of_group.get(id).cloned() {
             self.drive_order(&order, Input::OrderClosed);
@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Processes a bid of this provider that was sent before a restart or by another instance. The resources
+    /// Processes a bid that this provider sent before a restart, or that another instance sent. The resources
     /// of the bid are unknown until the bid is read.
     fn adopt_unknown_bid(&mut self, id: &BidId) {
         // The order never gets a second bid from this provider.
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Marks an audit as outdated after the auditor changed it.
+    /// After an auditor changed an audit, marks this audit as outdated.
     pub(in crate::engine) fn audit_changed(&mut self, auditor: &Address, owner: &Address) {
         if *owner == self.config.provider {
             self.market.provider_data.mark_audit_outdated(auditor.as_str());

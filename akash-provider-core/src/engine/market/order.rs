@@ -248,7 +248,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Creates an order after an event about the order, and fetches the order record.
+    /// Creates the machine of an order after an event about the order, and fetches the order record.
     pub fn from_event(id: &OrderId, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::OrderSeen { order: id.clone() }));
         out.push(Action::Call(Call::FetchOrder(id.clone())));
@@ -281,9 +281,9 @@ impl Order {
         }
     }
 
-    /// Creates an order for a bid that another process of this provider sent. The block at `height` contains
-    /// the bid, and the bid is read next. If a read at `height` or later does not find the bid, the
-    /// reservation is released, and the provider sends no other bid on the order.
+    /// Creates the machine of an order on which another process of this provider placed a bid. The block at
+    /// `height` contains the bid, and the bid is read next. If a read at `height` or later does not find the
+    /// bid, the reservation is released, and the provider sends no other bid on the order.
     pub fn from_bid_event(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {

@@ -36,7 +36,7 @@ pub(in crate::engine) struct Orders {
     /// Last decline of each order, so that an equal decline is not published again.
     last_decline: FxHashMap<OrderId, Decline>,
     waiting_for_capacity: Vec<OrderId>,
-    /// Order of a bid that the chain rejected because of market parameters that the engine has not read yet.
+    /// Order with a rejected bid: the chain applied market parameters that the engine has not read yet.
     awaits_parameters: Option<OrderId>,
     /// Value of `Retries::sequence` when capacity was reserved for the order.
     reserved: FxHashMap<OrderId, Sequence>,
@@ -118,7 +118,7 @@ impl Orders {
         self.last_decline.retain(|id, _| open.contains(id));
     }
 
-    /// Queues all declined orders for a retry after the provider record changed.
+    /// After the provider record changed, queues all declined orders for a retry.
     pub(in crate::engine) fn retry_declined(&mut self) {
         let declined = self.finished.iter().filter(|(_, e)| **e == OrderResult::Declined);
         for id in sorted(declined.map(|(id, _)| id)) {
@@ -484,7 +484,7 @@ impl Engine {
         self.market.orders.retries.prices_changed();
     }
 
-    /// Retries a batch of orders that were declined for a temporary reason.
+    /// Retries a batch of orders with a temporary reason for the decline.
     pub(in crate::engine) fn retry_orders(&mut self) {
         if self.role.is_stopping() {
             return;

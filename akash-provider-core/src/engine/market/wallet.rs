@@ -130,7 +130,7 @@ impl Wallet {
         bidding::deposits(config, params).find(|coin| self.sendable(coin, fee) > 0)
     }
 
-    /// Returns the number of bids with this deposit that may be sent now.
+    /// Returns how many bids with this deposit can be sent now.
     fn sendable(&self, deposit: &Coin, fee: &Coin) -> u128 {
         let payable = self.payable(deposit, fee);
         if self.is_uncertain() {
@@ -140,7 +140,7 @@ impl Wallet {
         }
     }
 
-    /// Returns the number of bids with this deposit that the account can pay from the estimated balance.
+    /// Returns how many bids with this deposit the account can pay from the estimated balance.
     fn payable(&self, deposit: &Coin, fee: &Coin) -> u128 {
         if self.rejected.contains_key(&deposit.denom) || self.fee_rejected.is_some() {
             return 0;
@@ -413,7 +413,7 @@ impl Engine {
         }
     }
 
-    /// Continues the orders that waited for the read of the balance.
+    /// After a read of the balance, continues the orders that waited for this read.
     fn reserve_waiting(&mut self) {
         for id in std::mem::take(&mut self.market.wallet.waiting) {
             // The order may have ended in the meantime.

@@ -81,7 +81,7 @@ impl Scan {
         self.next_reason = reason;
     }
 
-    /// Schedules a listing of the cluster after a resync.
+    /// After a resync, schedules a listing of the cluster.
     pub(in crate::engine) fn after_resync(&mut self) {
         self.cluster_wanted = true;
         self.listing_reason = ScanReason::Resync;

@@ -40,7 +40,7 @@ pub(super) fn moved(
     places
 }
 
-/// Adds replicas on a node to a list of places. Returns the number of added replicas.
+/// Adds replicas on a node to `places`. Returns the number of added replicas.
 pub(super) fn add(places: &mut Vec<ReplicaGroup>, place: &ReplicaGroup, replicas: u32) -> u32 {
     let same = |p: &&mut ReplicaGroup| p.unit == place.unit && p.node == place.node;
     match places.iter_mut().find(same) {

@@ -79,8 +79,8 @@ impl LeaseEntry {
         }));
     }
 
-    /// Handles a listing of the cluster that does not contain the lease. Starts the manifest deadline. If the
-    /// deadline has passed and `may_end` is true, closes the lease.
+    /// Handles a cluster listing without the lease. Starts the manifest deadline. If the deadline has passed
+    /// and `may_end` is true, closes the lease.
     pub(super) fn mark_absent(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
         match self.evidence {
             Evidence::Missing => {}
