@@ -46,7 +46,6 @@ impl Features {
         features
     }
 
-    /// Applies the features to the settings of the provider.
     pub(crate) fn settings(self, random: &mut Random, config: &mut Config) {
         self.wallet.settings(random, config);
         if self.ports {

@@ -135,7 +135,6 @@ impl World {
         self.chain.add_invalid_order(order);
     }
 
-    /// Sends an event about a new order with an unreadable record.
     fn unreadable_order(&mut self) {
         let id = self.third_party_order();
         self.chain.unreadable.insert(id.clone());

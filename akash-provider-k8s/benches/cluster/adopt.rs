@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 const LEASES: u64 = pick(4, 1_000);
-/// Field manager of the Go provider.
 const THEIR_MANAGER: &str = "provider-services";
 /// Number of concurrent tasks that create objects.
 const MAKERS: usize = 16;

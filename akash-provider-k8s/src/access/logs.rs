@@ -259,7 +259,6 @@ impl ReplicaReader {
         }
     }
 
-    /// Reads the log stream of the replica to its end.
     async fn read(&mut self, stream: impl AsyncBufRead, sender: &Sender) -> End {
         let mut stream = pin!(stream);
         loop {

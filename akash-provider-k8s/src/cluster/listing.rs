@@ -58,7 +58,6 @@ impl Inner {
         Ok(listing)
     }
 
-    /// Adds a Manifest record to the usable or the unusable records.
     fn add_record(&self, manifest: &Manifest, listing: &mut Listing, traces: &mut LeaseTraces) {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let named = manifest.metadata.labels.as_ref().and_then(labels::lease_of);

@@ -132,7 +132,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads all password Secrets into the cache, page by page.
     pub(crate) async fn read_secrets(&self, operation: &'static str) -> Result<(), Error> {
         let api = self.secrets();
         let mut params = ListParams::default().labels(labels::SELECTOR).limit(PAGE);

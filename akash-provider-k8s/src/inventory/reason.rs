@@ -19,7 +19,6 @@ pub(crate) enum ClosedReason {
     Unreachable,
     /// The condition `Ready` is false. Contains the reason of the condition, or an empty text.
     NotReady(String),
-    /// The status of the node has no condition `Ready`.
     NoReadyCondition,
     /// The node is cordoned.
     Cordoned,
@@ -90,7 +89,6 @@ pub(crate) enum GpuProblem {
         unlabelled: i64,
         capacity: i64,
     },
-    /// The value of a label is not a number of devices.
     InvalidCount { label: String, value: String },
     /// The node has more than [`gpu::KINDS`] kinds of devices of a vendor.
     TooManyKinds(Vendor),
@@ -199,14 +197,12 @@ impl GpuProblem {
     }
 }
 
-/// Reason why a storage class is not offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClassProblem {
     /// The class lacks the label `akash.network=true`.
     Unlabelled,
     /// No node has the label of the class.
     Unmounted,
-    /// The size of the class is unknown.
     UnknownSize {
         provisioner: Box<str>,
         problem: SizeProblem,

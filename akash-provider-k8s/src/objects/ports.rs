@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// MetalLB annotation with the key by which Services share an address.
 const SHARING_KEY: &str = "metallb.universe.tf/allow-shared-ip";
-/// MetalLB annotation with the address pool.
 const POOL: &str = "metallb.universe.tf/address-pool";
 /// Default address pool of MetalLB.
 const DEFAULT_POOL: &str = "default";

@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 
-/// Name that selects the default storage class of the cluster.
 const DEFAULT_CLASS: &str = "default";
 
 /// Returns the name of the storage class of a persistent volume.

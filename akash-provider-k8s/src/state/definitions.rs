@@ -246,7 +246,6 @@ impl Sink<DynamicObject> for DefinitionSink {
     }
 }
 
-/// Publisher of the state of the definition watch.
 struct DefinitionReport(watch::Sender<DefinitionStates>);
 
 impl Report for DefinitionReport {

@@ -323,7 +323,6 @@ async fn apply_edits(world: &World, lease: &LeaseId, edits: &[Edit]) -> Contents
     before
 }
 
-/// Waits until the objects have this content again. Returns the elapsed time.
 async fn time_until_restored(world: &World, lease: &LeaseId, before: &Contents) -> Duration {
     let begin = Instant::now();
     for ((kind, name), before) in before {

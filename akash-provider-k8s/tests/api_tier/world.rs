@@ -177,7 +177,6 @@ async fn config(path: &Path) -> Config {
         .unwrap()
 }
 
-/// Reads the YAML documents of a file in `deploy`.
 fn documents(file: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

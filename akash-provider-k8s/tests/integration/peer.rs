@@ -245,7 +245,6 @@ fn recorded_routes_are_adopted_without_a_write() {
     }
 }
 
-/// Asserts that the labels at `pointer` contain `key` with `value`.
 fn has(object: &Value, pointer: &str, key: &str, value: &str) {
     let found = object.pointer(pointer).and_then(|labels| labels.get(key));
     assert_eq!(
@@ -256,7 +255,6 @@ fn has(object: &Value, pointer: &str, key: &str, value: &str) {
     );
 }
 
-/// The Go provider finds objects by these labels and names.
 #[test]
 fn objects_have_labels_and_names_used_by_the_go_provider() {
     for recording in recordings::running() {

@@ -385,7 +385,6 @@ impl<'a> Surroundings<'a> {
         flows.iter().filter(is_wrong).map(output).collect()
     }
 
-    /// Returns the targets to which `from` can open a connection.
     fn open_from(&self, from: &str, targets: &BTreeSet<&str>) -> BTreeSet<String> {
         let Some((namespace, object)) = from.split_once(' ') else {
             let connects = |target: &&&str| {

@@ -62,7 +62,6 @@ async fn define_routes(client: &Client) {
     put(client, &definition).await;
 }
 
-/// A lease with services that respond with these texts.
 fn responding(lease: &LeaseId, services: &[(&str, &str)]) -> WorkloadSpec {
     let mut wanted = deployment(lease, "", 1);
     let group = Arc::make_mut(&mut wanted.group);

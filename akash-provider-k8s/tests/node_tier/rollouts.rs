@@ -20,7 +20,6 @@ use tokio_util::task::AbortOnDropHandle;
 /// Script that stores a text in its volume if the volume has no text.
 const KEEPS: &str = "trap 'exit 0' TERM; test -e /data/word || echo first > /data/word; sleep 86400 & wait";
 
-/// Name of the storage class of this test.
 const CLASS: &str = "rollouts";
 
 fn persistent(tenant: &Tenant, script: &str) -> WorkloadSpec {

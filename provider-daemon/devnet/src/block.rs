@@ -214,7 +214,6 @@ impl Block {
         })
     }
 
-    /// Returns the value of a `NewBlock` event.
     pub(super) fn new_block(&self) -> Value {
         let events: Vec<Value> = self.events().iter().map(Event::json).collect();
         let mut results = json!({

@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 const SUBSCRIPTIONS_MAX: usize = 5;
 /// Maximum length of a subscription query, the same as on Akash nodes.
 const QUERY_MAX: usize = 512;
-/// Maximum time for writing a message.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 /// Kinds of events that occur exactly once in each block.
 const BLOCK_KINDS: [&str; 3] = ["NewBlock", "NewBlockHeader", "NewBlockEvents"];

@@ -4,7 +4,6 @@ use crate::engine::status::OrderStatus;
 use crate::runtime::fakes::{self, lease};
 use crate::types::{BidOutcome, BlockTime, CloseReason, DecCoin, DeclineCode, OrderId};
 
-/// Meter for a test that simulates the engine.
 struct Simulation(Meter);
 
 impl Simulation {

@@ -15,13 +15,11 @@ use std::sync::Arc;
 
 /// Maximum size of a transaction on the chain, in bytes.
 const TX: usize = 1 << 20;
-/// Maximum number of allocations per order.
 const ORDER_ALLOCATIONS: u64 = 60_000;
 /// Maximum total size of the allocations per order, in bytes.
 const ORDER_BYTES: u64 = 16 << 20;
 /// Maximum total size, in bytes, of the events and status entries of one order.
 const ORDER_REPORTED: usize = 4 << 10;
-/// Maximum number of calls per order.
 const ORDER_CALLS: usize = 40;
 
 #[derive(Debug, Default)]

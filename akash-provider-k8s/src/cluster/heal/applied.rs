@@ -13,7 +13,6 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Desired objects of a completely applied lease.
 pub(super) struct AppliedLease {
     pub(super) view: LeaseView,
     pub(super) items: Vec<Item>,

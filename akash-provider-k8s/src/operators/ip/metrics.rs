@@ -31,9 +31,7 @@ const GATHER: Duration = Duration::from_secs(5);
 const TRIES: u32 = 7;
 /// Maximum size of a response, in bytes.
 const RESPONSE_MAX: u64 = 4 << 20;
-/// Metric with the number of addresses of a pool.
 const TOTAL: &str = "metallb_allocator_addresses_total";
-/// Metric with the number of used addresses of a pool.
 const IN_USE: &str = "metallb_allocator_addresses_in_use_total";
 
 /// Counts of MetalLB, compared with the count of this operator.

@@ -7,7 +7,6 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Maximum number of problems per pool.
 const PROBLEMS_MAX: usize = 8;
 
 /// Range of addresses of one IP version, both ends included.

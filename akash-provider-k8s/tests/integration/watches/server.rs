@@ -82,7 +82,6 @@ impl Reply {
         Self::Json(201, Vec::new(), body)
     }
 
-    /// Returns a watch response with these events, followed by `then`.
     pub(crate) fn watch(events: &[Value], then: Option<Part>) -> Self {
         let line = |event: &Value| Part::Bytes(format!("{event}\n").into_bytes());
         Self::Stream(events.iter().map(line).chain(then).collect())

@@ -189,7 +189,6 @@ async fn serve(
     }
 }
 
-/// Returns the routes with an outdated status.
 fn outdated_statuses(
     seen: &ObservedObjects,
     follows: &Scope,

@@ -41,7 +41,6 @@ pub(crate) struct Target {
     pub(crate) backend: Backend,
 }
 
-/// Returns the target of each hostname.
 pub(crate) fn targets(seen: &ObservedObjects, follows: &Scope) -> BTreeMap<String, Target> {
     let mut candidates: Vec<(String, &ObjectKey, String, Target)> = Vec::new();
     for (place, object) in &seen.ingresses {
