@@ -50,8 +50,8 @@ pub fn parse(text: &str) -> Result<Sdl, SdlError> {
 }
 
 /// Parses an SDL as [`parse`] does, but returns all errors at once. An error in one service, profile or
-/// placement does not hide errors in others. Sums and the manifest as a whole are checked only if all parts
-/// are valid. A text that is not YAML has one error.
+/// placement does not hide the errors of the others. Sums and the manifest as a whole are checked only if all
+/// parts are valid. A text that is not YAML has one error.
 ///
 /// # Errors
 /// Returns [`SdlErrors`], with at most [`MAX_ERRORS`] errors and the number of further errors.

@@ -25,7 +25,8 @@ const FOREIGN: &str = "foreign_leases";
 pub enum Finding {
     /// Object that has the labels of the provider but belongs to no lease.
     Orphan(Orphan),
-    /// Invalid Manifest record. The lease of the record is not deployed, and its running workloads are not changed.
+    /// Invalid Manifest record. The lease of the record is not deployed, and running workloads of the lease
+    /// are not changed.
     Unreadable {
         /// Name of the Manifest object.
         manifest: String,

@@ -75,8 +75,8 @@ pub struct PriorState {
     pub manifest_version: String,
     /// Isolation level of the lease.
     pub isolation: Isolation,
-    /// Pod templates by service, applied instead of newly rendered templates so that running pods are not
-    /// restarted.
+    /// Pod templates by service. They are applied instead of newly rendered templates, so that running pods
+    /// are not restarted.
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 

@@ -52,7 +52,7 @@ struct User {
 pub struct InvalidLocation(String);
 
 impl Location {
-    /// Sets user and password for the server, instead of those in the location.
+    /// Sets user and password for the server. They replace the user and password in the location.
     #[must_use]
     pub fn with_user(mut self, name: Option<String>, password: Option<SecretString>) -> Self {
         self.user = User { name, password };

@@ -306,7 +306,7 @@ async fn wait_for_block(
 }
 
 /// Measures how many missed blocks per second the client reads after a disconnect. The client reads each
-/// block separately through a proxy on loopback. Each block contains an order.
+/// block with a separate request, through a proxy on loopback. Each block contains an order.
 async fn catch_up() -> anyhow::Result<()> {
     let scene = Scene::new(None).await?;
     let proxy = Proxy::start(scene.net.rpc_url().trim_start_matches("http://"), 1).await?;

@@ -18,7 +18,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(500);
 /// Minimum pause after a status update, as a multiple of the duration of the update.
 const STATUS_SHARE: u32 = 50;
 
-/// Publisher of events to the bus and to the log. Its methods never wait, except `finish`.
+/// Publisher of events to the bus and to the log. Only the method `finish` waits.
 #[derive(Debug)]
 pub(crate) struct Observer {
     outlet: PublishQueue,

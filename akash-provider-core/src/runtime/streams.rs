@@ -73,8 +73,8 @@ impl Feeds {
     }
 }
 
-/// Subscribes to one port until the receiver of `queue` is dropped, and subscribes again after each end or
-/// failure of the stream. Sends `lost` once for every gap in the stream.
+/// Subscribes to one port, and again after each end or failure of the stream, until the receiver of `queue`
+/// is dropped. Sends `lost` once for every gap in the stream.
 async fn follow<T: Clone + Send>(
     port: &'static str,
     subscribe: impl Fn() -> BoxStream<'static, Result<T, Error>>,

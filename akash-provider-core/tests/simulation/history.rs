@@ -300,7 +300,7 @@ impl World {
         self.feed(Input::Cluster(ClusterChange::Snapshot { health }))
     }
 
-    /// Delivers all pending responses and events. Blocks are added and time advances only while the provider
+    /// Delivers all pending responses and events. Adds blocks and advances the time only while the provider
     /// has a pending transaction.
     fn drain(&mut self) -> Checked {
         loop {

@@ -66,8 +66,8 @@ impl World {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that the provider bids on every order that accepts its bid, or declines the order because of
-    /// capacity, price or settings.
+    /// Checks every order on which the chain accepts a bid of the provider: the provider bids, or declines
+    /// because of capacity, price or settings.
     pub(crate) fn what_can_be_bid_is_bid(&self) -> Checked {
         let mut market: Option<Market> = None;
         for order in self.market.orders().filter(|o| o.state == OrderState::Open) {

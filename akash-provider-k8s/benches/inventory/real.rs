@@ -31,7 +31,7 @@ const PAGE: usize = 250;
 pub(crate) struct BenchOptions {
     /// Whether to write the objects of the large cluster to the API server first.
     pub(crate) fill: bool,
-    /// Whether to measure the inventory operator instead of the capacity count of a provider.
+    /// Whether to measure the inventory operator, not the capacity count of a provider.
     pub(crate) operator: bool,
     /// Whether this process only changes pods, while another process measures.
     pub(crate) change: bool,

@@ -285,8 +285,8 @@ pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
     patch
 }
 
-/// Copies a part of the live pod template to `body`, so that no pod is replaced: with `whole` the complete
-/// adopted template, otherwise the version label of an unchanged template.
+/// Copies a part of the live pod template to `body`, so that no pod is replaced. With `whole`, copies the
+/// complete adopted template, otherwise only the version label of an unchanged template.
 fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     const TEMPLATE: &str = "/spec/template";
     let (Some(template), Some(live)) = (body.pointer_mut(TEMPLATE), live.pointer(TEMPLATE)) else {

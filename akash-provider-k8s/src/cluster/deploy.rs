@@ -472,8 +472,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the unwatched kinds to list before an apply: the kinds of all unwatched `items` of an adopted
-/// lease, otherwise of the unwatched `items` that have the same hash in `ledger`.
+/// Returns the unwatched kinds to list before an apply. For an adopted lease, these are the kinds of all
+/// unwatched `items`, otherwise of the unwatched `items` that have the same hash in `ledger`.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items

@@ -336,7 +336,8 @@ impl Inner {
         Err(repairs.labels.waits_until(&key, now))
     }
 
-    /// Returns the recorded deployment of a lease, if the record is valid and no other client edited it.
+    /// Returns the recorded deployment of a lease, if the record is valid and was not edited by another
+    /// client.
     fn record_of(&self, view: &LeaseView) -> Option<WorkloadSpec> {
         let recorded = convert::from_manifest(view.manifest.as_ref()?).ok()?;
         recorded.remarks.is_empty().then_some(recorded.deployment)

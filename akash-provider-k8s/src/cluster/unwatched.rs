@@ -223,7 +223,7 @@ pub(crate) fn is_in(all: &ByNamespace, namespace: &str, id: &Id) -> bool {
     found.is_some_and(|found| !found.is_deleting)
 }
 
-/// Returns which fields to read of an object. Login Secrets are read with their data, because no hash of them
+/// Returns which fields of an object to read. Login Secrets are read with their data, because no hash of them
 /// is persisted.
 const fn parts_of(kind: Kind) -> Read {
     if matches!(kind, Kind::Secret) {

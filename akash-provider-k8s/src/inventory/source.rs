@@ -127,7 +127,7 @@ pub(super) struct Shared {
     inner: Mutex<Inner>,
     change: Notify,
     updates: MemoryInventorySource,
-    /// Channel that announces changes to readers that request each count; `None` if complete updates are
+    /// Channel that announces changes. Its readers then request each count. `None` if complete updates are
     /// published instead.
     publisher: Option<watch::Sender<Publication>>,
     /// Settings for the count of leased addresses; `None` if the addresses are not counted.

@@ -26,7 +26,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// of a waiting deletion also counts the deletions that were permitted shortly before.
 const REMEMBER: Duration = Duration::from_secs(300);
 /// Number of records that can disappear together without a confirmation of the deletions. The number is above
-/// 1, because a lease can have several records. This limit applies to small clusters, and only if other
+/// 1, because a lease can have several records. This limit is for small clusters. It applies only if other
 /// records remain.
 const FREE: usize = 5;
 /// Divisor for large clusters: one tenth of all records can disappear together without a confirmation of the

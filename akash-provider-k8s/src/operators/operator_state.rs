@@ -18,8 +18,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// Minimum interval between two log messages about one problem. The second message is logged only if the
-/// number of affected names has changed.
+/// Minimum interval between two log messages about one problem. The next message is logged only if the number
+/// of affected names has changed.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// Maximum number of names that the writer checks for work while it holds the lock of the state.
 const LOOKS: usize = 64;
@@ -386,7 +386,8 @@ impl<I: Index> Inner<I> {
         self.guard.hold(Instant::now())
     }
 
-    /// Removes the deletions from `work` if a missing record is their only reason and the guard delays them.
+    /// If a missing record is the only reason for the deletions in `work`, and the guard delays these
+    /// deletions, removes them.
     fn withhold(&mut self, name: &str, work: &mut I::Work, now: Instant) -> Option<Wait> {
         let Some(record) = work.missing() else {
             self.guard.clear(name);

@@ -155,7 +155,8 @@ impl Definitions {
         tries.count = tries.count.saturating_add(1);
     }
 
-    /// Returns the state of the watch, or `None` if the watch was never started because no kind was missing.
+    /// Returns the state of the watch. Returns `None` if no kind was missing and the watch was therefore
+    /// never started.
     pub(crate) fn watch_state(&self) -> Option<WatchState> {
         self.0.task.get()?;
         Some(self.0.states.borrow().watch.clone())

@@ -270,7 +270,7 @@ impl Watch {
         }
     }
 
-    /// Reports the end of the watch, and waits before the next attempt.
+    /// Reports the end of the watch, then waits until the next attempt is due.
     async fn pause(&mut self, end: End, began: Instant, back_off: &mut impl Backoff) {
         let (report, watch_config) = (&self.report, &self.watch_config);
         let kind = report.name();
@@ -447,8 +447,8 @@ impl Watch {
     }
 }
 
-/// Returns the reason to end a watch or list because an object cannot be decoded. Without the object, the
-/// result would be incomplete.
+/// Returns the reason to end a watch or list: an object cannot be decoded. Without this object, the result
+/// would be incomplete.
 fn unreadable(why: String) -> End {
     End::Failed(format!("cannot decode an object: {why}"), None)
 }

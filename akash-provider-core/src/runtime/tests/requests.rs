@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Creates a reaction that replies to every request with success if `replies` is true, and to no request
-/// otherwise.
+/// Creates a reaction. If `replies` is true, the reaction replies to every request with success, otherwise to
+/// no request.
 fn desk_brain(replies: bool) -> Reaction {
     Box::new(move |_, input| match input {
         Input::Request(id, crate::engine::Request::Scan { .. }) if replies => {

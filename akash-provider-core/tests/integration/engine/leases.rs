@@ -479,8 +479,8 @@ fn new_manifest_or_successful_deploy_restarts_unhealthy_clock() {
     );
 }
 
-/// Creates a healthy lease with a failing update: the cluster rejects the update permanently if `is_refused`
-/// is true, otherwise each deploy fails with a temporary error.
+/// Creates a healthy lease with a failing update. If `is_refused` is true, the cluster rejects the update
+/// permanently, otherwise each deploy fails with a temporary error.
 fn failed_update(is_refused: bool) -> (World, LeaseId) {
     let mut world = World::new();
     let lease = world.running(1, &web());

@@ -14,8 +14,8 @@ pub(super) fn uakt(amount: u128) -> Coin {
     }
 }
 
-/// Returns a configuration with the default deposits of the daemon: ACT if the balance suffices, otherwise
-/// AKT.
+/// Returns a configuration with the default deposits of the daemon: ACT, or AKT if the balance of ACT is too
+/// low.
 fn both() -> Config {
     let mut config = settings();
     config.bid_deposit = uact(500_000);

@@ -319,8 +319,8 @@ impl World {
         self.take(effects);
     }
 
-    /// Returns the number of status changes and the status without counters, but only if `looks` is true and
-    /// only in every 13th step, because the comparison is slow.
+    /// If `looks` is true, returns in every 13th step the number of status changes and the status without
+    /// counters. Otherwise returns `None`, because the comparison is slow.
     fn counted_status(&self) -> Option<(u64, Status)> {
         let is_looked_at = self.looks && self.steps.is_multiple_of(13);
         is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))

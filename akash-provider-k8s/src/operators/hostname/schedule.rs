@@ -28,7 +28,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the next hostname to check: a new hostname if there is one, otherwise the hostname with the
+    /// Returns the next hostname to check: a new hostname, or without new hostnames the hostname with the
     /// earliest due check. If no check is due, returns the time of the next check, or `None` if no check is
     /// scheduled.
     fn next(&mut self, wanted: &BTreeSet<String>, now: Instant) -> Result<String, Option<Instant>> {

@@ -62,8 +62,8 @@ struct RequestSchedule {
 }
 
 impl RequestSchedule {
-    /// Returns the delay between the last request and the next request. Returns `None` if the next request is
-    /// made only after a change of the operator's own count.
+    /// Returns the delay between the last and the next request. Returns `None` if only a change of the
+    /// operator's own count leads to a next request.
     fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
         // An unknown count cannot be compared.
         let counted = counted?;
@@ -186,8 +186,8 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
 }
 
 /// Compares the counts in the response of MetalLB with the operator's own counts. Returns the new status, and
-/// the difference if the counts differ. The status contains the difference only if `last`, the difference of
-/// the previous request, is set.
+/// the difference if the counts differ. `last` is the difference of the previous request. The status contains
+/// the new difference only if `last` is set.
 fn judged(
     of: &str,
     answer: Result<String, String>,

@@ -91,8 +91,8 @@ impl Index {
     }
 
     /// Returns true if the route must reference the object. The route references every accepted object, and
-    /// no refused filter. A reference to any other object remains if it exists, but is not added: a route
-    /// does not work with a missing certificate or an unaccepted filter.
+    /// no refused filter. An existing reference to any other object remains, but no such reference is added:
+    /// a route does not work with a missing certificate or an unaccepted filter.
     fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;
