@@ -61,7 +61,8 @@ pub fn is_terminating(status: &Status) -> bool {
 
 /// Awaits a call to the API server, for at most `limit`.
 ///
-/// # Errors [`ErrorKind::Timeout`] after `limit`; otherwise the error that [`from_kube`] returns.
+/// # Errors
+/// [`ErrorKind::Timeout`] after `limit`; otherwise the error that [`from_kube`] returns.
 pub async fn within<T>(
     limit: Duration,
     operation: &'static str,

@@ -23,6 +23,7 @@ const STATUS_SHARE: u32 = 50;
 pub(crate) struct Observer {
     outlet: PublishQueue,
     unpublished: Arc<AtomicU64>,
+    /// Last published status of each topic.
     published: BTreeMap<Topic, Value>,
     status_due: Option<Mono>,
     status_not_before: Mono,

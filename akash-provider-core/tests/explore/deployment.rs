@@ -37,6 +37,7 @@ struct DeploymentWorld {
     doubt: bool,
     /// The manifest deadline has passed, and the machine has not received a cluster list since then.
     due: bool,
+    /// The cluster has an unusable Manifest record of the deployment.
     unusable: bool,
     /// A cluster list read after the deadline contains no object of the deployment.
     disproven: bool,

@@ -91,6 +91,7 @@ pub(crate) struct EngineModel {
     pub(crate) visible: BTreeSet<BidId>,
     /// Leases reported to the engine.
     pub(crate) leases: BTreeSet<LeaseId>,
+    /// Bids that were reported to the engine as lost.
     pub(crate) lost: BTreeSet<BidId>,
     /// Leases for which the engine received the result that the manifest is recorded.
     pub(crate) recorded: BTreeSet<LeaseId>,

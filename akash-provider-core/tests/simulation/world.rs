@@ -69,6 +69,7 @@ pub(crate) struct World {
     /// CPU that other processes use on each node, in millicores.
     foreign: Vec<u64>,
     pub(crate) hardware: Hardware,
+    /// Last reported usage of IP addresses.
     pub(crate) counted: LeasedIpUsage,
     pub(crate) trace: Trace,
     steps: u64,

@@ -19,6 +19,7 @@ pub(crate) enum ClosedReason {
     Unreachable,
     /// The condition `Ready` is false. Contains the reason of the condition, or an empty text.
     NotReady(String),
+    /// The status of the node has no condition `Ready`.
     NoReadyCondition,
     /// The node is cordoned.
     Cordoned,
@@ -89,6 +90,7 @@ pub(crate) enum GpuProblem {
         unlabelled: i64,
         capacity: i64,
     },
+    /// The value of a label is not a number of devices.
     InvalidCount { label: String, value: String },
     /// The node has more than [`gpu::KINDS`] kinds of devices of a vendor.
     TooManyKinds(Vendor),
@@ -203,6 +205,7 @@ pub(crate) enum ClassProblem {
     Unlabelled,
     /// No node has the label of the class.
     Unmounted,
+    /// The size of the class is unknown.
     UnknownSize {
         provisioner: Box<str>,
         problem: SizeProblem,

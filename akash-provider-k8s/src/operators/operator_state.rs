@@ -386,8 +386,8 @@ impl<I: Index> Inner<I> {
         self.guard.hold(Instant::now())
     }
 
-    /// If a missing record is the only reason for the deletions in `work`, and the guard delays these
-    /// deletions, removes them.
+    /// If the guard delays deletions for which a missing record is the only reason, removes these deletions
+    /// from `work`.
     fn withhold(&mut self, name: &str, work: &mut I::Work, now: Instant) -> Option<Wait> {
         let Some(record) = work.missing() else {
             self.guard.clear(name);

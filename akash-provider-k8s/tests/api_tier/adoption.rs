@@ -22,7 +22,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Field manager of the Go provider: the name of its binary.
 const THEIR_MANAGER: &str = "provider-services";
 const THEIR_PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 /// Names of the recorded files, in the order in which the Go provider writes their objects.

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use testbed::{Cluster, Hold, Tier};
 
-/// Environment variable with the kubeconfig of a cluster.
 pub(crate) const NAMED: &str = "AKASH_TEST_KUBECONFIG";
 
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {

@@ -96,7 +96,6 @@ fn silent() -> Client {
     Client::new(service, "default")
 }
 
-/// Returns a client of a server that refuses connections.
 fn refusing() -> Client {
     let service = tower::service_fn(|_: Request<Body>| async {
         Err::<Response<Body>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))

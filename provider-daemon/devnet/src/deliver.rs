@@ -45,6 +45,7 @@ pub(super) struct Ledger<'a> {
     pub(super) rules: &'a Rules,
     pub(super) market: &'a mut Market,
     pub(super) nonces: &'a mut Nonces,
+    /// Height of the block in progress.
     pub(super) height: Height,
     pub(super) time: BlockTime,
 }

@@ -100,7 +100,6 @@ impl Repair {
     }
 }
 
-/// Single object, as the API server returned it.
 struct SingleObject(LiveObject);
 
 impl WatchedObjects for SingleObject {

@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Name of MetalLB's definition of address pools.
 pub(crate) const POOLS: &str = "ipaddresspools.metallb.io";
 
 /// Creates a ServiceAccount with the rights of the operator. Returns a client with this account.

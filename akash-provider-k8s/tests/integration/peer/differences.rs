@@ -27,7 +27,6 @@ pub(super) enum Difference {
     Egress,
 }
 
-/// Returns the differences that are expected at an isolation level.
 pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
     use Difference as D;
     let always = [D::NamespaceNotes, D::ContainerPorts];

@@ -111,7 +111,6 @@ pub(crate) struct Server {
     task: JoinHandle<()>,
 }
 
-/// Counters of the data that the server sent.
 #[derive(Default)]
 struct Sent {
     /// Number of parts that the server has written to connections.

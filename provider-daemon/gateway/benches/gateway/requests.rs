@@ -25,7 +25,6 @@ const MEASURED: Duration = if cfg!(debug_assertions) {
 const MANY: u32 = if cfg!(debug_assertions) { 1_000 } else { 1_000_000 };
 const MANY_BEFORE: u32 = if cfg!(debug_assertions) { 100 } else { 100_000 };
 
-/// Measures the rate of status requests without credentials.
 pub(crate) async fn status() -> anyhow::Result<()> {
     rate("status", |_| Ok(request("/status", ""))).await
 }

@@ -183,7 +183,6 @@ fn only_hostnames_with_an_accepted_route_are_probed() {
 
 const KEY: &str = labels::HOSTNAME_REACHABLE;
 
-/// Prober with a status code that the test sets.
 #[derive(Debug, Default)]
 struct FixedProber(Mutex<u16>, Mutex<Vec<ProbeRequest>>);
 

@@ -207,7 +207,6 @@ impl World {
         );
     }
 
-    /// Checks that the objects that a route references exist.
     fn check_references(&self, name: &str) {
         for sort in [ObjectKind::Filter, ObjectKind::Certificate] {
             let gone = sort == ObjectKind::Filter && !self.has_filters;
