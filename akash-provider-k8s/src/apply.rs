@@ -256,7 +256,7 @@ impl Job<'_> {
         calls.apply_namespace(self.name, &body).await
     }
 
-    /// Lists the objects of the kinds in `search` that have the labels of the provider and are not desired.
+    /// Lists the undesired objects that have the labels of the provider and a kind in `search`.
     async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
         let kinds = self.search.iter();
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();

@@ -293,7 +293,7 @@ pub struct Egress {
     pub infrastructure: Vec<String>,
     /// Networks of DNS resolvers such as node-local DNS, to which pods may connect on port 53 (UDP and TCP).
     pub resolvers: Vec<String>,
-    /// Labels of DNS resolver pods in `kube-system`, to which pods may connect on port 53.
+    /// Labels of the DNS resolver pods in `kube-system`. Pods may connect to these resolvers on port 53.
     pub resolver_pods: Vec<(String, String)>,
     /// Endpoints of the API server, to which services with read permissions may connect.
     pub api_servers: Vec<SocketAddr>,

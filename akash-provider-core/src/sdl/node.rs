@@ -29,7 +29,7 @@ pub(super) struct Node {
     pub(super) content: Content,
     /// Number of nodes in this tree, counting the node itself and the nodes of each alias.
     size: usize,
-    /// Number of levels, including the node.
+    /// Number of levels of this tree, including the node itself.
     height: usize,
 }
 

@@ -94,7 +94,7 @@ impl Inner {
     }
 
     /// Applies the objects of a lease, and restores edited isolation objects that the apply does not compare.
-    /// If `isolation` is set, compares all objects again and returns an error if an object still differs.
+    /// If `isolation` is set, then compares all objects again, and an object that still differs is an error.
     async fn apply(
         &self,
         deployment: &WorkloadSpec,
@@ -270,7 +270,7 @@ impl Inner {
         let _ = tokio::time::timeout(ENTERED_LIMIT, listing).await;
     }
 
-    /// Returns the edited objects of an applied lease, with reasons, and the missing objects.
+    /// Returns the edited and the missing objects of an applied lease. Each edited object has a reason.
     pub(crate) fn drift(
         &self,
         deployment: &WorkloadSpec,

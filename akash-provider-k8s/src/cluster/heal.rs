@@ -510,8 +510,8 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
 
-/// Restores one object with a patch, or applies the object if it is missing. Recreates a RoleBinding to a
-/// wrong role, because the API server does not allow a change of the role.
+/// Restores one object with a patch, or applies a missing object. Recreates a RoleBinding to a wrong role,
+/// because the API server does not allow a change of the role.
 pub(super) async fn write(
     calls: &Calls,
     home: &str,

@@ -11,7 +11,8 @@ pub struct PodFacts {
     /// UID; a new pod can have the name of an old pod.
     pub(crate) uid: Box<str>,
     pub(crate) node: NodeName,
-    /// Service of the lease. Set if the labels of the pod name the lease to which its namespace belongs.
+    /// Service of the lease, if the labels of the pod name the lease to which the namespace of the pod
+    /// belongs.
     pub(crate) service: Option<Box<str>>,
     /// The pod is being deleted.
     pub(crate) going: bool,

@@ -215,8 +215,8 @@ impl HostnameOperator {
         self.shared.ignored()
     }
 
-    /// Immediately retries all hostnames of a lease, without their back-off. `lease` has the form
-    /// `owner/dseq/gseq/oseq/provider`. Returns the number of hostnames with failed writes.
+    /// Retries the failed hostnames of a lease immediately, without their back-off. `lease` has the form
+    /// `owner/dseq/gseq/oseq/provider`. Returns the number of these hostnames.
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {
         self.shared.forget(lease)

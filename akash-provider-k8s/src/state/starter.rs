@@ -39,8 +39,8 @@ impl Starter<'_> {
         self.start(Api::all(self.client.clone()))
     }
 
-    /// Watches a kind without a label selector, because any object of this kind can weaken the isolation of a lease,
-    /// whichever client created it.
+    /// Watches a kind without a label selector, because any object of this kind can weaken the isolation of a
+    /// lease. The client that created the object does not matter.
     pub(super) fn unlabelled<K: WatchedKind + kube::Resource<Scope = NamespaceResourceScope>>(
         &mut self,
     ) -> Store<K> {

@@ -67,10 +67,9 @@ impl OwnChain {
     /// Opens the chain that is stored at `path`, and creates the file if it does not exist. Reads the whole file on the
     /// calling thread.
     ///
-    /// # Errors
-    /// `Unavailable` if the file cannot be read or written, `Conflict` if another program writes the file or
-    /// if the genesis in the file differs, `Invalid` if the first line cannot be parsed. Other unusable lines
-    /// are skipped and returned by [`OwnChain::damages`].
+    /// # Errors `Unavailable` if the file cannot be read or written, `Conflict` if another program writes the
+    /// file or if the file contains a different genesis, `Invalid` if the first line cannot be parsed. Other
+    /// unusable lines are skipped and returned by [`OwnChain::damages`].
     pub fn open(path: &Path, genesis: &Genesis) -> Result<Self, Error> {
         let mut state = State::new(genesis);
         let (ledger, damages) = Ledger::open(path, genesis, &mut state)?;

@@ -22,7 +22,7 @@ const TRIAL_GAS: u64 = 2_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Reason why a transaction is in no block, or why it failed in its block.
+/// Reason why no block includes a transaction, or why the transaction failed in its block.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalletError {

@@ -29,7 +29,8 @@ pub(super) fn report(
     });
 }
 
-/// Returns the vendor's label that contains the model, and the device kind with a count of 0.
+/// Returns the key of the vendor's label that contains the model, and this model as a device kind with a
+/// count of 0.
 pub(crate) fn gpu_of_vendor(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,

@@ -201,8 +201,8 @@ impl Shared {
             .apply(Event::Deleted(deleted.sort, place, deleted.uid.clone()));
     }
 
-    /// Retries all hostnames of a lease immediately, without their back-off. Returns the number of hostnames
-    /// for which the last attempt had failed.
+    /// Retries the failed hostnames of a lease immediately, without their back-off. Returns the number of these
+    /// hostnames.
     pub(super) fn forget(&self, lease: &str) -> usize {
         self.state.forget(|index, name| {
             let host = index.host(name).and_then(|host| host.as_ref().ok());

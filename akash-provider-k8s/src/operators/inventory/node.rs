@@ -75,7 +75,7 @@ impl NodeView {
         view
     }
 
-    /// Returns true if both values are equal, except for the resource version.
+    /// Returns true if both values are equal. Ignores the resource versions.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let version = other.version;

@@ -193,7 +193,8 @@ impl DesiredLabels {
         }
     }
 
-    /// Sets the labels that contain the number of devices of each model, memory size and interface.
+    /// Sets the labels that contain the number of devices for each combination of model, memory size and
+    /// interface.
     fn models(&mut self, start: &str, models: &[(Model, i64)], there: &Labels) {
         // Variants of a model share its counter.
         let mut counters: BTreeMap<String, i64> = BTreeMap::new();

@@ -74,8 +74,8 @@ pub struct AddressStatus {
     pub error: Option<String>,
     /// Number of consecutive failed writes of the Service.
     pub failures: u32,
-    /// True if the Service is on the ignore list. The operator writes an ignored Service only after the
-    /// Service or its record changes, the entry in the list is removed, or a retry is requested.
+    /// True if the Service is on the ignore list. The operator writes an ignored Service only after a change
+    /// of the Service or its record, after the removal from the list, or after a retry request.
     pub is_ignored: bool,
 }
 

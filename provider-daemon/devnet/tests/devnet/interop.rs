@@ -40,7 +40,8 @@ fn installed() -> Option<PathBuf> {
         .ok()
 }
 
-/// The tenant's script with its chain account, and a client of this project on the same development network.
+/// The script and the chain account of a tenant, and a client of this project, all on one development
+/// network.
 struct Sides {
     folder: PathBuf,
     mnemonic: SecretString,
