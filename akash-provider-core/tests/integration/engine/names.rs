@@ -24,7 +24,6 @@ fn update(world: &mut World, sdl: &Sdl) {
     world.tenant(TenantMsg::UpdateDeployment { id, hash: sdl.hash });
 }
 
-/// Counts the deploy calls that declare the hostname for the lease.
 fn declarations(world: &World, lease: &LeaseId) -> usize {
     let declares = |call: &&Call| match call {
         Call::Deploy { deployment, .. } if deployment.lease == *lease => {

@@ -201,8 +201,8 @@ impl Shared {
             .apply(Event::Deleted(deleted.sort, place, deleted.uid.clone()));
     }
 
-    /// Retries the failed hostnames of a lease immediately, without their back-off. Returns the number of these
-    /// hostnames.
+    /// Retries the failed hostnames of a lease immediately, without their back-off. Returns the number of
+    /// these hostnames.
     pub(super) fn forget(&self, lease: &str) -> usize {
         self.state.forget(|index, name| {
             let host = index.host(name).and_then(|host| host.as_ref().ok());
