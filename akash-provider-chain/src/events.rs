@@ -129,7 +129,7 @@ pub struct FollowerStatus {
     pub polled: u64,
     /// Number of blocks that were fetched because the node of an open websocket did not push them.
     pub missed: u64,
-    /// Number of blocks that were fetched because they were completed before the connection was opened.
+    /// Number of fetched blocks that were completed before the connection was opened.
     pub replayed: u64,
     /// Number of blocks that were not reported one by one, because a `Resync` replaced them.
     pub skipped: u64,

@@ -47,7 +47,7 @@ pub struct PriceRequest {
     pub allocated: Option<Arc<Vec<ResourceUnit>>>,
     /// Number of decimal places for a price script.
     pub precision: u32,
-    /// Utilization of the cluster before and after this order, at the time of the request; `None` if unknown.
+    /// Utilization of the cluster at the time of the request, without and with this order; `None` if unknown.
     pub utilization: Option<Box<Utilization>>,
     /// Height of the order's block, for the first price calculation of the order. `None` for a later
     /// calculation, and for a group without an order, as in [`screen`](crate::bidding::screen()). All orders

@@ -56,7 +56,7 @@ impl RestartState {
     }
 
     /// Creates the state for an unknown previous state: the circuit breaker holds all closes until an
-    /// operator releases it.
+    /// operator releases the breaker.
     #[must_use]
     pub fn unknown() -> Self {
         Self {

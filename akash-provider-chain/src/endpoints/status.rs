@@ -30,7 +30,7 @@ pub struct EndpointStatus {
     pub failures: u32,
     /// Reason why the endpoint is not used.
     pub fault: Option<Fault>,
-    /// API versions of the node. `None` before the first health check, and after a failure until the next
+    /// API versions of the node. `None` before the first health check, and between a failure and the next
     /// health check.
     pub versions: Option<Versions>,
 }

@@ -336,7 +336,6 @@ impl Node {
         self.checked = self.checked.max(self.committed);
     }
 
-    /// Empties the mempool, as after a restart of the node.
     pub(crate) fn clear_mempool(&mut self) {
         for (hash, _) in std::mem::take(&mut self.mempool) {
             self.cache.remove(&hash);

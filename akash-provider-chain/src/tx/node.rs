@@ -137,7 +137,7 @@ impl Reader {
     }
 }
 
-/// Sets `may_have_arrived` if `response` is an error after which the node may have the transaction.
+/// Sets `may_have_arrived` if the node may have the transaction although `response` is an error.
 fn note_delivery<T>(response: Result<T, NodeError>, may_have_arrived: &AtomicBool) -> Result<T, NodeError> {
     if response.as_ref().is_err_and(|e| e.fault.may_have_been_received()) {
         may_have_arrived.store(true, Ordering::Relaxed);

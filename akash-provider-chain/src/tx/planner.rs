@@ -79,7 +79,7 @@ pub struct PlannerConfig {
     /// is older, the planner queries the newest block, because the block time determines the transaction
     /// timeouts.
     pub tip_max: Duration,
-    /// Number of blocks after which an accepted transaction that no block contains is sent again.
+    /// Number of blocks without an accepted transaction after which this transaction is sent again.
     pub resend_blocks: u64,
     /// Maximum lag, in blocks, of a node that a load balancer selects.
     pub lag_blocks: u64,

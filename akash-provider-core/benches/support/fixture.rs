@@ -180,7 +180,6 @@ impl World {
         self.settled_engine(self.snapshot(), Vec::new())
     }
 
-    /// Creates an engine with `count` open bids of the provider.
     pub(crate) fn engine_with_bids(&self, count: u64) -> Result<Engine, BenchError> {
         let mut snapshot = self.snapshot();
         snapshot.orders = (1..=count).map(|n| self.order(n)).collect();

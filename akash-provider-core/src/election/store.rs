@@ -28,7 +28,7 @@ pub const TERM_LEAP: u64 = 1 << 24;
 /// Timing of heartbeats and of the election lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Time after which a standby takes over if it observes no heartbeat of the leader.
+    /// Time without an observed heartbeat of the leader after which a standby takes over.
     pub lease: Duration,
     /// Time for which a leader continues to lead after its last successful heartbeat. This time is shorter than
     /// `lease`, so that two instances never lead at the same time.

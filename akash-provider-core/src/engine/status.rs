@@ -234,7 +234,7 @@ pub struct HeldClose {
     pub since: BlockTime,
     /// True if the lease is already closed on the chain. In this case, only the workload must be removed.
     pub is_over: bool,
-    /// Reason for the hold. Contains the command that ends the hold, if the operator can end it.
+    /// Reason for the hold. If the operator can end the hold, the reason contains the command.
     pub because: String,
 }
 

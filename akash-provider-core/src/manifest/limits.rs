@@ -137,7 +137,6 @@ impl Limit {
     }
 }
 
-/// Checks the name of a group and the number of its services.
 pub(super) fn check_group(at: &str, group: &super::Group) -> Result<(), ManifestError> {
     GROUP_NAME.check(at, group.name.len())?;
     SERVICES.check(at, group.services.len())

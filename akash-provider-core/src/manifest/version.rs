@@ -98,7 +98,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Manifest, Hashes), ManifestError> {
     Ok((manifest, hashes))
 }
 
-/// Returns the hash of a manifest, as the chain stores it with the deployment.
+/// Returns the manifest hash that the chain stores with the deployment.
 #[must_use]
 pub fn hash(manifest: &Manifest) -> [u8; 32] {
     digest(&typed_value(manifest))

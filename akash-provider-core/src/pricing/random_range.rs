@@ -32,7 +32,7 @@ impl RandomRange {
         }
     }
 
-    /// Returns the price of one order, which may exceed the maximum of the tenant.
+    /// Returns the price of one order. The price can exceed the maximum of the tenant.
     ///
     /// # Errors
     /// Returns [`PriceError`] when the group has no maximum price, or requests so much memory that the price exceeds

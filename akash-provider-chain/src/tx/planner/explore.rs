@@ -621,7 +621,6 @@ impl World {
     }
 }
 
-/// Visits all reachable states, and returns their number.
 fn explore(name: &str, start: World) -> usize {
     let mut seen: HashMap<World, Option<(std::rc::Rc<World>, String)>> =
         HashMap::from([(start.clone(), None)]);

@@ -220,8 +220,8 @@ impl World {
         }
     }
 
-    /// Checks that each call got one reply, and that the node executed the messages that the replies report
-    /// as executed. All transactions must have expired before this check.
+    /// Checks that each call got one reply, and that the node executed each message that a reply reports as
+    /// executed. All transactions must have expired before this check.
     fn check(&self) {
         assert_eq!(self.replies.len(), self.submitted.len(), "a call without a reply");
         assert!(self.planner.is_idle());

@@ -27,7 +27,6 @@ pub(super) async fn remove(cluster: &dyn Cluster, setup: &Setup, lease: &LeaseId
     }
 }
 
-/// Fails when a lease belongs to another provider.
 fn is_ours(rule: &Rule, setup: &Setup, lease: &LeaseId, call: &str) {
     rule.holds(
         lease.provider == setup.provider,

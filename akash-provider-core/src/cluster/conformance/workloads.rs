@@ -61,8 +61,8 @@ pub async fn a_recorded_deployment_is_listed(cluster: &dyn Cluster, setup: &Setu
     assert_listed(cluster, setup, &lease, None, &rule).await;
 }
 
-/// Checks that the watch starts with a snapshot, and reports when a deployed lease becomes healthy and when
-/// it is removed.
+/// Checks that the watch starts with a snapshot, then reports when a deployed lease becomes healthy and when
+/// this lease is removed.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.
@@ -188,8 +188,8 @@ pub async fn an_older_term_writes_nothing(cluster: &dyn Cluster, setup: &Setup) 
     remove(cluster, setup, &lease, &rule).await;
 }
 
-/// Checks that a repeated `record` and `deploy` of a running workload changes nothing: its health stays the
-/// same, its ports stay, and followers of its logs continue.
+/// Checks that a repeated `record` and `deploy` of a running workload changes nothing: the workload keeps its
+/// health and ports, and followed logs continue.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

@@ -11,7 +11,8 @@ const ORDERS_MAX: usize = 4096;
 /// Maximum number of bidders of one order that are counted. The limit of the chain is much lower.
 const BIDDERS_MAX: usize = 256;
 
-/// Bidders by order. An order has an entry only if the engine received the event for its creation.
+/// Bidders by order. An order has an entry only if the engine received the event for the creation of the
+/// order.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct BidCounts {
     bidders: FxHashMap<OrderId, BTreeSet<Address>>,

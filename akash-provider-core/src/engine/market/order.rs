@@ -234,7 +234,7 @@ pub struct Order {
     /// True if the chain has reported the bid, in a record, an event or a transaction result. In this case,
     /// the bid exists, even if a later query does not find it.
     is_on_chain: bool,
-    /// Minimum height at which a query that does not find the bid proves that the bid does not exist.
+    /// If a query at this height or above does not find the bid, the bid does not exist.
     min_read_height: Option<Height>,
     /// True if a transaction of this process created the bid.
     committed: bool,

@@ -46,7 +46,8 @@ pub(in crate::engine) struct Retries {
 }
 
 impl Retries {
-    /// Stores an order that was declined for lack of capacity, for a retry after capacity is released.
+    /// Stores an order that was declined for lack of capacity. After capacity is released, the order is
+    /// retried.
     pub(in crate::engine) fn await_capacity(&mut self, id: &OrderId) {
         self.remove(id);
         // Above the limit, only full scans retry the order.
@@ -57,7 +58,7 @@ impl Retries {
         }
     }
 
-    /// Stores an order that was declined because of its price, for a retry after prices change.
+    /// Stores an order that was declined because of its price. After a price change, the order is retried.
     pub(in crate::engine) fn await_prices(&mut self, id: &OrderId) {
         // Above the limit, only full scans retry the order.
         if self.prices.len() < MAX {

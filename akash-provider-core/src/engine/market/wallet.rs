@@ -168,7 +168,7 @@ impl Wallet {
         self.read_after_rejection(now);
     }
 
-    /// Records that the chain rejected a transaction because the account cannot pay its fee.
+    /// Records that the chain rejected a transaction for lack of funds for the fee.
     fn reject_fee(&mut self, fee: &Coin, reason: String, now: Mono) {
         let what = format!("the fee of a transaction in {}", fee.denom);
         self.fee_rejected = Some(Rejection::new(fee.clone(), &what, reason));

@@ -163,8 +163,8 @@ impl Engine {
     }
 
     /// Assigns declared hostnames to their leases. Skips hostnames that the manifest of the lease no longer
-    /// lists. Also skips leases with a manifest in the engine, because their claims may be newer than the
-    /// listing.
+    /// lists. Also skips leases with a manifest in the engine, because the claims of these leases may be
+    /// newer than the listing.
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<WorkloadSpec>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()

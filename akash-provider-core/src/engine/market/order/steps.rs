@@ -391,7 +391,6 @@ impl Order {
         }
     }
 
-    /// Processes a bid that is now open on the chain.
     fn opened(mut self, cx: &Cx<'_>, height: Height, out: &mut Vec<Action>) -> Self {
         self.publish_placed(cx, out);
         self.attempts = 0;
