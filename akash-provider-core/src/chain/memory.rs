@@ -287,8 +287,8 @@ impl MemoryChain {
         lock(&self.state).outage = None;
     }
 
-    /// Makes queries return the current state until [`MemoryChain::thaw_reads`], like a node that no longer
-    /// follows the chain.
+    /// Until [`MemoryChain::thaw_reads`], queries return the state at the time of this call, like a node that
+    /// no longer follows the chain.
     pub fn freeze_reads(&self) {
         let mut state = lock(&self.state);
         state.stale = Some(Box::new(state.market.clone()));

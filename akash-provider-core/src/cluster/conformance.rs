@@ -74,8 +74,8 @@ pub struct Setup {
     /// Maximum time of a call, of a teardown, and of a wait for a healthy workload or for the next stream
     /// item.
     pub timeout: Duration,
-    /// Time for which the suite waits for unexpected events, such as a restart. The time must exceed the
-    /// reaction time of the backend.
+    /// Time for which the suite waits for unexpected events, such as a restart. Must exceed the reaction time
+    /// of the backend.
     pub quiet_time: Duration,
     /// Interval between two polls.
     pub poll_interval: Duration,

@@ -203,7 +203,7 @@ impl Layout {
         self.classes.binary_search_by(|c| c.name.as_str().cmp(name)).ok()
     }
 
-    /// Returns the slots of a node with devices that match any of `wants`, as a bit mask.
+    /// Returns a bit mask of the node's slots with devices that match any of `wants`.
     pub(super) fn mask(&self, node: usize, wants: &[GpuRequest]) -> u16 {
         let accepted = |slot: &Slot| wants.iter().any(|w| w.accepts(&self.kinds[slot.kind]));
         let slots = self.slots[self.nodes[node].slots.clone()].iter().enumerate();

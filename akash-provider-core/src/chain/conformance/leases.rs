@@ -55,8 +55,9 @@ pub async fn a_lost_bid_is_visible_without_an_event(client: &dyn ChainClient, dr
     .await;
 }
 
-/// Checks the life cycle of a lease: the provider wins the lease, withdraws its earnings and closes it with a
-/// reason, and the group is paused. The tenant closes a second lease, and its group gets a new order at once.
+/// Checks the life cycle of a lease: the provider wins the lease, withdraws the earnings and closes the lease
+/// with a reason, and the group is paused. The tenant closes a second lease, and its group gets a new order
+/// at once.
 ///
 /// # Panics
 /// Panics when the client violates the rule.

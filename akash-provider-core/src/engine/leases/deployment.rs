@@ -105,8 +105,8 @@ pub enum Input {
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
-        /// True if a lease that is not in the listing has no workload. False while the cluster has no record
-        /// of any lease, because the provider may use a wrong cluster.
+        /// True if the listing is complete: a lease without an entry has no workload. False while the cluster
+        /// has no record of any lease, because the provider may use a wrong cluster.
         conclusive: bool,
     },
     /// The deployment was closed on the chain.

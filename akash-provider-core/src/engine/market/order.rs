@@ -255,7 +255,7 @@ impl Order {
         Self::with_phase(id, Phase::Looking { retry_at: None })
     }
 
-    /// Creates an open order from a snapshot. This provider has no bid on the order.
+    /// Creates the machine of an open order from a snapshot. This provider has no bid on the order.
     pub fn from_record(order: &Arc<types::Order>, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::OrderSeen {
             order: order.id.clone(),
@@ -267,8 +267,8 @@ impl Order {
         }
     }
 
-    /// Creates an open order with an existing open bid of this provider. The engine reserves the resources of the
-    /// bid.
+    /// Creates the machine of an open order on which this provider has an open bid. The engine reserves the
+    /// resources of the bid.
     pub fn from_open_bid(bid: &Bid, deadline: Option<BlockTime>, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::BidAdopted {
             bid: bid.id.clone(),

@@ -202,7 +202,7 @@ impl Orders {
 }
 
 impl Engine {
-    /// Starts an order after an event or for a retry, unless the order is in progress or finished.
+    /// Starts to process an order after an event or for a retry, unless the order is in progress or finished.
     pub(in crate::engine) fn order_seen(&mut self, id: &OrderId) {
         let is_processed = self.market.orders.machines.contains(id) || self.market.orders.is_finished(id);
         if is_processed || self.role.is_stopping() {

@@ -20,8 +20,8 @@ pub struct PolicyFile {
     /// Period to which all prices in the file refer: a month, an hour or a block.
     #[serde(default)]
     pub per: Period,
-    /// Average block time in seconds, which converts prices per month or hour to prices per block. The
-    /// long-term mean of the Akash network is 6.117.
+    /// Average block time in seconds, to convert prices per month or hour to prices per block. The long-term
+    /// mean of the Akash network is 6.117.
     #[serde(default = "mean_block_time")]
     pub block_seconds: Amount,
     /// Value of one base unit of each denomination, in the currency of the prices. For prices in ACT: `uact:
