@@ -91,8 +91,8 @@ impl Operation {
 pub struct Calls {
     /// Started calls by operation, including failed calls.
     pub begun: BTreeMap<Operation, u64>,
-    /// Number of calls that started while another call for the same lease was in progress, and both change
-    /// the lease. The value is 0 if the caller follows the contract.
+    /// Number of overlaps: a call that changes the lease started before an earlier such call ended. The value
+    /// is 0 if the caller follows the contract.
     pub overlaps: u64,
     under_way: u32,
 }
