@@ -12,9 +12,22 @@ pub(super) fn go_result(call: &ApiCall) -> &'static str {
     }
 }
 
-/// Returns the value of the label `action` in the Go provider's request metric, or `None` for a request that the Go
-/// provider does not count.
-pub(super) fn go_action(call: &ApiCall) -> Option<&'static str> {
+/// Returns the values of the label `action` in the Go provider's request metric, or no value for a request that the Go
+/// provider does not count. For some requests, the Go provider has two names, which depend on the calling function.
+/// Such a request counts under both names.
+pub(super) fn go_actions(call: &ApiCall) -> impl Iterator<Item = &'static str> {
+    let action = go_action(call);
+    let alias = match action {
+        Some("akash-manifests-get") => Some("manifests-get"),
+        Some("namespaces-get") => Some("namespace-get"),
+        Some("statefulset-get") => Some("statefulsets-get"),
+        Some("providerhosts-list") => Some("provider-hosts"),
+        _ => None,
+    };
+    action.into_iter().chain(alias)
+}
+
+fn go_action(call: &ApiCall) -> Option<&'static str> {
     use Verb::{Apply, Create, Delete, Get, List, Patch, Update, Watch};
     // The response to an apply shows whether the object is new.
     let verb = match (call.verb, call.result) {
@@ -71,7 +84,6 @@ pub(super) fn go_action(call: &ApiCall) -> Option<&'static str> {
         ("events", List) => "events-list",
         ("events", Watch) => "events-follow",
         ("providerhosts", List) => "providerhosts-list",
-        ("providerhosts", Create | Update | Patch | Delete) => "provider-hosts",
         ("version", Get) => "discovery-serverversion",
         _ => return None,
     };
@@ -91,10 +103,8 @@ mod tests {
         }
     }
 
-    /// Actions that the Go provider counts. For some requests, the Go provider also uses similar names. Of
-    /// these similar names, the list contains only `akash-manifests-get`, `namespaces-get` and
-    /// `statefulset-get`.
-    const GO_ACTIONS: [&str; 50] = [
+    /// Actions that the Go provider counts.
+    const GO_ACTIONS: [&str; 53] = [
         "akash-manifests-create",
         "akash-manifests-get",
         "akash-manifests-update",
@@ -111,7 +121,9 @@ mod tests {
         "gateway-httproutes-update",
         "ingresses-get",
         "manifests-delete",
+        "manifests-get",
         "manifests-list",
+        "namespace-get",
         "namespaces-create",
         "namespaces-delete",
         "namespaces-get",
@@ -144,6 +156,7 @@ mod tests {
         "statefulset-create",
         "statefulset-get",
         "statefulset-update",
+        "statefulsets-get",
         "statefulsets-list",
     ];
 
@@ -183,7 +196,7 @@ mod tests {
         for resource in resources {
             for verb in VERBS {
                 for result in [ApiResult::Success, ApiResult::Created] {
-                    actions.extend(go_action(&call(verb, resource, result)));
+                    actions.extend(go_actions(&call(verb, resource, result)));
                 }
             }
         }
@@ -192,52 +205,56 @@ mod tests {
 
     #[test]
     fn requests_have_the_actions_and_results_of_the_go_provider() {
-        let cases = [
+        use ApiResult::{Created, Denied, NotFound, Success, Unreachable};
+        let cases: [(ApiCall, &[&str], &str); 12] = [
             (
-                call(Verb::Get, "namespaces", ApiResult::NotFound),
-                Some("namespaces-get"),
+                call(Verb::Get, "namespaces", NotFound),
+                &["namespaces-get", "namespace-get"],
                 "success",
             ),
             (
-                call(Verb::Delete, "namespaces", ApiResult::NotFound),
-                Some("namespaces-delete"),
+                call(Verb::List, "providerhosts", Success),
+                &["providerhosts-list", "provider-hosts"],
+                "success",
+            ),
+            (call(Verb::Apply, "providerhosts", Created), &[], "success"),
+            (
+                call(Verb::Delete, "namespaces", NotFound),
+                &["namespaces-delete"],
                 "fail",
             ),
             (
-                call(Verb::Apply, "deployments", ApiResult::Created),
-                Some("deployments-create"),
+                call(Verb::Apply, "deployments", Created),
+                &["deployments-create"],
                 "success",
             ),
             (
-                call(Verb::Apply, "deployments", ApiResult::Success),
-                Some("deployments-update"),
+                call(Verb::Apply, "deployments", Success),
+                &["deployments-update"],
+                "success",
+            ),
+            (call(Verb::Apply, "roles", Denied), &["roles-update"], "fail"),
+            (
+                call(Verb::Watch, "events", Success),
+                &["events-follow"],
                 "success",
             ),
             (
-                call(Verb::Apply, "roles", ApiResult::Denied),
-                Some("roles-update"),
+                call(Verb::Get, "pods/log", Unreachable),
+                &["pods-getlogs"],
                 "fail",
             ),
             (
-                call(Verb::Watch, "events", ApiResult::Success),
-                Some("events-follow"),
+                call(Verb::Get, "version", Success),
+                &["discovery-serverversion"],
                 "success",
             ),
-            (
-                call(Verb::Get, "pods/log", ApiResult::Unreachable),
-                Some("pods-getlogs"),
-                "fail",
-            ),
-            (
-                call(Verb::Get, "version", ApiResult::Success),
-                Some("discovery-serverversion"),
-                "success",
-            ),
-            (call(Verb::Watch, "pods", ApiResult::Success), None, "success"),
-            (call(Verb::List, "nodes", ApiResult::Success), None, "success"),
+            (call(Verb::Watch, "pods", Success), &[], "success"),
+            (call(Verb::List, "nodes", Success), &[], "success"),
         ];
-        for (call, action, result) in cases {
-            assert_eq!((go_action(&call), go_result(&call)), (action, result), "{call:?}");
+        for (call, actions, result) in cases {
+            assert_eq!(go_actions(&call).collect::<Vec<_>>(), actions, "{call:?}");
+            assert_eq!(go_result(&call), result, "{call:?}");
         }
     }
 }

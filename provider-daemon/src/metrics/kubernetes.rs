@@ -1,7 +1,7 @@
 //! Metrics of the Kubernetes backend: requests, watches, operations, drift, ignored resources.
 
 use super::convert::{flag, length, number, seconds};
-use super::kube_calls::{go_action, go_result};
+use super::kube_calls::{go_actions, go_result};
 use super::{InventoryWatches, Measure, MetricSource, OperatorValues, inventory, operators};
 use crate::run::ClusterProxy;
 use akash_provider_k8s::state::{Kind, WatchState};
@@ -66,7 +66,7 @@ fn requests(statistics: &ApiStatistics) -> [Measure; 3] {
             ("result", call.result.name()),
         ];
         requests = requests.with(labels, number(*count));
-        if let Some(action) = go_action(call) {
+        for action in go_actions(call) {
             let labels = [("action", action), ("result", go_result(call))];
             compatible = compatible.with(labels, number(*count));
         }
