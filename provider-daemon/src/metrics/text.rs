@@ -81,7 +81,7 @@ fn prometheus_text(open: &str) -> String {
             continue;
         }
         let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' ')) else {
-            text.push_str(line);
+            text.push_str(&go_bound(line).unwrap_or_else(|| line.to_owned()));
             text.push('\n');
             continue;
         };
@@ -96,6 +96,28 @@ fn prometheus_text(open: &str) -> String {
         text.push_str(&format!("# TYPE {name}{suffix} {kind}\n"));
     }
     text
+}
+
+/// Converts the bound of a bucket to the form of the Go provider, if the metric has a name of the Go provider.
+fn go_bound(line: &str) -> Option<String> {
+    let (name, rest) = line
+        .split_once("{le=\"")
+        .filter(|_| line.starts_with("provider_"))?;
+    let (bound, rest) = rest.split_once('"')?;
+    let bound: f64 = bound.parse().ok().filter(|bound: &f64| bound.is_finite())?;
+    Some(format!("{name}{{le=\"{}\"{rest}", go_float(bound)))
+}
+
+/// Formats a number as `strconv.FormatFloat` with the format `g` and the shortest precision.
+fn go_float(number: f64) -> String {
+    let scientific = format!("{number:e}");
+    match scientific
+        .split_once('e')
+        .map(|(digits, exponent)| (digits, exponent.parse()))
+    {
+        Some((digits, Ok(exponent @ (..=-5 | 6..)))) => format!("{digits}e{exponent:+03}"),
+        _ => number.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -146,6 +168,47 @@ mod tests {
         assert!(types(&open, "akash_provider_bids counter"));
         assert!(types(&open, "provider_bid unknown"));
         assert!(open.ends_with("# EOF\n") && !prometheus.contains("# EOF"));
+    }
+
+    /// Source of histograms with the bounds of the Go provider, one of them with a name of the Go provider.
+    #[derive(Debug)]
+    struct Bounds;
+
+    impl MetricSource for Bounds {
+        fn measures(&self) -> Vec<Measure> {
+            let bounds = [150_000.0, 1_200_000.0, 76_800_000.0, f64::INFINITY].map(|bound| (bound, 1));
+            let duration = Histogram::new(bounds.into(), 1.0);
+            let named = |name| Measure::histogram(name, "x").with_histogram([], duration.clone());
+            vec![named("provider_x"), named("akash_provider_x")]
+        }
+    }
+
+    #[test]
+    fn bounds_of_a_go_name_have_the_form_of_go_in_the_prometheus_format() {
+        let metrics = Metrics::default();
+        metrics.add(Bounds);
+        let (prometheus, open) = metrics.texts().unwrap();
+        let bounds = |text: &str, name: &str| -> Vec<String> {
+            let prefix = format!("{name}_bucket{{le=\"");
+            let lines = text.lines().filter_map(|line| line.strip_prefix(&prefix));
+            lines
+                .map(|line| line.split_once('"').unwrap().0.to_owned())
+                .collect()
+        };
+        let floats = ["150000.0", "1200000.0", "76800000.0", "+Inf"];
+        assert_eq!(
+            bounds(&prometheus, "provider_x"),
+            ["150000", "1.2e+06", "7.68e+07", "+Inf"]
+        );
+        for (text, name) in [
+            (&open, "provider_x"),
+            (&open, "akash_provider_x"),
+            (&prometheus, "akash_provider_x"),
+        ] {
+            assert_eq!(bounds(text, name), floats);
+        }
+        let small = [1e-5, 0.5, 999_999.0, 1e6, 1.5e12].map(go_float);
+        assert_eq!(small, ["1e-05", "0.5", "999999", "1e+06", "1.5e+12"]);
     }
 
     /// Source of a gauge with one label value.

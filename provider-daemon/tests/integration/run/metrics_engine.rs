@@ -266,8 +266,8 @@ fn check_deployments(served: &Served, values: &Values, bids: f64, leases: f64) {
             ("provider_reservation_duration_count", 4.0),
             ("provider_reservation_duration_bucket{le=\"+Inf\"}", 4.0),
             ("provider_bid_pricing_duration_count", bids),
-            ("provider_bid_pricing_duration_bucket{le=\"150000.0\"}", bids),
-            ("provider_bid_pricing_duration_bucket{le=\"76800000.0\"}", bids),
+            ("provider_bid_pricing_duration_bucket{le=\"150000\"}", bids),
+            ("provider_bid_pricing_duration_bucket{le=\"7.68e+07\"}", bids),
             ("provider_deployment_manager", 0.0),
         ],
     );

@@ -115,6 +115,12 @@ const VALUES: [(&str, &[&str]); 16] = [
 ];
 const HISTOGRAMS: [&str; 2] = ["provider_bid_pricing_duration", "provider_reservation_duration"];
 
+/// Bounds of the buckets in the text form of the Go provider, which Prometheus 2 compares.
+const BOUNDS: [&str; 11] = [
+    "150000", "300000", "600000", "1.2e+06", "2.4e+06", "4.8e+06", "9.6e+06", "1.92e+07", "3.84e+07",
+    "7.68e+07", "+Inf",
+];
+
 type Series = BTreeMap<String, BTreeSet<String>>;
 
 /// Returns the expected label sets of a scrape by sample name.
@@ -125,8 +131,7 @@ fn expected() -> Series {
         series.insert(name.to_owned(), labels.collect());
     }
     for name in HISTOGRAMS {
-        let bounds = (0..10).map(|doublings| format!("le={}", 150_000_u64 << doublings));
-        let bounds = bounds.chain(["le=+Inf".to_owned()]);
+        let bounds = BOUNDS.iter().map(|bound| format!("le={bound}"));
         series.insert(format!("{name}_bucket"), bounds.collect());
         for part in ["sum", "count"] {
             series.insert(format!("{name}_{part}"), [String::new()].into());
@@ -143,7 +148,7 @@ fn found(values: &Values) -> Series {
         let labels = labels.trim_end_matches('}').split(',');
         let mut labels: Vec<String> = labels
             .filter(|label| !label.is_empty())
-            .map(|label| label.replace('"', "").trim_end_matches(".0").to_owned())
+            .map(|label| label.replace('"', ""))
             .collect();
         labels.sort();
         series
