@@ -43,7 +43,7 @@ pub struct DurationHistogram {
 }
 
 /// Copy of a histogram.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DurationCounts {
     /// Inclusive upper bounds of the buckets, in increasing order.
     pub bounds: &'static [Duration],

@@ -191,6 +191,10 @@ pub struct InventoryStatus {
     pub external_ports_active: u32,
     /// Number of external ports reserved by open bids and orders in progress.
     pub external_ports_pending: u32,
+    /// Number of endpoints of all kinds in the resource units of leases. Replicas share the endpoints of a unit.
+    pub endpoints_active: u32,
+    /// Number of endpoints of all kinds in the resource units of open bids and orders in progress.
+    pub endpoints_pending: u32,
     /// Leased IP addresses, or `None` without a pool.
     pub leased_ips: Option<LeasedIpStatus>,
 }

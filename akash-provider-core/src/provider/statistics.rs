@@ -31,7 +31,7 @@ pub const RESERVATION_BOUNDS: [Duration; 6] = [
 ];
 
 /// Counts of a provider since its start. Keys of type `&str` are constant names in `snake_case`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ProviderStatistics {
     /// Number of received orders by source: `event`, `snapshot`, or `bid` if the provider adopted its own bid
@@ -40,12 +40,19 @@ pub struct ProviderStatistics {
     /// Number of finished orders by outcome: `won`, `declined`, the names of
     /// [`BidOutcome`](crate::types::BidOutcome), or `no_bid` for an order that ended before a bid.
     pub order_outcomes: BTreeMap<&'static str, u64>,
+    /// Orders with the outcome `no_bid` that the chain reported as `lost` or `order_closed`.
+    pub no_bid_outcomes: BTreeMap<&'static str, u64>,
     /// Number of evaluated orders by result: `accept`, `decline`, `fail`.
     pub evaluations: BTreeMap<&'static str, u64>,
     /// Reservations by action (`open`, `close`) and result (`success`, `fail`).
     pub reservations: BTreeMap<(&'static str, &'static str), u64>,
+    /// Number of orders that did not fit the free capacity. Exhausted external ports and leased IPs do not count.
+    pub insufficient_capacity: u64,
     /// Transactions of bids by action (`open`, `close`) and result (`success`, `fail`, `unknown`).
     pub bids: BTreeMap<(&'static str, &'static str), u64>,
+    /// Orders by the action (`open`, `close`) of their bid transactions and the result: `success`, or `fail` for a finished
+    /// order without a successful transaction.
+    pub bid_results: BTreeMap<(&'static str, &'static str), u64>,
     /// Number of bids, by the number of blocks between the order and the bid. A bid after more than 1000 blocks counts
     /// under the key 1000.
     pub bid_blocks: BTreeMap<u64, u64>,
@@ -69,8 +76,9 @@ pub struct ProviderStatistics {
     pub lease_ends: BTreeMap<&'static str, u64>,
     /// Number of closed leases that no longer have a workload in the cluster.
     pub closed_leases: u64,
-    /// Numbers of started and of stopped health monitors. Each deploy starts a monitor, which replaces the
-    /// previous monitor of the workload.
+    /// Number of health monitors of workloads that were started, and number that were stopped. Each deploy
+    /// starts a monitor, which replaces the previous monitor of the workload. Each workload in the first
+    /// listing of the cluster starts a monitor. The close of a lease counts as two stops, as in the Go provider.
     pub monitors: (u64, u64),
     /// Number of won leases, and number of adopted leases.
     pub leases: (u64, u64),

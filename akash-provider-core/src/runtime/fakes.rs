@@ -45,6 +45,21 @@ pub(crate) fn lease(dseq: u64) -> LeaseId {
     let text = format!("{TENANT}/{dseq}/1/1/{PROVIDER}");
     text.parse().unwrap()
 }
+
+pub(crate) fn workload(dseq: u64) -> WorkloadSpec {
+    WorkloadSpec {
+        lease: lease(dseq),
+        group: Arc::new(Group {
+            name: "g".into(),
+            services: Vec::new(),
+        }),
+        params: Arc::default(),
+        hostnames: Vec::new(),
+        ips: Vec::new(),
+        epoch: 0,
+    }
+}
+
 pub(crate) const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 pub(crate) const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 

@@ -1,6 +1,7 @@
 //! Counts the inputs, effects and completions that pass the loop. Observes only, and never waits.
 
 mod deposits;
+mod monitors;
 mod orders;
 mod revenue;
 mod scans;
@@ -12,8 +13,9 @@ use crate::engine::counts::EngineCounts;
 use crate::engine::{Call, Completion, Effect, Input, Request, RequestId, Response, Status};
 use crate::provider::statistics::{GO_BOUNDS, ProviderStatistics};
 use crate::statistics::{CALL_BOUNDS, DurationHistogram};
-use crate::types::{ChainEvent, Event, Height, LeaseId, Msg, TxOutcome};
+use crate::types::{ChainEvent, Event, Height, Msg, TxOutcome};
 use deposits::Deposits;
+use monitors::Monitors;
 use orders::OrderCounts;
 use revenue::Revenue;
 use rustc_hash::FxHashSet;
@@ -60,8 +62,7 @@ struct MeterCounts {
     health: Counts<&'static str>,
     lease_ends: Counts<&'static str>,
     closed_leases: u64,
-    monitored: FxHashSet<LeaseId>,
-    monitors: (u64, u64),
+    monitors: Monitors,
     leases: (u64, u64),
     withdrawals: Counts<&'static str>,
     scans: ScanTimes,
@@ -89,8 +90,7 @@ impl Default for MeterCounts {
             health: Counts::new(),
             lease_ends: Counts::new(),
             closed_leases: 0,
-            monitored: FxHashSet::default(),
-            monitors: (0, 0),
+            monitors: Monitors::default(),
             leases: (0, 0),
             withdrawals: Counts::new(),
             scans: ScanTimes::new(),
@@ -138,6 +138,8 @@ impl Meter {
                 let height = counts.height;
                 counts.revenue.lease_closed(id, height);
             }
+            Input::Chain(ChainEvent::OrderClosed { id }) => counts.orders.closed(id, "order_closed"),
+            Input::Chain(ChainEvent::LeaseCreated { id, .. }) => counts.orders.closed(&id.order, "lost"),
             Input::Request(id, Request::SubmitManifest { .. }) => {
                 counts.submissions.insert(*id);
             }
@@ -193,9 +195,12 @@ impl Meter {
         ProviderStatistics {
             orders: orders.sources.clone(),
             order_outcomes: orders.outcomes.clone(),
+            no_bid_outcomes: orders.no_bid_outcomes.clone(),
             evaluations: orders.evaluations.clone(),
             reservations: orders.reservations.clone(),
+            insufficient_capacity: orders.insufficient_capacity,
             bids: counts.bids.clone(),
+            bid_results: orders.bid_results.clone(),
             bid_blocks: orders.bid_blocks.clone(),
             bid_delay: orders.bid_delay.values(),
             pricing: counts.pricing.values(),
@@ -207,7 +212,7 @@ impl Meter {
             health: counts.health.clone(),
             lease_ends: counts.lease_ends.clone(),
             closed_leases: counts.closed_leases,
-            monitors: counts.monitors,
+            monitors: counts.monitors.counts,
             leases: counts.leases,
             withdrawals: counts.withdrawals.clone(),
             scan_durations: counts.scans.values(),
@@ -256,17 +261,13 @@ impl MeterCounts {
             Event::LeaseClosed { lease, .. } => {
                 self.closed_leases += 1;
                 self.deposits.returned_for(lease);
-                self.monitors.1 += u64::from(self.monitored.remove(lease));
+                self.monitors.closed(lease);
                 add(&mut self.orders.reservations, ("close", "success"));
                 self.revenue.lease_closed(lease, height);
             }
             Event::BidEnded { bid, .. } => self.deposits.returned_for(bid),
             Event::LeaseEnding { reason, .. } => add(&mut self.lease_ends, reason.name()),
-            // A deploy of a new version replaces the monitor.
-            Event::Deployed { lease, .. } => {
-                self.monitors.0 += 1;
-                self.monitors.1 += u64::from(!self.monitored.insert(lease.clone()));
-            }
+            Event::Deployed { lease, .. } => self.monitors.deployed(lease),
             Event::HealthChanged { health, .. } => add(&mut self.health, health.name()),
             Event::Withdrawn { lease } => {
                 add(&mut self.withdrawals, "success");
@@ -297,17 +298,21 @@ impl MeterCounts {
             .or_insert_with(|| DurationHistogram::new(&CALL_BOUNDS))
             .record(duration);
         self.scans.completed(call);
+        if let Completion::Workloads(Ok(workloads)) = completion {
+            self.monitors.listed(workloads);
+        }
         match call {
             Call::CalculatePrice(_) => self.pricing.record(duration),
             Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => {
                 add(&mut self.bids, ("open", result));
+                self.orders.bid_sent(&id.order, "open", result == "success");
                 if result == "success" {
                     self.deposits.locked_for(id, deposit);
                 }
             }
-            // A close of a lease is the same message.
-            Call::Broadcast(Msg::CloseBid { id, .. }) if self.orders.is_in_progress(&id.order) => {
+            Call::Broadcast(Msg::CloseBid { id, .. }) if self.orders.take_closing(&id.order) => {
                 add(&mut self.bids, ("close", result));
+                self.orders.bid_sent(&id.order, "close", result == "success");
             }
             _ => {}
         }

@@ -441,6 +441,24 @@ fn status_separates_active_from_pending_reservations() {
 }
 
 #[test]
+fn endpoints_of_all_kinds_count_once_for_each_unit() {
+    let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 9, 0, &[]));
+    let mut web = with_endpoints(EndpointKind::SharedHttp, &[0]);
+    web.resources[0].count = 2;
+    web.resources.push(unit(2, 10, 1));
+    web.resources[1].resources.endpoints = with_endpoints(EndpointKind::RandomPort, &[0, 0]).resources[0]
+        .resources
+        .endpoints
+        .clone();
+    ledger.reserve(&order(1), &web).unwrap();
+    ledger.reserve(&order(2), &ips(&[1, 2])).unwrap();
+    assert!(ledger.mark_active(&order(1)));
+    let status = ledger.status();
+    assert_eq!((status.endpoints_active, status.endpoints_pending), (3, 2));
+    assert_eq!(status.external_ports_active, 2);
+}
+
+#[test]
 fn explains_ports_and_addresses() {
     let capacity = ledger(with_ips(capacity(&[("a", 4000)]), 1, 1, &[]))
         .capacity()

@@ -21,14 +21,16 @@ impl Reservations {
                 .map(|o| summary(o, &self.reservations[o].units))
                 .collect::<Vec<_>>()
         };
-        let ports = |active: bool| {
-            let reservation = self
-                .reservations
-                .values()
-                .filter(|reservation| reservation.active == active);
-            reservation.fold(0_u32, |sum, reservation| {
+        let reservations = |active: bool| self.reservations.values().filter(move |r| r.active == active);
+        let ports = |active| {
+            reservations(active).fold(0_u32, |sum, reservation| {
                 sum.saturating_add(reservation.claim.ports)
             })
+        };
+        let endpoints = |active| {
+            let units = reservations(active).flat_map(|reservation| reservation.units.iter());
+            let endpoints = units.map(|unit| unit.resources.endpoints.len()).sum::<usize>();
+            u32::try_from(endpoints).unwrap_or(u32::MAX)
         };
         InventoryStatus {
             active: of(true),
@@ -37,6 +39,8 @@ impl Reservations {
             external_ports_free: self.pools.ports_free(),
             external_ports_active: ports(true),
             external_ports_pending: ports(false),
+            endpoints_active: endpoints(true),
+            endpoints_pending: endpoints(false),
             leased_ips: self.pools.ips(),
         }
     }

@@ -2,7 +2,7 @@ mod audit;
 
 use super::*;
 use crate::cluster::{HostnameDeclaration, IpDeclaration, Teardown, WorkloadSpec};
-use crate::manifest::{Group, Proto};
+use crate::manifest::Proto;
 use crate::runtime::fakes::{self, Does, FakeChain, FakeCluster, FakePricing, Script, lease};
 use crate::types::{CloseReason, GroupSpec, PlacementRequirements};
 use std::sync::atomic::Ordering;
@@ -48,15 +48,9 @@ fn deployment() -> Arc<WorkloadSpec> {
         external_port: 80,
     };
     Arc::new(WorkloadSpec {
-        lease: lease(1),
-        group: Arc::new(Group {
-            name: "g".into(),
-            services: Vec::new(),
-        }),
-        params: Arc::default(),
         hostnames: vec![hostname("a.example"), hostname("b.example")],
         ips: vec![ip("kept"), ip("new")],
-        epoch: 0,
+        ..fakes::workload(1)
     })
 }
 

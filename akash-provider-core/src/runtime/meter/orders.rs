@@ -5,8 +5,8 @@ use crate::engine::{Call, Effect, OrderPhase, Status};
 use crate::provider::statistics::{GO_BOUNDS, RESERVATION_BOUNDS};
 use crate::statistics::{CALL_BOUNDS, DurationHistogram};
 use crate::types::{DeclineCode, Event, Height, Msg, OrderId};
-use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -22,15 +22,24 @@ struct Progress {
     seen: Instant,
     is_reserved: bool,
     has_bid: bool,
+    /// Outcome that the chain reported.
+    closed: Option<&'static str>,
 }
 
 #[derive(Debug)]
 pub(super) struct OrderCounts {
     in_progress: FxHashMap<OrderId, Progress>,
+    /// Sent bid transactions of orders in progress, by action. The value is true after a success.
+    sent: FxHashMap<OrderId, BTreeMap<&'static str, bool>>,
+    /// Orders with a pending transaction that closes the bid. The order can end before the result arrives.
+    closing: FxHashSet<OrderId>,
     pub(super) sources: Counts<&'static str>,
     pub(super) outcomes: Counts<&'static str>,
+    pub(super) no_bid_outcomes: Counts<&'static str>,
     pub(super) evaluations: Counts<&'static str>,
     pub(super) reservations: Counts<(&'static str, &'static str)>,
+    pub(super) insufficient_capacity: u64,
+    pub(super) bid_results: Counts<(&'static str, &'static str)>,
     pub(super) bid_blocks: Counts<u64>,
     pub(super) bid_delay: DurationHistogram,
     pub(super) reserving: DurationHistogram,
@@ -83,10 +92,15 @@ impl OrderCounts {
     pub(super) fn new() -> Self {
         Self {
             in_progress: FxHashMap::default(),
+            sent: FxHashMap::default(),
+            closing: FxHashSet::default(),
             sources: Counts::new(),
             outcomes: Counts::new(),
+            no_bid_outcomes: Counts::new(),
             evaluations: Counts::new(),
             reservations: Counts::new(),
+            insufficient_capacity: 0,
+            bid_results: Counts::new(),
             bid_blocks: Counts::new(),
             bid_delay: DurationHistogram::new(&CALL_BOUNDS),
             reserving: DurationHistogram::new(&GO_BOUNDS),
@@ -94,10 +108,25 @@ impl OrderCounts {
         }
     }
 
-    /// Returns whether the order is in progress. After its bid becomes a lease, an order is no longer in
-    /// progress.
-    pub(super) fn is_in_progress(&self, order: &OrderId) -> bool {
-        self.in_progress.contains_key(order)
+    /// Returns whether a finished transaction closed a bid that is not a lease.
+    pub(super) fn take_closing(&mut self, order: &OrderId) -> bool {
+        self.closing.remove(order)
+    }
+
+    /// Notes that the chain closed an order or gave it to a provider.
+    pub(super) fn closed(&mut self, order: &OrderId, outcome: &'static str) {
+        if let Some(progress) = self.in_progress.get_mut(order) {
+            progress.closed.get_or_insert(outcome);
+        }
+    }
+
+    /// Counts the first success of a bid transaction of an order. Failures are counted when the order has ended.
+    pub(super) fn bid_sent(&mut self, order: &OrderId, action: &'static str, is_success: bool) {
+        let sent = self.sent.entry(order.clone()).or_default();
+        let has_succeeded = sent.entry(action).or_default();
+        if is_success && !std::mem::replace(has_succeeded, true) {
+            add(&mut self.bid_results, (action, "success"));
+        }
     }
 
     pub(super) fn effect(&mut self, effect: &Effect, moment: &Moment) {
@@ -106,6 +135,12 @@ impl OrderCounts {
             // The request has no order. Capacity is reserved in the same step, unless the bids are counted before.
             Effect::Call(_, Call::CalculatePrice(_)) => self.measure_step(moment.step),
             Effect::Call(_, Call::Broadcast(Msg::CreateBid { id, .. })) => self.reserved(&id.order),
+            // A close of a lease is the same message.
+            Effect::Call(_, Call::Broadcast(Msg::CloseBid { id, .. }))
+                if self.in_progress.contains_key(&id.order) || self.sent.contains_key(&id.order) =>
+            {
+                self.closing.insert(id.order.clone());
+            }
             Effect::Publish(event) => self.event(event, moment),
             Effect::Call(..) | Effect::Reply(..) => {}
         }
@@ -123,7 +158,13 @@ impl OrderCounts {
                     (progress.is_reserved, progress.has_bid) = (true, true);
                 }
             }
-            Event::BidPlaced { bid, .. } => self.placed(&bid.order, moment),
+            Event::BidPlaced { bid, .. } => {
+                // The transaction may have had an unknown outcome.
+                if self.sent.contains_key(&bid.order) {
+                    self.bid_sent(&bid.order, "open", true);
+                }
+                self.placed(&bid.order, moment);
+            }
             Event::OrderDeclined { order, reason, .. } => self.declined(order, *reason, moment),
             Event::BidEnded { bid, outcome } => self.ended(&bid.order, outcome.name(), true),
             Event::LeaseWon { lease, .. } => self.ended(&lease.order, "won", false),
@@ -139,6 +180,7 @@ impl OrderCounts {
                 seen: moment.at,
                 is_reserved: false,
                 has_bid: false,
+                closed: None,
             };
             self.in_progress.insert(order.clone(), progress);
         }
@@ -186,6 +228,7 @@ impl OrderCounts {
             Stage::Undecided => add(&mut self.evaluations, "fail"),
             Stage::Capacity => {
                 self.accepted("fail");
+                self.insufficient_capacity += u64::from(code == DeclineCode::InsufficientCapacity);
                 self.measure_step(moment.step);
             }
             Stage::Reserved => {
@@ -197,6 +240,9 @@ impl OrderCounts {
 
     fn ended(&mut self, order: &OrderId, outcome: &'static str, is_released: bool) {
         add(&mut self.outcomes, outcome);
+        if !is_released && let Some(sent) = self.sent.remove(order) {
+            count_failures(&mut self.bid_results, &sent);
+        }
         let Some(progress) = self.in_progress.remove(order) else {
             return;
         };
@@ -211,7 +257,7 @@ impl OrderCounts {
     /// Counts the reservations of the orders in `status`. Orders in progress that are missing in `status` are
     /// counted as ended without a bid, because such orders end without an event.
     pub(super) fn settle(&mut self, status: &Status) {
-        if self.in_progress.is_empty() {
+        if self.in_progress.is_empty() && self.sent.is_empty() {
             return;
         }
         for order in &status.orders {
@@ -221,16 +267,31 @@ impl OrderCounts {
             }
         }
         let live: BTreeSet<&OrderId> = status.orders.iter().map(|order| &order.order).collect();
+        let ended = |order: &OrderId| !live.contains(order);
+        let settled = |order: &OrderId, _: &mut _| ended(order) && !self.closing.contains(order);
+        for (_, sent) in self.sent.extract_if(settled) {
+            count_failures(&mut self.bid_results, &sent);
+        }
         let (outcomes, reservations) = (&mut self.outcomes, &mut self.reservations);
         self.in_progress.retain(|order, progress| {
-            let is_live = live.contains(order);
+            let is_live = !ended(order);
             if !is_live {
                 add(outcomes, "no_bid");
+                if let Some(outcome) = progress.closed {
+                    add(&mut self.no_bid_outcomes, outcome);
+                }
                 if progress.is_reserved {
                     add(reservations, ("close", "success"));
                 }
             }
             is_live
         });
+    }
+}
+
+/// Counts the actions of a finished order without a successful transaction.
+fn count_failures(results: &mut Counts<(&'static str, &'static str)>, sent: &BTreeMap<&'static str, bool>) {
+    for (action, _) in sent.iter().filter(|(_, has_succeeded)| !**has_succeeded) {
+        add(results, (*action, "fail"));
     }
 }

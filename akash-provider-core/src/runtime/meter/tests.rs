@@ -4,6 +4,8 @@ use crate::engine::status::OrderStatus;
 use crate::runtime::fakes::{self, lease};
 use crate::types::{BidOutcome, BlockTime, CloseReason, DecCoin, DeclineCode, OrderId};
 
+mod market;
+
 struct Simulation(Meter);
 
 impl Simulation {

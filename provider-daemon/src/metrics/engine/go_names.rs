@@ -3,6 +3,9 @@
 //! Metrics that are wrong in the Go provider are wrong in the same way, so that its dashboards show the same values.
 //! `docs/metrics.md` names the correct metric for each of them.
 
+#[cfg(test)]
+mod tests;
+
 use super::super::Measure;
 use super::super::convert::{gauge, length, micros};
 use super::capacity::sum;
@@ -27,7 +30,7 @@ fn orders(values: &Values<'_>) -> Vec<Measure> {
     let (status, counts) = (values.status, values.counts);
     let finished = counts.order_outcomes.values().sum();
     let handlers = [("start", of(&counts.orders, "event")), ("stop", finished)].into();
-    let outcome = |name| of(&counts.order_outcomes, name);
+    let outcome = |name| of(&counts.order_outcomes, name) + of(&counts.no_bid_outcomes, name);
     let complete = [
         ("lease-won", outcome("won")),
         ("lease-lost", outcome("lost")),
@@ -35,12 +38,6 @@ fn orders(values: &Values<'_>) -> Vec<Measure> {
         ("bid-closed-external", outcome("closed")),
         ("bid-timeout", outcome("timeout")),
     ];
-    // The Go provider has no unknown outcome.
-    let mut bids = PairCounts::new();
-    for ((action, result), count) in &counts.bids {
-        let result = if *result == "success" { "success" } else { "fail" };
-        *bids.entry((*action, result)).or_default() += count;
-    }
     let actions: [&[&str]; 2] = [&["open", "close"], &RESULTS];
     vec![
         by_name(
@@ -68,10 +65,10 @@ fn orders(values: &Values<'_>) -> Vec<Measure> {
         )
         .with_histogram([], micros(&counts.reserving)),
         by_pair(
-            counter("provider_bid", "Transactions that open or close bids"),
+            counter("provider_bid", "Orders with an opened or closed bid"),
             ["action", "result"],
             actions,
-            &bids,
+            &counts.bid_results,
         ),
         by_pair(
             counter(
@@ -102,12 +99,10 @@ fn deployments(values: &Values<'_>) -> Vec<Measure> {
     let managers = length(status.deployments.len());
     let deployed = status.leases.iter().filter(|lease| lease.generation.is_some());
     let call = |name, result| counts.calls.get(&(name, result)).copied().unwrap_or_default();
-    let records: u64 = ["success", "fail"]
-        .iter()
-        .map(|result| call("record", result))
-        .sum();
+    // Each deploy reserves the hostnames again.
+    let deploys = call("deploy", "success") + call("deploy", "fail");
     let deployment: PairCounts = [
-        (("reserve-hostnames", "success"), records),
+        (("reserve-hostnames", "success"), deploys),
         (("reserve-hostnames", "err"), of(&counts.manifests, "hostname")),
         (("deploy", "success"), call("deploy", "success")),
         (("deploy", "fail"), call("deploy", "fail")),
@@ -180,15 +175,13 @@ fn monitors(values: &Values<'_>) -> Vec<Measure> {
 fn inventory(values: &Values<'_>) -> Vec<Measure> {
     let (status, counts) = (values.status, values.counts);
     let reservation = |key| counts.reservations.get(&key).copied().unwrap_or_default();
-    let (won, adopted) = counts.leases;
+    // The reservation of a lease is looked up once for each manifest.
+    let manifests = counts.calls.get(&("record", "success"));
     let requests: PairCounts = [
         (("reserve", "create"), reservation(("open", "success"))),
-        (
-            ("reserve", "insufficient-capacity"),
-            reservation(("open", "fail")),
-        ),
-        (("lookup", "found"), won),
-        (("lookup", "not-found"), adopted),
+        (("reserve", "insufficient-capacity"), counts.insufficient_capacity),
+        (("lookup", "found"), manifests.copied().unwrap_or_default()),
+        (("lookup", "not-found"), 0),
         (("unreserve", "destroyed"), reservation(("close", "success"))),
         (("unreserve", "not-found"), 0),
         (("status", "success"), counts.status_requests),
@@ -197,8 +190,8 @@ fn inventory(values: &Values<'_>) -> Vec<Measure> {
     .into();
     let ledger = &status.inventory;
     let classes: [(&str, &[ReservationStatus], u32); 2] = [
-        ("active", &ledger.active, ledger.external_ports_active),
-        ("pending", &ledger.pending, ledger.external_ports_pending),
+        ("active", &ledger.active, ledger.endpoints_active),
+        ("pending", &ledger.pending, ledger.endpoints_pending),
     ];
     let mut reserved = Measure::gauge(
         "provider_inventory_reservations_total",
@@ -212,13 +205,13 @@ fn inventory(values: &Values<'_>) -> Vec<Measure> {
         [("classification", "none"), ("quantity", "allocated")],
         length(ledger.active.len()),
     );
-    for (class, all, ports) in classes {
+    for (class, all, endpoints) in classes {
         let amounts = [
             ("cpu", sum(all.iter().map(|one| one.cpu))),
             ("gpu", sum(all.iter().map(|one| one.gpu))),
             ("memory", sum(all.iter().map(|one| one.memory))),
             ("storage-ephemeral", 0.0),
-            ("endpoints", f64::from(ports)),
+            ("endpoints", f64::from(endpoints)),
         ];
         for (quantity, amount) in amounts {
             reserved = reserved.with([("classification", class), ("quantity", quantity)], amount);

@@ -29,6 +29,8 @@ const FLAGS: [&str; 10] = [
     "--storage-class=beta2=100Gi",
     "--cluster-node-port-quantity=100",
 ];
+/// Number of manifests that the tenant sends for its lease.
+const MANIFESTS: f64 = 2.0;
 const FAST: Option<Duration> = Some(Duration::from_millis(200));
 
 /// Creates an order from the sample SDL, in which `to` replaces the text `from`.
@@ -96,6 +98,29 @@ fn lose(served: &Served, dseq: u64) {
     served.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
 }
 
+/// Sends the manifest of the lease again. The provider deploys the same version again.
+fn send_again(served: &Served, port: u16) {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+    let (code, out, err) = served.tenants(&["send-manifest", sample, "--dseq", "9"]);
+    assert_eq!(code, 0, "{out}{err}");
+    scraped(port, &served.provider, "the second deploy", |values| {
+        values.get("provider_deployment{action=\"deploy\",result=\"success\"}") == Some(&MANIFESTS)
+    });
+}
+
+/// Waits for a bid on an order with one external port. Checks the endpoints of the bid.
+fn bid_with_port(served: &Served, port: u16) -> DeploymentId {
+    let id = order(served, 23, "port: 80", "port: 9000");
+    bid_of(served, &id);
+    scraped(port, &served.provider, "one reserved endpoint", |values| {
+        let value = |sample: &str| values.get(sample).copied();
+        value("provider_inventory_reservations_total{classification=\"pending\",quantity=\"endpoints\"}")
+            == Some(1.0)
+            && value("provider_inventory_available_total{quantity=\"endpoints\"}") == Some(99.0)
+    });
+    id
+}
+
 fn events(served: &Served, name: &str) -> f64 {
     let name = format!("\"event\":\"{name}\"");
     served
@@ -125,6 +150,10 @@ fn check_lease(served: &Served, port: u16) {
             ),
             (
                 "provider_inventory_reservations_total{classification=\"none\",quantity=\"allocated\"}",
+                1.0,
+            ),
+            (
+                "provider_inventory_reservations_total{classification=\"active\",quantity=\"endpoints\"}",
                 1.0,
             ),
             (
@@ -177,37 +206,37 @@ fn check_orders(values: &Values, bids: f64, leases: f64) {
     check(
         values,
         &[
-            ("provider_order_handler{action=\"start\"}", 5.0),
-            ("provider_order_handler{action=\"stop\"}", 5.0),
+            ("provider_order_handler{action=\"start\"}", 6.0),
+            ("provider_order_handler{action=\"stop\"}", 6.0),
             ("provider_bid{action=\"open\",result=\"success\"}", bids),
             ("provider_bid{action=\"open\",result=\"fail\"}", 0.0),
-            ("provider_bid{action=\"close\",result=\"success\"}", 0.0),
+            ("provider_bid{action=\"close\",result=\"success\"}", 1.0),
             ("provider_bid{action=\"close\",result=\"fail\"}", 0.0),
             ("provider_reservation{action=\"open\",result=\"success\"}", 0.0),
             ("provider_reservation{action=\"open\",result=\"fail\"}", 0.0),
             ("provider_reservation{action=\"close\",result=\"success\"}", 0.0),
             ("provider_reservation{action=\"close\",result=\"fail\"}", 0.0),
-            ("provider_should_bid{result=\"accept\"}", 4.0),
+            ("provider_should_bid{result=\"accept\"}", 5.0),
             ("provider_should_bid{result=\"decline\"}", 1.0),
             ("provider_should_bid{result=\"fail\"}", 0.0),
             ("provider_order_complete{result=\"lease-won\"}", leases),
             ("provider_order_complete{result=\"lease-lost\"}", 1.0),
             ("provider_order_complete{result=\"order-closed\"}", 1.0),
-            ("provider_order_complete{result=\"bid-timeout\"}", 0.0),
+            ("provider_order_complete{result=\"bid-timeout\"}", 1.0),
             ("provider_order_complete{result=\"bid-closed-external\"}", 0.0),
         ],
     );
 }
 
 /// Checks those deployment metrics that have the same names as in the Go provider.
-fn check_deployments(served: &Served, values: &Values, bids: f64, leases: f64) {
+fn check_deployments(served: &Served, values: &Values, bids: f64) {
     let events = |name| events(served, name);
     check(
         values,
         &[
             (
                 "provider_deployment{action=\"reserve-hostnames\",result=\"success\"}",
-                1.0,
+                MANIFESTS,
             ),
             (
                 "provider_deployment{action=\"reserve-hostnames\",result=\"err\"}",
@@ -215,13 +244,17 @@ fn check_deployments(served: &Served, values: &Values, bids: f64, leases: f64) {
             ),
             (
                 "provider_deployment{action=\"deploy\",result=\"success\"}",
-                events("deployed"),
+                MANIFESTS,
             ),
             (
                 "provider_deployment_monitor{action=\"start\"}",
                 events("deployed"),
             ),
-            ("provider_deployment_monitor{action=\"stop\"}", events("deployed")),
+            // Each version after the first one stops a monitor, and the teardown counts as two stops.
+            (
+                "provider_deployment_monitor{action=\"stop\"}",
+                events("deployed") + 1.0,
+            ),
             ("provider_deployment_monitor_health{state=\"failed\"}", 0.0),
             (
                 "provider_inventory_requests{action=\"reserve\",result=\"create\"}",
@@ -237,7 +270,7 @@ fn check_deployments(served: &Served, values: &Values, bids: f64, leases: f64) {
             ),
             (
                 "provider_inventory_requests{action=\"lookup\",result=\"found\"}",
-                leases,
+                MANIFESTS,
             ),
             (
                 "provider_inventory_reservations_total{classification=\"none\",quantity=\"quantity\"}",
@@ -260,11 +293,21 @@ fn check_deployments(served: &Served, values: &Values, bids: f64, leases: f64) {
                 "provider_inventory_requests{action=\"status\",result=\"error\"}",
                 0.0,
             ),
+        ],
+    );
+    check_durations(values, bids);
+}
+
+/// Checks the durations, and the gauges of leases without a lease.
+fn check_durations(values: &Values, bids: f64) {
+    check(
+        values,
+        &[
             ("provider_manifest_manager", 0.0),
             ("provider_order_watchdog", 0.0),
             // Each accepted order is reserved once.
-            ("provider_reservation_duration_count", 4.0),
-            ("provider_reservation_duration_bucket{le=\"+Inf\"}", 4.0),
+            ("provider_reservation_duration_count", 5.0),
+            ("provider_reservation_duration_bucket{le=\"+Inf\"}", 5.0),
             ("provider_bid_pricing_duration_count", bids),
             ("provider_bid_pricing_duration_bucket{le=\"150000\"}", bids),
             ("provider_bid_pricing_duration_bucket{le=\"7.68e+07\"}", bids),
@@ -298,11 +341,22 @@ fn check_new_names(served: &Served, values: &Values, bids: f64) {
                 events("withdrawn"),
             ),
             ("akash_provider_leases_closed_total", 1.0),
-            ("akash_provider_manifests_total{result=\"accepted\"}", 1.0),
+            ("akash_provider_manifests_total{result=\"accepted\"}", MANIFESTS),
             ("akash_provider_metrics_dropped_series{reason=\"limit\"}", 0.0),
             ("akash_provider_unpublished_events_total", 0.0),
         ],
     );
+}
+
+fn own_lease(served: &Served) -> DeploymentId {
+    served.stage.chain.market(|market| {
+        let own = |provider: &Address| provider.as_str() == ADDRESS;
+        let lease = market
+            .leases()
+            .find(|lease| own(&lease.lease.id.provider))
+            .unwrap();
+        lease.lease.id.deployment().clone()
+    })
 }
 
 fn check_end(served: &Served, port: u16) {
@@ -319,9 +373,9 @@ fn check_end(served: &Served, port: u16) {
             .count();
         (bids as f64, leases as f64)
     });
-    assert_eq!((bids, leases), (3.0, 1.0));
+    assert_eq!((bids, leases), (4.0, 1.0));
     check_orders(&values, bids, leases);
-    check_deployments(served, &values, bids, leases);
+    check_deployments(served, &values, bids);
     check_new_names(served, &values, bids);
     let health = |name: &str| {
         let name = format!("\"health\":\"{name}\"");
@@ -372,6 +426,7 @@ fn metrics_agree_with_the_chain_and_the_events() {
         })
     };
     check_lease(&served, port);
+    send_again(&served, port);
     order(&served, 20, "units: 500m", "units: 300");
     order(
         &served,
@@ -380,29 +435,27 @@ fn metrics_agree_with_the_chain_and_the_events() {
         "    anywhere:\n      attributes: { region: mars }\n      pricing:",
     );
     lose(&served, 22);
-    let closed = order(&served, 23, "", "");
-    bid_of(&served, &closed);
-    let placed = || events(&served, "bid_placed") == 3.0;
-    served.until("three bids", placed);
+    let closed = bid_with_port(&served, port);
+    // No lease uses this bid, so that the provider closes the bid after five minutes.
+    let unused = order(&served, 24, "", "");
+    bid_of(&served, &unused);
+    let placed = || events(&served, "bid_placed") == 4.0;
+    served.until("four bids", placed);
     served
         .stage
         .chain
         .tenant(TenantMsg::CloseDeployment { id: closed })
         .unwrap();
     // The next withdrawal is due after one minute of block time.
-    served.stage.chain.advance(Duration::from_secs(120));
+    served.stage.chain.advance(Duration::from_secs(400));
+    served.until("the close of the unused bid", || {
+        served.has_printed("\"outcome\":\"timeout\"")
+    });
     served.until("a withdrawal", || served.has_printed("\"event\":\"withdrawn\""));
     scraped(port, &served.provider, "a counted withdrawal", |values| {
         values.get("akash_provider_withdrawals_total{result=\"success\"}") >= Some(&1.0)
     });
-    let lease = served.stage.chain.market(|market| {
-        let own = |provider: &Address| provider.as_str() == ADDRESS;
-        let lease = market
-            .leases()
-            .find(|lease| own(&lease.lease.id.provider))
-            .unwrap();
-        lease.lease.id.deployment().clone()
-    });
+    let lease = own_lease(&served);
     let (head, open) = get(port, OPEN_METRICS).unwrap();
     assert!(
         head.contains("application/openmetrics-text; version=1.0.0"),

@@ -1,0 +1,36 @@
+//! Counts of health monitors with the rules of the Go provider.
+
+use crate::engine::Workloads;
+use crate::types::LeaseId;
+use rustc_hash::FxHashSet;
+
+#[derive(Debug, Default)]
+pub(super) struct Monitors {
+    leases: FxHashSet<LeaseId>,
+    has_listed: bool,
+    /// Number of started and of stopped monitors.
+    pub(super) counts: (u64, u64),
+}
+
+impl Monitors {
+    /// Counts a monitor for each workload in the first listing after a start.
+    pub(super) fn listed(&mut self, workloads: &Workloads) {
+        if std::mem::replace(&mut self.has_listed, true) {
+            return;
+        }
+        for found in &workloads.listing.deployments {
+            self.counts.0 += u64::from(self.leases.insert(found.lease.clone()));
+        }
+    }
+
+    /// Counts a new monitor, which replaces the previous monitor of the lease.
+    pub(super) fn deployed(&mut self, lease: &LeaseId) {
+        self.counts.0 += 1;
+        self.counts.1 += u64::from(!self.leases.insert(lease.clone()));
+    }
+
+    /// Counts two stops: the Go provider counts the request and the start of the teardown.
+    pub(super) fn closed(&mut self, lease: &LeaseId) {
+        self.counts.1 += 2 * u64::from(self.leases.remove(lease));
+    }
+}
