@@ -141,8 +141,8 @@ pub enum Decline {
         "the order already has {bids} bids or more; the chain accepts another bid only on an order with at most {limit}"
     )]
     OrderFull {
-        /// Number of open, active and closed bids on the order. If the engine knows the number only from a
-        /// refusal by the chain, the true number may be higher.
+        /// Number of open, active and closed bids on the order. After a refusal by the chain, this is the
+        /// lowest possible number.
         bids: u32,
         /// The chain parameter `order_max_bids`. The chain accepts a bid while the number of bids does not
         /// exceed this value.

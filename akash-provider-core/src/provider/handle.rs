@@ -261,7 +261,7 @@ impl ProviderHandle {
             .await
     }
 
-    /// Waits until the provider knows the cluster, its capacity and the chain. A ready provider can be a
+    /// Waits until the cluster, its capacity and the chain have been read. A ready provider can be a
     /// standby, or not registered on the chain: see its status.
     ///
     /// # Errors

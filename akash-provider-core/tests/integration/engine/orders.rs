@@ -327,7 +327,7 @@ fn order_is_declined_as_full_if_the_chain_refuses_the_bid() {
     let mut params = world.market.params().clone();
     params.order_max_bids = 0;
     world.market.set_params(params.clone());
-    // Neither the order nor the other bid is received as an event.
+    // The provider receives no event of the order and of the other bid.
     world.deaf = true;
     let order = world.order(1, &web());
     rival_bids(&mut world, &order);

@@ -83,7 +83,7 @@ fn recorded(frames: &[Value]) -> ReceivedMessages {
     messages
 }
 
-/// Message of a command that did not run. `…` stands for an error text of the cluster.
+/// Message of a command that did not run. `…` replaces an error text of the cluster.
 const REASON: &str = "remote command execute error: …";
 
 /// Changes the recorded messages where this provider intentionally differs from the Go provider.
