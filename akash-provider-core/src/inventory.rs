@@ -129,6 +129,9 @@ pub struct GpuMetrics {
     pub interface: Arc<str>,
     /// Number of devices, in use or not.
     pub count: u32,
+    /// Number of free devices. The sum over all kinds of a model is the number that an order for the model can get.
+    #[serde(default)]
+    pub available: u32,
 }
 
 /// Capacity of one node.
@@ -167,6 +170,20 @@ pub struct Metrics {
     /// Resources that exist but are not offered, such as an unlabeled storage class or an invalid node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoredResource>,
+}
+
+impl Metrics {
+    /// Returns the number of GPUs, and the number that orders for the model can get, by vendor and model.
+    #[must_use]
+    pub fn gpus_by_model(&self) -> BTreeMap<(&str, &str), Pair> {
+        let mut models = BTreeMap::new();
+        for gpu in self.nodes.iter().flat_map(|node| &node.gpus) {
+            let devices: &mut Pair = models.entry((&*gpu.vendor, &*gpu.model)).or_default();
+            devices.allocatable += u64::from(gpu.count);
+            devices.available += u64::from(gpu.available);
+        }
+        models
+    }
 }
 
 /// Free capacity of a cluster.

@@ -97,6 +97,7 @@ impl Layout {
                 memory_size: kind.memory.clone(),
                 interface: kind.interface.clone(),
                 count: slot.count,
+                available: 0,
             }
         });
         infos.collect()

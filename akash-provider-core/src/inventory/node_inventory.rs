@@ -13,8 +13,8 @@ use super::need::Need;
 use super::pack;
 use super::spec::{ClusterSpec, NodeSpec, Quantity};
 use super::{
-    AdjustOptions, Allocation, Explanation, IgnoredResource, InsufficientCapacity, Inventory, Metrics,
-    NodeMetrics, Pair, ReplicaGroup,
+    AdjustOptions, Allocation, Explanation, GpuMetrics, IgnoredResource, InsufficientCapacity, Inventory,
+    Metrics, NodeMetrics, Pair, ReplicaGroup,
 };
 use crate::types::ResourceUnit;
 use serde::{Deserialize, Serialize};
@@ -126,6 +126,27 @@ impl NodeInventory {
         least.min(self.free[node].gpu).max(0)
     }
 
+    /// Returns the devices of a node. The available devices of all kinds of a model add up to the number that an
+    /// order for this model can get.
+    fn gpus(&self, index: usize) -> Vec<GpuMetrics> {
+        let node = &self.layout.nodes[index];
+        let mut gpus = self.layout.gpus(node);
+        // Free capacity of a closed node is not available.
+        if node.closed.is_some() {
+            return gpus;
+        }
+        for last in 0..gpus.len() {
+            let is_same =
+                |other: &GpuMetrics| (&other.vendor, &other.model) == (&gpus[last].vendor, &gpus[last].model);
+            let free = |kinds: usize| {
+                let bits = (0..kinds).filter(|bit| is_same(&gpus[*bit]));
+                self.gpus_free(index, bits.fold(0, |mask, bit| mask | 1 << bit))
+            };
+            gpus[last].available = u32::try_from(free(last + 1) - free(last)).unwrap_or(0);
+        }
+        gpus
+    }
+
     /// Reserves an allocation on its nodes. With a negative `sign`, releases the allocation.
     fn move_allocation(&mut self, allocation: &Allocation, sign: i64) {
         for unit in &allocation.units {
@@ -204,7 +225,7 @@ impl Inventory for NodeInventory {
 
     fn metrics(&self) -> Metrics {
         let nodes = self.layout.nodes.iter().zip(&self.free);
-        let nodes = nodes.map(|(node, free)| {
+        let nodes = nodes.enumerate().map(|(index, (node, free))| {
             let pair = |quantity, free| {
                 let amounts = pair(quantity, free);
                 // Free capacity of a closed node is not available.
@@ -221,7 +242,7 @@ impl Inventory for NodeInventory {
                 gpu: pair(Quantity::free(node.gpu_allocatable), free.gpu),
                 memory: pair(node.memory, free.memory),
                 storage_ephemeral: pair(node.ephemeral, free.ephemeral),
-                gpus: self.layout.gpus(node),
+                gpus: self.gpus(index),
                 storage_classes: self.layout.class_names(node),
                 hardware: (*node.hardware).clone(),
             }

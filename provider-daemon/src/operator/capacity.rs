@@ -25,8 +25,14 @@ pub(super) fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     let Response::Capacity { is_known, capacity } = granted(ask(home, &Request::Capacity)?)? else {
         bail!(odd());
     };
+    let gpu = |((vendor, model), gpus): ((&str, &str), Pair)| {
+        json!({
+            "vendor": vendor, "model": model, "allocatable": gpus.allocatable, "available": gpus.available,
+        })
+    };
+    let gpus: Vec<_> = capacity.gpus_by_model().into_iter().map(gpu).collect();
     let value = json!({
-        "known": is_known, "nodes": capacity.nodes, "storage": capacity.storage,
+        "known": is_known, "nodes": capacity.nodes, "gpus": gpus, "storage": capacity.storage,
         "overcommitted_replicas": capacity.overcommitted_replicas, "ignored": capacity.ignored,
     });
     print(output, &value, || text(is_known, &capacity));
@@ -42,6 +48,11 @@ fn text(is_known: bool, capacity: &Metrics) -> String {
         text.push_str("no node is offered to tenants\n");
     }
     text.extend(capacity.nodes.iter().map(node));
+    for ((vendor, model), gpus) in capacity.gpus_by_model() {
+        let amount = free(gpus, |devices| devices.to_string());
+        let model = format!("{vendor}/{model}");
+        text.push_str(&format!("GPU model {}: {amount}\n", plain::line(&model)));
+    }
     for (class, bytes) in &capacity.storage {
         let amount = free(*bytes, rounded_bytes);
         text.push_str(&format!("storage class {}: {amount}\n", plain::line(class)));
@@ -124,6 +135,7 @@ mod tests {
             model: "a100".into(),
             memory_size: "80Gi".into(),
             count: 2,
+            available: 1,
             ..GpuMetrics::default()
         };
         let node = NodeMetrics {
@@ -149,18 +161,18 @@ mod tests {
             IgnoredResource::new(kind, format!("{kind:?} `x`\u{1b}"), format!("label the {kind:?}"))
         };
         let metrics = Metrics {
-            nodes: vec![node],
+            nodes: vec![node.clone(), node],
             storage: [("beta2".to_owned(), pair(10, 1 << 20))].into(),
             overcommitted_replicas: 1,
             ignored: kinds.map(ignored).into(),
         };
         let printed = text(true, &metrics);
-        let mut expected =
-            "node n1: CPU 1.5 of 4 free; memory 1Gi of 2Gi free; ephemeral storage unlimited; GPU 1 of 2 \
-                            free (2 × nvidia/a100 80Gi); storage classes beta2\n\
+        let line = "node n1: CPU 1.5 of 4 free; memory 1Gi of 2Gi free; ephemeral storage unlimited; GPU 1 of 2 \
+                    free (2 × nvidia/a100 80Gi); storage classes beta2\n";
+        let mut expected = line.repeat(2)
+            + "GPU model nvidia/a100: 2 of 4 free\n\
                             storage class beta2: 10 of 1Mi free\n\
-                            replicas without capacity: 1\n"
-                .to_owned();
+                            replicas without capacity: 1\n";
         for kind in [
             "ObjectKind",
             "StorageClass",

@@ -55,6 +55,28 @@ fn w14_a_size_is_not_sold_twice_through_a_model() {
 }
 
 #[test]
+fn available_devices_of_a_model_are_the_devices_that_an_order_can_get() {
+    let mut inventory = mixed();
+    let models = |inventory: &NodeInventory| {
+        let metrics = inventory.metrics();
+        let models = metrics.gpus_by_model();
+        let of = |model| models[&("nvidia", model)];
+        [of("a100"), of("h100")].map(|devices| (devices.available, devices.allocatable))
+    };
+    assert_eq!(models(&inventory), [(3, 3), (1, 1)]);
+    // The lease gets one of two sizes; the choice is open.
+    assert!(take(&mut inventory, 1, "vendor/nvidia/model/a100"));
+    assert_eq!(models(&inventory), [(2, 3), (1, 1)]);
+    assert!(take(&mut inventory, 2, "vendor/nvidia/model/a100/ram/80Gi"));
+    assert_eq!(models(&inventory), [(0, 3), (1, 1)]);
+    let closed = NodeSpec::new("closed", 1000, GIB, GIB)
+        .with_gpus(GpuSpec::new("nvidia", "a100", "80Gi", "", 1))
+        .closed_because("cordoned");
+    let inventory = NodeInventory::new(&ClusterSpec::from_nodes([closed]));
+    assert_eq!(inventory.metrics().nodes[0].gpus[0].available, 0);
+}
+
+#[test]
 fn used_devices_of_unknown_kind_count_against_every_kind() {
     let mut node = NodeSpec::new("mixed", 1000, GIB, 4 * GIB)
         .with_gpus(GpuSpec::new("nvidia", "a100", "80Gi", "", 2))

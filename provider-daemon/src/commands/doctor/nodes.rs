@@ -8,7 +8,6 @@ use crate::plain::count;
 use akash_provider_core::inventory::{IgnoredKind, IgnoredResource, LeasedIpUsage, Metrics};
 use akash_provider_core::types::Address;
 use akash_provider_k8s::inventory::KubeInventory;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 const SUBJECT: &str = "capacity";
@@ -86,12 +85,9 @@ fn judge(metrics: &Metrics) -> Vec<Check> {
 
 /// Formats the number of nodes, the GPUs by model, and the storage classes.
 fn summary(metrics: &Metrics) -> String {
-    let mut gpus: BTreeMap<String, u32> = BTreeMap::new();
-    for gpu in metrics.nodes.iter().flat_map(|node| &node.gpus) {
-        *gpus.entry(format!("{}/{}", gpu.vendor, gpu.model)).or_default() += gpu.count;
-    }
     let mut parts = vec![count(metrics.nodes.len(), "node")];
-    parts.extend(gpus.iter().map(|(model, number)| format!("{number} × {model}")));
+    let gpus = metrics.gpus_by_model().into_iter();
+    parts.extend(gpus.map(|((vendor, model), gpus)| format!("{} × {vendor}/{model}", gpus.allocatable)));
     let classes: Vec<&str> = metrics.storage.keys().map(String::as_str).collect();
     parts.push(match classes.is_empty() {
         true => "no storage class".to_owned(),

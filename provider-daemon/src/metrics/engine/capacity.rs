@@ -95,14 +95,6 @@ fn other(values: &Values<'_>) -> Vec<Measure> {
         inventory.external_ports_active,
         inventory.external_ports_pending,
     ];
-    let mut devices = Measure::gauge(
-        "akash_provider_capacity_gpu_devices",
-        "GPUs by vendor and model, including GPUs in use",
-    );
-    for gpu in inventory.available.nodes.iter().flat_map(|node| &node.gpus) {
-        let labels = [("vendor", &*gpu.vendor), ("model", &*gpu.model)];
-        devices = devices.with(labels, f64::from(gpu.count));
-    }
     let ips = Measure::gauge(
         "akash_provider_capacity_leased_ips",
         "Leased IP addresses by state",
@@ -112,8 +104,11 @@ fn other(values: &Values<'_>) -> Vec<Measure> {
             .with([("state", "active")], f64::from(pool.allocated))
             .with([("state", "available")], f64::from(pool.available))
     });
+    let [total, available, reserved] = devices(values);
     vec![
-        devices,
+        total,
+        available,
+        reserved,
         by_state(
             Measure::gauge(
                 "akash_provider_capacity_external_ports",
@@ -133,6 +128,35 @@ fn other(values: &Values<'_>) -> Vec<Measure> {
             length(inventory.available.ignored.len()),
         ),
     ]
+}
+
+/// Returns the metrics of all GPUs by vendor and model, of the available GPUs, and of the difference.
+fn devices(values: &Values<'_>) -> [Measure; 3] {
+    let mut measures = [
+        Measure::gauge(
+            "akash_provider_capacity_gpu_devices",
+            "GPUs by vendor and model, including GPUs in use",
+        ),
+        Measure::gauge(
+            "akash_provider_capacity_gpu_devices_available",
+            "GPUs by vendor and model that orders can get",
+        ),
+        Measure::gauge(
+            "akash_provider_capacity_gpu_devices_reserved",
+            "GPUs by vendor and model that orders cannot get: reserved, used by other workloads, unhealthy or on a closed \
+             node",
+        ),
+    ];
+    for ((vendor, model), gpus) in values.status.inventory.available.gpus_by_model() {
+        let reserved = gpus.allocatable.saturating_sub(gpus.available);
+        let counts = [gpus.allocatable, gpus.available, reserved];
+        let mut counts = counts.into_iter();
+        measures = measures.map(|measure| {
+            let count = number(counts.next().unwrap_or_default());
+            measure.with([("vendor", vendor), ("model", model)], count)
+        });
+    }
+    measures
 }
 
 /// Returns the metric of the persistent storage in bytes, by storage class and by state (allocatable, available,

@@ -54,6 +54,14 @@ pub(crate) fn check_capacity(values: &Values) {
                 "akash_provider_capacity_gpu_devices{vendor=\"nvidia\",model=\"a100\"}",
                 6.0,
             ),
+            (
+                "akash_provider_capacity_gpu_devices_available{vendor=\"nvidia\",model=\"a100\"}",
+                6.0,
+            ),
+            (
+                "akash_provider_capacity_gpu_devices_reserved{vendor=\"nvidia\",model=\"a100\"}",
+                0.0,
+            ),
         ],
     );
     let reserved = values.iter().filter(|(sample, _)| {

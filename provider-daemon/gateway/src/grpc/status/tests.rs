@@ -29,6 +29,7 @@ fn recorded_cluster() -> Status {
         memory_size: "80Gi".into(),
         interface: "pcie".into(),
         count: 2,
+        available: 0,
     };
     let node = NodeMetrics {
         name: "node1".into(),
