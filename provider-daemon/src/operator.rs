@@ -22,7 +22,7 @@ pub(crate) use serve::{SocketHandler, serve};
 use crate::history::{HistoryHealth, OrderFilter, OrderRecord, OrderRef, Summary};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::inventory::Metrics;
-use akash_provider_core::types::{Address, CloseReason, LeaseId};
+use akash_provider_core::types::{Address, CloseReason, DecCoin, LeaseId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -129,6 +129,18 @@ struct LeaseLine {
     /// Error of the last withdrawal of earnings.
     #[serde(default)]
     payout_error: Option<String>,
+    /// Price per block; `None` if only the teardown of the workload remains.
+    #[serde(default)]
+    price: Option<DecCoin>,
+    /// Price of 30 days at the average block time of the newest blocks.
+    #[serde(default)]
+    price_30_days: Option<DecCoin>,
+    /// Earnings since the creation of the lease, as far as the escrow account can pay; `None` if unknown.
+    #[serde(default)]
+    accrued: Option<DecCoin>,
+    /// Withdrawn part of `accrued`; `None` if unknown.
+    #[serde(default)]
+    withdrawn: Option<DecCoin>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

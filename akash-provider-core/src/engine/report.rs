@@ -50,6 +50,7 @@ impl Engine {
         Pulse {
             height: self.progress.height(),
             block_time: self.progress.block_time(),
+            average_block_ms: self.average_block_ms(),
             calls_in_flight: self.outbox.calls_in_flight(),
             unexpected_inputs: self.outbox.unexpected(),
         }
@@ -64,6 +65,7 @@ impl Engine {
             bids_held: self.role.bids_held().map(str::to_owned),
             height: self.progress.height(),
             block_time: self.progress.block_time(),
+            average_block_ms: self.average_block_ms(),
             chain_known: self.progress.chain_known(),
             // Before the first `Resync`, a missing provider record is not evidence.
             registered: !self.progress.chain_known() || self.market.is_registered(),
@@ -82,6 +84,11 @@ impl Engine {
             calls_in_flight: self.outbox.calls_in_flight(),
             unexpected_inputs: self.outbox.unexpected(),
         }
+    }
+
+    fn average_block_ms(&self) -> u64 {
+        let average = self.progress.block_length(self.config.average_block_time);
+        u64::try_from(average.as_millis()).unwrap_or(u64::MAX)
     }
 
     fn order_statuses(&self) -> Vec<OrderStatus> {

@@ -23,6 +23,8 @@ pub struct Status {
     pub height: Height,
     /// Block time of the newest processed block.
     pub block_time: BlockTime,
+    /// Average interval between blocks, in milliseconds; the configured interval until enough blocks were observed.
+    pub average_block_ms: u64,
     /// True after the first `Resync` was processed.
     pub chain_known: bool,
     /// False if the chain state is known and contains no record of this provider. Without a record, the
@@ -66,6 +68,8 @@ pub struct Pulse {
     pub height: Height,
     /// Block time of the newest processed block.
     pub block_time: BlockTime,
+    /// Average interval between blocks, in milliseconds.
+    pub average_block_ms: u64,
     /// Number of calls without a completion yet.
     pub calls_in_flight: u64,
     /// Number of inputs that no machine expected, since the start.
@@ -79,6 +83,7 @@ impl Status {
         Pulse {
             height: self.height,
             block_time: self.block_time,
+            average_block_ms: self.average_block_ms,
             calls_in_flight: self.calls_in_flight,
             unexpected_inputs: self.unexpected_inputs,
         }
@@ -88,6 +93,7 @@ impl Status {
     pub const fn set_pulse(&mut self, pulse: Pulse) {
         self.height = pulse.height;
         self.block_time = pulse.block_time;
+        self.average_block_ms = pulse.average_block_ms;
         self.calls_in_flight = pulse.calls_in_flight;
         self.unexpected_inputs = pulse.unexpected_inputs;
     }

@@ -1,5 +1,6 @@
 //! The handle for requests to a running provider.
 
+use super::statistics::LeaseEarnings;
 use super::{Lifecycle, ProviderStatistics};
 use crate::RestartState;
 use crate::engine::reservations::Capacity;
@@ -62,6 +63,12 @@ impl ProviderHandle {
     #[must_use]
     pub fn statistics(&self) -> ProviderStatistics {
         self.meter.statistics()
+    }
+
+    /// Returns the earnings of a lease, without waiting. Returns `None` before the first chain snapshot with the lease.
+    #[must_use]
+    pub fn earnings(&self, lease: &LeaseId) -> Option<LeaseEarnings> {
+        self.meter.earnings(lease)
     }
 
     /// Submits a validated manifest of a tenant. `hashes` is the hash of the manifest, or the hashes that

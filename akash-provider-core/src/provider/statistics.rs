@@ -30,6 +30,17 @@ pub const RESERVATION_BOUNDS: [Duration; 6] = [
     Duration::from_secs(1),
 ];
 
+/// Earnings of a lease since its creation, in the denomination of its price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseEarnings {
+    /// Earnings on the chain at its last settlement, and the price of each later block that the last known funds of the
+    /// escrow account can pay.
+    pub accrued: Dec,
+    /// Part of `accrued` that was withdrawn; `None` if the chain returned no earnings.
+    pub withdrawn: Option<Dec>,
+}
+
 /// Counts of a provider since its start. Keys of type `&str` are constant names in `snake_case`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]

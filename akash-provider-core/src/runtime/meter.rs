@@ -1,6 +1,7 @@
 //! Counts the inputs, effects and completions that pass the loop. Observes only, and never waits.
 
 mod deposits;
+mod earnings;
 mod monitors;
 mod orders;
 mod revenue;
@@ -11,10 +12,11 @@ mod tests;
 use crate::cluster::Teardown;
 use crate::engine::counts::EngineCounts;
 use crate::engine::{Call, Completion, Effect, Input, Request, RequestId, Response, Status};
-use crate::provider::statistics::{GO_BOUNDS, ProviderStatistics};
+use crate::provider::statistics::{GO_BOUNDS, LeaseEarnings, ProviderStatistics};
 use crate::statistics::{CALL_BOUNDS, DurationHistogram};
-use crate::types::{ChainEvent, Event, Height, Msg, TxOutcome};
+use crate::types::{ChainEvent, Event, Height, LeaseId, Msg, TxOutcome};
 use deposits::Deposits;
+use earnings::Earnings;
 use monitors::Monitors;
 use orders::OrderCounts;
 use revenue::Revenue;
@@ -52,6 +54,7 @@ pub(crate) struct Meter {
 struct MeterCounts {
     orders: OrderCounts,
     revenue: Revenue,
+    earnings: Earnings,
     pricing: DurationHistogram,
     bids: Counts<(&'static str, &'static str)>,
     calls: Counts<(&'static str, &'static str)>,
@@ -81,6 +84,7 @@ impl Default for MeterCounts {
         Self {
             orders: OrderCounts::new(),
             revenue: Revenue::default(),
+            earnings: Earnings::default(),
             pricing: DurationHistogram::new(&GO_BOUNDS),
             bids: Counts::new(),
             calls: Counts::new(),
@@ -132,11 +136,15 @@ impl Meter {
             Input::Chain(ChainEvent::Resync(snapshot)) => {
                 counts.resyncs += 1;
                 counts.reach(snapshot.height);
+                counts.earnings.read(snapshot);
             }
+            Input::Completed(_, Completion::Snapshot(Ok(snapshot))) => counts.earnings.read(snapshot),
             // The lease earns nothing from here on. The event of the engine follows after the teardown.
             Input::Chain(ChainEvent::LeaseClosed { id, .. }) => {
                 let height = counts.height;
                 counts.revenue.lease_closed(id, height);
+                // The events of a block precede the `Block` event.
+                counts.earnings.lease_closed(id, height + 1);
             }
             Input::Chain(ChainEvent::OrderClosed { id }) => counts.orders.closed(id, "order_closed"),
             Input::Chain(ChainEvent::LeaseCreated { id, .. }) => counts.orders.closed(&id.order, "lost"),
@@ -186,6 +194,11 @@ impl Meter {
     /// status no longer contains the order.
     pub(super) fn settle(&self, status: &Status) {
         self.lock().orders.settle(status);
+    }
+
+    pub(crate) fn earnings(&self, lease: &LeaseId) -> Option<LeaseEarnings> {
+        let counts = self.lock();
+        counts.earnings.of(lease, counts.height)
     }
 
     pub(crate) fn statistics(&self) -> ProviderStatistics {
@@ -253,10 +266,12 @@ impl MeterCounts {
             Event::LeaseWon { lease, price } => {
                 self.leases.0 += 1;
                 self.revenue.lease_added(lease, price, height);
+                self.earnings.lease_won(lease, price, height + 1);
             }
             Event::LeaseAdopted { lease, price } => {
                 self.leases.1 += 1;
                 self.revenue.lease_added(lease, price, height);
+                self.earnings.lease_adopted(lease);
             }
             Event::LeaseClosed { lease, .. } => {
                 self.closed_leases += 1;
@@ -264,6 +279,7 @@ impl MeterCounts {
                 self.monitors.closed(lease);
                 add(&mut self.orders.reservations, ("close", "success"));
                 self.revenue.lease_closed(lease, height);
+                self.earnings.lease_removed(lease);
             }
             Event::BidEnded { bid, .. } => self.deposits.returned_for(bid),
             Event::LeaseEnding { reason, .. } => add(&mut self.lease_ends, reason.name()),
@@ -272,6 +288,7 @@ impl MeterCounts {
             Event::Withdrawn { lease } => {
                 add(&mut self.withdrawals, "success");
                 self.revenue.withdrawn(lease, height);
+                self.earnings.withdrawn(lease, height);
             }
             Event::WithdrawFailed { .. } => add(&mut self.withdrawals, "fail"),
             Event::DriftFound { findings } => {
@@ -300,6 +317,9 @@ impl MeterCounts {
         self.scans.completed(call);
         if let Completion::Workloads(Ok(workloads)) = completion {
             self.monitors.listed(workloads);
+        }
+        if let Completion::Deployment(Ok(Some(record))) = completion {
+            self.earnings.limit(record);
         }
         match call {
             Call::CalculatePrice(_) => self.pricing.record(duration),

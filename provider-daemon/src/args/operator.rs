@@ -16,7 +16,7 @@ pub enum OperatorCommand {
     /// differences
     #[command(alias = "scan")]
     Reconcile(ReconcileArgs),
-    /// List the leases of the running provider, with their states and problems
+    /// List the leases of the running provider, with their states, prices, earnings and problems
     Leases(OutputArgs),
     /// Show the free capacity by node and GPU model, and the resources that are not offered, with remedies
     Capacity(OutputArgs),

@@ -38,6 +38,8 @@ pub(super) enum Kind {
     Price(Box<PriceRequest>, DecCoin),
     /// Account and price per block of another provider that got the lease.
     OtherLease(Address, DecCoin),
+    /// The lease of this provider was closed on the chain.
+    LeaseEnded(CloseReason),
     /// The order was closed on the chain.
     OrderClosed,
 }
@@ -113,6 +115,12 @@ impl Fact {
                     record.outcome = Outcome::Closed;
                 }
             }
+            // The event of the provider follows after the removal of the workload.
+            Kind::LeaseEnded(reason) if record.has_lease() => {
+                let reason = Some(reason);
+                record.end = Some(LeaseEnd { at, reason });
+            }
+            Kind::LeaseEnded(_) => {}
             Kind::OrderClosed => {
                 // The end of a lease is a separate event.
                 if record.outcome == Outcome::Waiting {
@@ -186,7 +194,8 @@ fn apply_event(record: &mut OrderRecord, at: Moment, event: &Event) {
         }
         Event::LeaseClosed { reason, .. } => {
             record.add_step(at, "lease_closed", reason.map(reason_text).unwrap_or_default());
-            record.end = Some(LeaseEnd { at, reason: *reason });
+            let end = record.end.get_or_insert(LeaseEnd { at, reason: None });
+            end.reason = reason.or(end.reason);
         }
         _ => {
             let (step, detail) = simple_step(event);

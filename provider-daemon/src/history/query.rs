@@ -2,6 +2,7 @@
 
 use super::record::{OrderRecord, Outcome};
 use super::store::HistoryStore;
+use super::summary::newest_height;
 use akash_provider_core::types::{Address, DeclineCode, DeploymentId, LeaseId, OrderId};
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -89,6 +90,25 @@ impl FromStr for OrderRef {
 }
 
 impl OrderRef {
+    /// Reads the records of the orders that this reference selects, with the earnings of their leases. `height` is
+    /// the newest known block.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read.
+    pub fn read_with_accrued(
+        &self,
+        store: &HistoryStore,
+        height: Option<u64>,
+    ) -> Result<Vec<OrderRecord>, redb::Error> {
+        let mut records = self.read(store)?;
+        // Without a running provider, the newest recorded block is the end of open leases.
+        let height = height.map_or_else(|| newest_height(store), Ok)?;
+        for record in &mut records {
+            record.accrued = record.accrued_at(height);
+        }
+        Ok(records)
+    }
+
     /// Reads the records of the orders that this reference selects.
     ///
     /// # Errors

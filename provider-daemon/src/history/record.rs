@@ -153,6 +153,10 @@ pub struct OrderRecord {
     /// End of the lease.
     #[serde(default)]
     pub end: Option<LeaseEnd>,
+    /// Earnings of the lease at its price, until its end or the newest block. The escrow account may have contained
+    /// less. Computed when the record is read, not stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accrued: Option<DecCoin>,
     /// Steps in the order of their occurrence.
     pub steps: Vec<Step>,
     /// Number of steps that were removed because of the limit per record.
@@ -173,6 +177,7 @@ impl OrderRecord {
             winner: None,
             won: None,
             end: None,
+            accrued: None,
             steps: Vec::new(),
             omitted: 0,
         }
@@ -191,6 +196,14 @@ impl OrderRecord {
         }
         let step = step.to_owned();
         self.steps.push(Step { at, step, detail });
+    }
+
+    /// Returns the earnings of the lease at its price, until its end or until `height`. Returns `None` without a lease.
+    pub(super) fn accrued_at(&self, height: u64) -> Option<DecCoin> {
+        let (price, won) = (self.price.as_ref()?, self.won?);
+        let end = self.end.as_ref().map_or(height, |end| end.at.height);
+        let amount = price.for_blocks(end.saturating_sub(won.height))?;
+        Some(DecCoin::new(&price.denom, amount))
     }
 
     /// Returns whether the record has a lease that has not ended.

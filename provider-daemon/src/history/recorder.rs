@@ -67,6 +67,10 @@ impl HistoryRecorder {
                 self.at.height += 1;
                 self.send(&id.order, Kind::OtherLease(id.provider.clone(), price.clone()));
             }
+            ChainEvent::LeaseClosed { id, reason } if self.provider.as_ref() == Some(&id.provider) => {
+                self.at.height += 1;
+                self.send(&id.order, Kind::LeaseEnded(*reason));
+            }
             ChainEvent::OrderClosed { id } => {
                 self.at.height += 1;
                 self.send(id, Kind::OrderClosed);

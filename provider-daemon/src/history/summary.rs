@@ -76,7 +76,8 @@ impl Summary {
     }
 }
 
-fn newest_height(store: &HistoryStore) -> Result<u64, redb::Error> {
+/// Returns the height of the newest recorded step.
+pub(super) fn newest_height(store: &HistoryStore) -> Result<u64, redb::Error> {
     let mut newest = 0;
     store.each(|record| {
         let last = record
@@ -90,15 +91,10 @@ fn newest_height(store: &HistoryStore) -> Result<u64, redb::Error> {
 }
 
 fn add_accrued(sums: &mut BTreeMap<Denom, Dec>, record: &OrderRecord, height: u64) {
-    let (Some(price), Some(won)) = (&record.price, record.won) else {
+    let Some(accrued) = record.accrued_at(height) else {
         return;
     };
-    let end = record.end.as_ref().map_or(height, |end| end.at.height);
-    let blocks = i128::from(end.saturating_sub(won.height));
-    let sum = sums.entry(price.denom.clone()).or_default();
-    let amount = price.amount.checked_mul_int(blocks);
+    let sum = sums.entry(accrued.denom).or_default();
     // A sum out of range stays at its last value.
-    if let Some(more) = amount.and_then(|amount| sum.checked_add(amount)) {
-        *sum = more;
-    }
+    *sum = sum.checked_add(accrued.amount).unwrap_or(*sum);
 }

@@ -246,6 +246,56 @@ fn records_the_price_with_its_lines_and_the_requested_resources() {
 }
 
 #[test]
+fn lease_accrues_from_its_creation_to_its_close_on_the_chain() {
+    let home = tempfile::tempdir().unwrap();
+    let store = HistoryStore::open(home.path()).unwrap();
+    let at = |height| Moment {
+        height,
+        time: wall_ms(),
+    };
+    let mut record = OrderRecord::new(order(1), at(9));
+    let mut apply = |height, kind| {
+        let fact = Fact {
+            subject: Subject::Order(order(1)),
+            at: at(height),
+            kind,
+        };
+        fact.apply(&mut record, &*pricing());
+        store.write([&record].into_iter(), BOUNDS).unwrap();
+        let known = OrderRef::Dseq(1)
+            .read_with_accrued(&store, Some(30))
+            .unwrap()
+            .remove(0);
+        (known.accrued.clone(), timeline(&known))
+    };
+    let event = |event| Kind::Event(Arc::new(event));
+    let placed = Event::BidPlaced {
+        bid: lease(1, PROVIDER),
+        price: coin("1.5"),
+    };
+    assert_eq!(apply(9, event(placed)).0, None);
+    let won = Event::LeaseWon {
+        lease: lease(1, PROVIDER),
+        price: coin("1.5"),
+    };
+    let (accrued, text) = apply(10, event(won));
+    assert_eq!(accrued, Some(coin("30")));
+    let line = "accrued:   30uact at the lease price from block 10\n";
+    assert!(text.contains(line), "{text}");
+    apply(20, Kind::LeaseEnded(CloseReason::Owner));
+    // The removal of the workload takes six blocks.
+    let closed = Event::LeaseClosed {
+        lease: lease(1, PROVIDER),
+        reason: None,
+    };
+    let (accrued, text) = apply(26, event(closed));
+    assert_eq!(accrued, Some(coin("15")));
+    let line = "accrued:   15uact at the lease price from block 10 to 20\n";
+    assert!(text.contains(line), "{text}");
+    assert_eq!(record.end.unwrap().reason, Some(CloseReason::Owner));
+}
+
+#[test]
 fn bounds_in_days_and_bytes_remove_the_oldest() {
     let home = tempfile::tempdir().unwrap();
     let store = HistoryStore::open(home.path()).unwrap();

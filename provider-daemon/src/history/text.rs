@@ -46,6 +46,12 @@ pub fn timeline(record: &OrderRecord) -> String {
     if let Some(price) = &record.price {
         text.push_str(&format!("price:     {price} per block\n"));
     }
+    if let (Some(accrued), Some(won)) = (&record.accrued, record.won) {
+        let end = record.end.as_ref();
+        let end = end.map_or_else(String::new, |end| format!(" to {}", end.at.height));
+        let blocks = format!("at the lease price from block {}{end}", won.height);
+        text.push_str(&format!("accrued:   {accrued} {blocks}\n"));
+    }
     for line in &record.price_lines {
         text.push_str(&format!(
             "  {:<40} {}\n",

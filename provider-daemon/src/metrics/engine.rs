@@ -41,6 +41,7 @@ impl EngineSource {
 #[derive(Debug)]
 struct Values<'a> {
     status: &'a Status,
+    handle: &'a ProviderHandle,
     counts: &'a ProviderStatistics,
     external_ports: u32,
 }
@@ -50,6 +51,7 @@ impl MetricSource for EngineSource {
         let status = Arc::clone(&self.status.read().unwrap_or_else(PoisonError::into_inner));
         let values = Values {
             status: &status,
+            handle: &self.handle,
             counts: &self.handle.statistics(),
             external_ports: self.external_ports,
         };

@@ -9,7 +9,7 @@ use crate::error::WithHelp;
 use crate::history::HistoryHealth;
 use crate::{audit, plain, say};
 use akash_provider_core::cluster::Health;
-use akash_provider_core::types::LeaseId;
+use akash_provider_core::types::{DecCoin, LeaseId};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -209,10 +209,29 @@ fn describe(line: &LeaseLine) -> String {
         .iter()
         .filter_map(|(what, text)| Some((what, text.as_ref()?)));
     let mut text = format!("{} {}, {health}\n", line.lease, line.phase.replace('_', " "));
+    text.push_str(&earnings(line));
     for (what, why) in against {
         text.push_str(&format!("  {what}: {}\n", plain::line(why)));
     }
     text
+}
+
+/// Formats the price and the earnings of a lease as one line; empty if only the teardown of the workload remains.
+fn earnings(line: &LeaseLine) -> String {
+    let Some(price) = &line.price else {
+        return String::new();
+    };
+    let known = |amount: &Option<DecCoin>| {
+        amount
+            .as_ref()
+            .map_or_else(|| "unknown".to_owned(), ToString::to_string)
+    };
+    format!(
+        "  price: {price} per block, {} in 30 days; accrued {}, withdrawn {}\n",
+        known(&line.price_30_days),
+        known(&line.accrued),
+        known(&line.withdrawn)
+    )
 }
 
 /// Formats the unhealthy time of a lease; `None` for a lease without health problems.
@@ -464,6 +483,7 @@ mod tests {
             "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"
                 .parse()
                 .unwrap();
+        let coin = |amount: &str| DecCoin::new(&"uact".into(), amount.parse().unwrap());
         let line = |health, known_unhealthy_ms| LeaseLine {
             lease: lease.clone(),
             phase: "running".to_owned(),
@@ -475,6 +495,10 @@ mod tests {
             held_since: None,
             last_error: None,
             payout_error: (health == Health::Unknown).then(|| "sdk/5: insufficient funds".to_owned()),
+            price: (health == Health::Good).then(|| coin("1.5")),
+            price_30_days: (health == Health::Good).then(|| coin("648000")),
+            accrued: (health == Health::Good).then(|| coin("30.5")),
+            withdrawn: None,
         };
         let text = |health, ms| describe(&line(health, ms)).replace(&lease.to_string(), "L");
         let away = Health::Out(Outage::NodeAway);
@@ -486,7 +510,10 @@ mod tests {
             text(Health::Bad, 13_500),
             "L running, unhealthy\n  unhealthy time: 13s of 1m, running\n"
         );
-        assert_eq!(text(Health::Good, 0), "L running, healthy\n");
+        assert_eq!(
+            text(Health::Good, 0),
+            "L running, healthy\n  price: 1.5uact per block, 648000uact in 30 days; accrued 30.5uact, withdrawn unknown\n"
+        );
         assert_eq!(
             text(Health::Unknown, 0),
             "L running, health unknown\n  payout failed: sdk/5: insufficient funds\n"

@@ -41,7 +41,9 @@ pub(super) fn list(home: &Path, args: &OrdersArgs) -> anyhow::Result<ExitCode> {
 /// Shows the timeline of an order, or of all orders of a deployment. The exit code is 1 if there is no record.
 pub(super) fn show(home: &Path, args: &OrderArgs) -> anyhow::Result<ExitCode> {
     let order = args.id.clone();
-    let (orders, health) = read(home, &Request::Order { order }, |store| args.id.read(store))?;
+    let (orders, health) = read(home, &Request::Order { order }, |store| {
+        args.id.read_with_accrued(store, None)
+    })?;
     let is_found = !orders.is_empty();
     print(
         args.printed.output,

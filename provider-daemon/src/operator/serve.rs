@@ -10,7 +10,8 @@ use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::status::LeaseInfo;
 use akash_provider_core::engine::{LeasePhase, Status};
 use akash_provider_core::provider::ProviderHandle;
-use akash_provider_core::types::{Address, BlockTime, LeaseId};
+use akash_provider_core::provider::statistics::LeaseEarnings;
+use akash_provider_core::types::{Address, BlockTime, Dec, DecCoin, LeaseId};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -27,6 +28,9 @@ use tokio_util::sync::CancellationToken;
 
 /// 9999-12-31T23:59:59Z in seconds since the Unix epoch, the last RFC 3339 date.
 const LAST_DATE: u64 = 253_402_300_799;
+
+/// Milliseconds of 30 days.
+const MONTH_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
 /// File mode of the socket, which permits access by its owner and root only.
 const MODE: u32 = 0o600;
@@ -192,7 +196,7 @@ impl SocketHandler {
             Request::Breaker => self.with_status(breaker).await,
             Request::ReleaseBreaker { owner } => self.release(owner).await,
             Request::Scan { dry_run, confirm } => self.scan(dry_run, confirm).await,
-            Request::Leases => self.with_status(leases).await,
+            Request::Leases => self.with_status(|status| leases(status, &self.handle)).await,
             Request::Capacity => self.with_status(capacity::respond).await,
             Request::Operators => {
                 let operators = self
@@ -220,7 +224,11 @@ impl SocketHandler {
             },
             Request::LogLevel { level } => log_level(level.as_deref()).unwrap_or_else(refused),
             Request::Orders { filter } => self.orders(move |store| filter.read(store)).await,
-            Request::Order { order } => self.orders(move |store| order.read(store)).await,
+            Request::Order { order } => {
+                let height = self.handle.try_status().await.map(|status| status.height);
+                self.orders(move |store| order.read_with_accrued(store, height))
+                    .await
+            }
             Request::Summary { since } => self.summary(since).await,
             Request::History => Response::History {
                 health: self.history.as_ref().map(History::health),
@@ -387,7 +395,7 @@ fn breaker(status: &Status) -> Response {
     }
 }
 
-fn leases(status: &Status) -> Response {
+fn leases(status: &Status, handle: &ProviderHandle) -> Response {
     let is_listed = |lease: &LeaseId| status.leases.iter().any(|info| info.lease == *lease);
     let held_closes = status.breaker.held.iter().filter(|end| !is_listed(&end.lease));
     let leftovers = held_closes.map(|end| LeaseLine {
@@ -401,20 +409,26 @@ fn leases(status: &Status) -> Response {
         held_since: Some(date(end.since)),
         last_error: None,
         payout_error: None,
+        price: None,
+        price_30_days: None,
+        accrued: None,
+        withdrawn: None,
     });
     Response::Leases {
         leases: status
             .leases
             .iter()
-            .map(|info| lease_line(status, info))
+            .map(|info| lease_line(status, info, handle.earnings(&info.lease)))
             .chain(leftovers)
             .collect(),
     }
 }
 
-fn lease_line(status: &Status, info: &LeaseInfo) -> LeaseLine {
+fn lease_line(status: &Status, info: &LeaseInfo, earnings: Option<LeaseEarnings>) -> LeaseLine {
     let mut held_close = status.breaker.held.iter();
     let held_close = held_close.find(|end| end.lease == info.lease);
+    let coin = |amount: Dec| DecCoin::new(&info.price.denom, amount);
+    let blocks = MONTH_MS.checked_div(status.average_block_ms);
     LeaseLine {
         lease: info.lease.clone(),
         phase: info.phase.to_string(),
@@ -426,6 +440,10 @@ fn lease_line(status: &Status, info: &LeaseInfo) -> LeaseLine {
         held_since: held_close.map(|end| date(end.since)),
         last_error: info.last_error.clone(),
         payout_error: info.payout_error.clone(),
+        price: Some(info.price.clone()),
+        price_30_days: blocks.and_then(|blocks| info.price.for_blocks(blocks)).map(coin),
+        accrued: earnings.map(|earnings| coin(earnings.accrued)),
+        withdrawn: earnings.and_then(|earnings| earnings.withdrawn).map(coin),
     }
 }
 

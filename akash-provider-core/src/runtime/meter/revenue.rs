@@ -50,7 +50,7 @@ impl Revenue {
         if let Some(account) = self.leases.get_mut(lease) {
             let blocks = height.saturating_sub(account.paid_height);
             account.paid_height = account.paid_height.max(height);
-            let amount = account.price.amount.checked_mul_int(i128::from(blocks));
+            let amount = account.price.for_blocks(blocks);
             increase(&mut self.withdrawn, &account.price.denom, amount);
         }
     }

@@ -172,16 +172,28 @@ pub(super) fn per_lease(values: &Values<'_>) -> Vec<Measure> {
         "akash_provider_lease_unhealthy_seconds",
         "Unhealthy time of the lease that counts towards `--unhealthy-limit`",
     );
+    let mut accrued = Measure::gauge(
+        "akash_provider_lease_accrued",
+        "Earnings of the lease since its creation, as far as its escrow account can pay; absent if unknown",
+    );
+    let mut withdrawn = Measure::gauge(
+        "akash_provider_lease_withdrawn",
+        "Withdrawn earnings of the lease; absent if unknown",
+    );
     for info in &values.status.leases {
         let lease = info.lease.order.to_string();
         let denom = &*info.price.denom;
-        price = price.with(
-            [("lease", lease.as_str()), ("denom", denom)],
-            decimal(info.price.amount),
-        );
+        let labels = [("lease", lease.as_str()), ("denom", denom)];
+        price = price.with(labels, decimal(info.price.amount));
+        if let Some(earnings) = values.handle.earnings(&info.lease) {
+            accrued = accrued.with(labels, decimal(earnings.accrued));
+            if let Some(amount) = earnings.withdrawn {
+                withdrawn = withdrawn.with(labels, decimal(amount));
+            }
+        }
         healthy = healthy.with([("lease", lease.as_str())], flag(info.health == Health::Good));
         let time = number(info.known_unhealthy_ms) / 1000.0;
         unhealthy = unhealthy.with([("lease", lease.as_str())], time);
     }
-    vec![price, healthy, unhealthy]
+    vec![price, accrued, withdrawn, healthy, unhealthy]
 }

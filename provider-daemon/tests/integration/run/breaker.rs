@@ -2,7 +2,7 @@
 
 use crate::stage::{ADDRESS, Stage, until};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::Address;
+use akash_provider_core::types::{Address, BidId};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -169,6 +169,45 @@ fn control_socket_serves_operator_commands_only() {
     assert!(!socket.exists(), "the socket is deleted with its provider");
 }
 
+/// Compares the earnings of a lease with the market, before and after the provider reads the lease from the chain.
+fn check_earnings(stage: &Stage, lease: &BidId) {
+    let height = || stage.chain.market(|market| market.height());
+    let record = stage.chain.market(|market| market.lease(lease)).unwrap().lease;
+    let price: f64 = record.price.amount.to_plain().parse().unwrap();
+    let amount = |line: &Value, name: &str| -> f64 {
+        assert_eq!(line[name]["denom"], json!("uact"), "{name} in {line}");
+        line[name]["amount"].as_str().unwrap().parse().unwrap()
+    };
+    let check = || {
+        // The provider processes a block shortly after the market.
+        let first = height().saturating_sub(4);
+        let listed = object(stage, &["leases", "--output=json"]);
+        let last = height();
+        let lines = listed["leases"].as_array().unwrap();
+        let line = lines
+            .iter()
+            .find(|line| line["lease"] == json!(lease.to_string()))
+            .unwrap();
+        let blocks = amount(line, "accrued") / price;
+        let limits = first.saturating_sub(record.created_at)..=last - record.created_at;
+        assert!(
+            (blocks - blocks.round()).abs() < 1e-6 && limits.contains(&(blocks.round() as u64)),
+            "{limits:?} {line}"
+        );
+        assert_eq!((amount(line, "price"), amount(line, "withdrawn")), (price, 0.0));
+        // Blocks take between 1 ms and 6.5 s.
+        assert!(
+            (398_769.0..=2.6e9).contains(&(amount(line, "price_30_days") / price).ceil()),
+            "{line}"
+        );
+    };
+    check();
+    // A scan fails if a block is added between its queries.
+    let has_scanned = || stage.ran(&["reconcile", "--dry-run"]).0 == 0;
+    until("a full scan", String::new, has_scanned);
+    check();
+}
+
 #[test]
 fn operator_closes_exactly_one_lease_by_command() {
     let mut stage = Stage::new("end-lease", true);
@@ -195,6 +234,7 @@ fn operator_closes_exactly_one_lease_by_command() {
         || provider.dump(),
         || listed() == 2,
     );
+    check_earnings(&stage, &leases[0]);
     let [ended, other] = &leases;
     let ended = ended.to_string();
     let closed = object(
