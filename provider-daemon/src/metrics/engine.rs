@@ -41,7 +41,6 @@ impl EngineSource {
 #[derive(Debug)]
 struct Values<'a> {
     status: &'a Status,
-    handle: &'a ProviderHandle,
     counts: &'a ProviderStatistics,
     external_ports: u32,
 }
@@ -51,7 +50,6 @@ impl MetricSource for EngineSource {
         let status = Arc::clone(&self.status.read().unwrap_or_else(PoisonError::into_inner));
         let values = Values {
             status: &status,
-            handle: &self.handle,
             counts: &self.handle.statistics(),
             external_ports: self.external_ports,
         };
@@ -61,7 +59,7 @@ impl MetricSource for EngineSource {
         measures.extend(capacity::measures(&values));
         measures.extend(go_names::measures(&values));
         if self.is_per_lease {
-            measures.extend(leases::per_lease(&values));
+            measures.extend(leases::per_lease(&status, &self.handle));
         }
         measures
     }

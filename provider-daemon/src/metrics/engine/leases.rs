@@ -4,7 +4,8 @@ use super::super::Measure;
 use super::super::convert::{counter, decimal, flag, gauge, length, number};
 use super::{Values, by_name};
 use akash_provider_core::cluster::Health;
-use akash_provider_core::engine::LeasePhase;
+use akash_provider_core::engine::{LeasePhase, Status};
+use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Dec, Denom};
 use std::collections::BTreeMap;
 
@@ -159,7 +160,7 @@ fn amounts(measure: Measure, amounts: &BTreeMap<Denom, Dec>) -> Measure {
     })
 }
 
-pub(super) fn per_lease(values: &Values<'_>) -> Vec<Measure> {
+pub(super) fn per_lease(status: &Status, provider: &ProviderHandle) -> Vec<Measure> {
     let mut price = Measure::gauge(
         "akash_provider_lease_price_per_block",
         "Price of the lease per block",
@@ -180,12 +181,12 @@ pub(super) fn per_lease(values: &Values<'_>) -> Vec<Measure> {
         "akash_provider_lease_withdrawn",
         "Withdrawn earnings of the lease; absent if unknown",
     );
-    for info in &values.status.leases {
+    for info in &status.leases {
         let lease = info.lease.order.to_string();
         let denom = &*info.price.denom;
         let labels = [("lease", lease.as_str()), ("denom", denom)];
         price = price.with(labels, decimal(info.price.amount));
-        if let Some(earnings) = values.handle.earnings(&info.lease) {
+        if let Some(earnings) = provider.earnings(&info.lease) {
             accrued = accrued.with(labels, decimal(earnings.accrued));
             if let Some(amount) = earnings.withdrawn {
                 withdrawn = withdrawn.with(labels, decimal(amount));
