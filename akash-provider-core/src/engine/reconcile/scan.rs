@@ -20,6 +20,9 @@ const LISTING_INTERVAL: Duration = Duration::from_secs(20);
 /// Maximum number of reported findings. Further findings are only counted, not reported.
 const FINDINGS_MAX: usize = 100;
 
+/// Number of times that a requested scan starts again if its snapshot is outdated.
+const REPETITIONS: u32 = 3;
+
 /// A scan in progress: a full scan, or only a listing of the cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ScanInProgress {
@@ -234,6 +237,14 @@ impl Engine {
                 None => {}
             };
         }
+        // A block is often processed while the nodes return the snapshot.
+        let is_outdated = matches!(&snapshot, Some(Ok(snapshot)) if self.is_outdated(snapshot));
+        if is_outdated && !requests.is_empty() && self.scan.attempts < REPETITIONS {
+            self.scan.attempts += 1;
+            let again = requests.into_iter().map(|id| (id, dry_run));
+            self.scan.requests.extend(again);
+            return;
+        }
         let usable = snapshot
             .unwrap_or_else(|| Err(unavailable("no snapshot was received".to_owned())))
             .and_then(|snapshot| match self.snapshot_problem(&snapshot) {
@@ -260,15 +271,18 @@ impl Engine {
         if snapshot.chain_id != self.config.chain_id {
             return Some(format!("the node belongs to chain `{}`", snapshot.chain_id));
         }
-        let past =
-            self.is_past(snapshot.height) || self.progress.is_before_snapshot(snapshot.height, snapshot.time);
-        past.then(|| {
+        self.is_outdated(snapshot).then(|| {
             let last = self.progress.known_height();
             format!(
                 "the node is at height {}, behind the known height {last}",
                 snapshot.height
             )
         })
+    }
+
+    /// Returns true if the snapshot is older than the processed state.
+    fn is_outdated(&self, snapshot: &Snapshot) -> bool {
+        self.is_past(snapshot.height) || self.progress.is_before_snapshot(snapshot.height, snapshot.time)
     }
 
     fn scan_succeeded(

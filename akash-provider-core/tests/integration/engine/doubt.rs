@@ -537,6 +537,45 @@ fn scan_requested_during_dry_run_runs_afterwards() {
     assert!(world.replies.contains_key(&dry) && world.replies.contains_key(&real));
 }
 
+/// Answers the next snapshot call with the state before the last block.
+fn answer_late(world: &mut World) {
+    let (id, call) = world.take_pending(|call| matches!(call, Call::FetchSnapshot));
+    let snapshot = world.answer(&call);
+    world.blocks(1, BLOCK);
+    world.feed(Input::Completed(id, snapshot));
+}
+
+#[test]
+fn requested_scan_starts_again_if_a_block_is_processed_during_the_scan() {
+    for dry_run in [true, false] {
+        let mut world = World::new();
+        world.running(1, &web());
+        world.hold = Some(|call| matches!(call, Call::FetchSnapshot));
+        let scan = world.request(Request::Scan { dry_run });
+        for _ in 0..3 {
+            answer_late(&mut world);
+            world.settle();
+            assert!(!world.replies.contains_key(&scan));
+        }
+        world.hold = None;
+        world.settle();
+        assert!(matches!(world.replies[&scan], Ok(Reply::Scan(_))), "{dry_run}");
+    }
+}
+
+#[test]
+fn requested_scan_fails_after_three_repetitions() {
+    let mut world = World::new();
+    world.hold = Some(|call| matches!(call, Call::FetchSnapshot));
+    let scan = world.request(Request::Scan { dry_run: true });
+    for _ in 0..4 {
+        assert!(!world.replies.contains_key(&scan));
+        answer_late(&mut world);
+        world.settle();
+    }
+    assert_eq!(kind(world.replies[&scan].clone()), Some(RefusalKind::Unavailable));
+}
+
 #[test]
 fn missed_and_repeated_blocks_are_counted_with_the_scan_that_follows_a_gap() {
     let mut world = World::new();
