@@ -23,7 +23,7 @@ use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testbed::Tier;
 use tokio::time::timeout;
 
@@ -198,12 +198,21 @@ impl Tenant {
         (code, stdout.take(), stderr.take())
     }
 
-    /// Runs a shell script as [`Tenant::exec`] does, without input or terminal. Returns the output as text.
+    /// Runs a shell script as [`Tenant::exec`] does, without input or terminal, and waits for a ready replica.
+    /// Returns the output as text.
     pub(crate) async fn sh(&self, script: &str) -> (i32, String, String) {
-        let none = futures::stream::pending().boxed();
-        let (code, stdout, stderr) = self.exec(&["sh", "-c", script], None, false, none).await;
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (code.unwrap(), text(stdout), text(stderr))
+        let deadline = Instant::now() + WAIT_LIMIT;
+        loop {
+            let none = futures::stream::pending().boxed();
+            let (code, stdout, stderr) = self.exec(&["sh", "-c", script], None, false, none).await;
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            match code {
+                Err(error) if error.is_transient() && Instant::now() < deadline => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                code => return (code.unwrap(), text(stdout), text(stderr)),
+            }
+        }
     }
 }
 

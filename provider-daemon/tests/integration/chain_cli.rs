@@ -11,6 +11,7 @@ use environment::without_settings;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 struct RunOutput {
     code: i32,
@@ -47,7 +48,11 @@ struct Home {
 
 impl Home {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("chain-cli-{}-{name}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // The number keeps tests apart that use the same name.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("chain-cli-{}-{number}-{name}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         Self { folder }
