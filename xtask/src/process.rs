@@ -1,6 +1,6 @@
 //! Execution of other programs: printed, limited in time, and read line by line if needed.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -40,8 +40,15 @@ impl Process {
     }
 
     pub(crate) fn cargo(dir: &Path, args: &[&str]) -> Self {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        Self::new(cargo, dir).args(args)
+        Self::new(cargo(), dir).args(args)
+    }
+
+    /// Creates a cargo command with the lowest priority.
+    pub(crate) fn cargo_in_background(dir: &Path, args: &[&str]) -> Self {
+        Self::new("nice", dir)
+            .args(["-n", "19"])
+            .args([cargo()])
+            .args(args)
     }
 
     pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
@@ -148,6 +155,10 @@ impl Process {
             Err(error) => Err(Error::new(format!("`{}`: {error}", self.command_line))),
         }
     }
+}
+
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 /// Reads the output on a separate thread. The time limit then also applies to a program without output.

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Run,
     Api,
     Node,
+    /// Runs beside the tests of a cluster, with the lowest priority. Has no time limit of its own.
+    Background,
 }
 
 /// Lines to repeat at the end, such as skipped tests.
@@ -67,6 +69,11 @@ impl Report {
         has_passed
     }
 
+    /// Adds the stages of another report.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.stages.extend(other.stages);
+    }
+
     /// Prints the table. Fails if a stage failed.
     pub(crate) fn finish(self) -> Result<()> {
         print!("{}", self.table());
@@ -84,13 +91,13 @@ impl Report {
     }
 
     fn table(&self) -> String {
-        let mut out = String::from("\nstage                      kind    seconds  outcome\n");
+        let mut out = String::from("\nstage                      kind        seconds  outcome\n");
         for stage in &self.stages {
             let outcome = if stage.outcome.is_ok() { "ok" } else { "FAILED" };
             let kind = format!("{:?}", stage.kind).to_lowercase();
             let _ = writeln!(
                 out,
-                "{:<26} {kind:<6} {:>8.1}  {outcome}",
+                "{:<26} {kind:<10} {:>8.1}  {outcome}",
                 stage.name,
                 stage.took.as_secs_f64()
             );
@@ -108,7 +115,7 @@ impl Report {
             let verdict = if took <= budget { "within" } else { "OVER" };
             let _ = writeln!(
                 out,
-                "{what:<26} total  {:>8.1}  {verdict} its budget of {} s",
+                "{what:<26} total      {:>8.1}  {verdict} its budget of {} s",
                 took.as_secs_f64(),
                 budget.as_secs()
             );

@@ -40,7 +40,7 @@ const ON_A_CLUSTER: Parallelism = Parallelism {
 
 /// Test program to run.
 #[derive(Debug, PartialEq, Eq)]
-struct Suite {
+pub(crate) struct Suite {
     program: PathBuf,
     /// Folder of the program's package. The program runs in this folder, as under cargo.
     folder: PathBuf,
@@ -54,7 +54,7 @@ struct Suite {
 /// # Errors
 /// Fails if a test fails, if no test ran, or if no conformance test ran.
 pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<Notes> {
-    let (counter, second) = ran(workspace, cargo, ALONE, &[])?;
+    let (counter, second) = ran(build(workspace, cargo)?, ALONE, &[]);
     let conformance = counter.conformance();
     let notes = counter.finish(what)?;
     println!("conformance: {conformance} passed");
@@ -65,37 +65,36 @@ pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<N
     Ok(notes)
 }
 
-/// Builds and runs tests as [`run`] does, on a cluster and with an environment variable. No conformance test
-/// is required.
+/// Runs built tests as [`run`] does, on a cluster and with an environment variable. No conformance test is
+/// required.
 ///
 /// # Errors
 /// Fails if a test fails, or if no test ran.
-pub(crate) fn run_with(
-    workspace: &Workspace,
-    what: &str,
-    cargo: &[&str],
-    variable: (&str, &OsStr),
-) -> Result<Notes> {
-    let (counter, second) = ran(workspace, cargo, ON_A_CLUSTER, &[variable])?;
+pub(crate) fn run_with(what: &str, suites: Vec<Suite>, variable: (&str, &OsStr)) -> Result<Notes> {
+    let (counter, second) = ran(suites, ON_A_CLUSTER, &[variable]);
     second.finish(counter.finish(what)?)
 }
 
-fn ran(
-    workspace: &Workspace,
-    cargo: &[&str],
-    together: Parallelism,
-    environment: &[(&str, &OsStr)],
-) -> Result<(Counter, SecondRun)> {
+/// Builds the test programs of `cargo test` with these arguments.
+pub(crate) fn build(workspace: &Workspace, cargo: &[&str]) -> Result<Vec<Suite>> {
     let build = [cargo, &["--no-run", "--message-format=json-render-diagnostics"]].concat();
     let mut suites = Vec::new();
     for line in workspace.cargo(&build).quiet().lines()? {
         suites.extend(read(&line));
     }
+    Ok(suites)
+}
+
+fn ran(
+    mut suites: Vec<Suite>,
+    together: Parallelism,
+    environment: &[(&str, &OsStr)],
+) -> (Counter, SecondRun) {
     // Large programs take the longest, and the last one to start should be short.
     suites.sort_by_key(|suite| std::fs::metadata(&suite.program).map_or(0, |file| file.len()));
     let mut counter = Counter::default();
     let failed = side_by_side(suites, together, environment, &mut counter);
-    Ok((counter, SecondRun::of(&failed, environment)))
+    (counter, SecondRun::of(&failed, environment))
 }
 
 fn process(suite: &Suite, threads: &str, environment: &[(&str, &OsStr)]) -> Process {

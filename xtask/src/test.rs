@@ -1,6 +1,7 @@
 //! `cargo xtask test`: the test command, which runs every check that a change must pass. A fresh clone needs
 //! only rustup and Go. The table at the end of the output compares the durations with their time limits.
 
+use std::thread;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -33,24 +34,39 @@ const SDL: &str = "akash-provider-core/tests/data/sdl";
 /// Runs all stages and prints the time table. Fails if a stage fails.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut report = Report::default();
-    verify::stages(workspace, &mut report);
+    verify::sources(workspace, &mut report);
     if report.stage(Kind::Build, "build of tests, programs", || build(workspace)) {
         report.stage(Kind::Run, "tests", || tests(workspace));
         report.stage(Kind::Run, "examples", || examples(workspace));
         report.stage(Kind::Run, "dev --once", || dev_once(workspace));
-        // Each code block is compiled when it runs.
-        report.stage(Kind::Build, "doctests", || docs::examples(workspace));
     }
-    if report.stage(Kind::Build, "build of the simulation", || {
+    let tiers = tiers::prepare(workspace, &mut report);
+    // The tests of a tier mostly wait for their cluster. The rest of the work needs no cluster, and uses the
+    // processors in this time.
+    let background = thread::scope(|scope| {
+        let background = scope.spawn(|| background(&workspace.in_background()));
+        tiers::run_all(tiers, &mut report);
+        background.join()
+    });
+    report.extend(background.map_err(|_| Error::new("the background stages panicked"))?);
+    report.finish()
+}
+
+/// Runs the stages that neither need a cluster nor measure time.
+fn background(workspace: &Workspace) -> Report {
+    let mut report = Report::default();
+    verify::builds(workspace, &mut report, Kind::Background);
+    // Each code block is compiled when it runs.
+    report.stage(Kind::Background, "doctests", || docs::examples(workspace));
+    if report.stage(Kind::Background, "build of the simulation", || {
         sim::build(workspace, sim::Form::Quick).map(|()| Notes::new())
     }) {
-        report.stage(Kind::Run, "exploration", || exploration(workspace));
-        report.stage(Kind::Run, "simulation", || {
+        report.stage(Kind::Background, "exploration", || exploration(workspace));
+        report.stage(Kind::Background, "simulation", || {
             sim::seeds(workspace, sim::Form::Quick, &SEEDS).map(|_| Notes::new())
         });
     }
-    tiers::stages(workspace, &mut report);
-    report.finish()
+    report
 }
 
 /// Builds programs and tests in one cargo call, so that each dependency is built only once.

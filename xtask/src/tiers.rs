@@ -7,6 +7,7 @@ use testbed::{Cluster, Options, Tier};
 
 use crate::error::{Error, Result};
 use crate::report::{Kind, Notes, Report};
+use crate::suites::Suite;
 use crate::workspace::Workspace;
 use crate::{cluster, suites};
 
@@ -27,31 +28,71 @@ const SECOND: &str = "second";
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
-/// Runs the tests of each tier as a stage. If the machine cannot run a cluster, each stage prints the reason
-/// and passes.
-pub(crate) fn stages(workspace: &Workspace, report: &mut Report) {
+/// Tier with its built test programs.
+pub(crate) struct Prepared<'a> {
+    workspace: &'a Workspace,
+    tier: Tier,
+    kind: Kind,
+    name: &'static str,
+    suites: Vec<Suite>,
+}
+
+/// Builds the clusters' programs and the tests of each tier, because a build during the tests would wait for
+/// other builds. If the machine cannot run a cluster, prints the reason in a passed stage of each tier, and
+/// returns no tier.
+pub(crate) fn prepare<'a>(workspace: &'a Workspace, report: &mut Report) -> Vec<Prepared<'a>> {
     if let Some(obstacle) = testbed::obstacle() {
         for (_, kind, name, _) in TESTS {
             report.stage(kind, name, || Ok(vec![format!("skipped: {obstacle}")]));
         }
-        return;
+        return Vec::new();
     }
     let tiers = TESTS.map(|(tier, ..)| tier);
-    let built = report.stage(Kind::Build, "testbed binaries", || {
+    let mut prepared = Vec::new();
+    report.stage(Kind::Build, "testbed binaries", || {
         testbed::build(&tiers)?;
+        for (tier, kind, name, targets) in TESTS {
+            prepared.push(Prepared {
+                workspace,
+                tier,
+                kind,
+                name,
+                suites: suites(workspace, targets)?,
+            });
+        }
         Ok(Notes::new())
     });
-    for (tier, kind, name, targets) in TESTS {
-        if built {
-            report.stage(kind, name, || on_cluster(workspace, tier, name, targets));
-        }
+    prepared
+}
+
+/// Runs the tests of each tier as a stage.
+pub(crate) fn run_all(tiers: Vec<Prepared<'_>>, report: &mut Report) {
+    for prepared in tiers {
+        report.stage(prepared.kind, prepared.name, || on_cluster(prepared));
     }
+}
+
+/// Builds the tests of a tier. The build uses the features of the whole workspace, so that no crate is
+/// compiled twice.
+fn suites(workspace: &Workspace, targets: &[&str]) -> Result<Vec<Suite>> {
+    let mut cargo = vec!["test", "--locked", "--workspace", "--all-features"];
+    cargo.extend(targets);
+    suites::build(workspace, &cargo)
 }
 
 pub(crate) fn run(workspace: &Workspace, tier: Tier) -> Result<()> {
     let found = TESTS.into_iter().find(|(found, ..)| *found == tier);
-    let (_, _, name, targets) = found.ok_or_else(|| Error::new(format!("no test is for the tier {tier}")))?;
-    for note in on_cluster(workspace, tier, name, targets)? {
+    let (_, kind, name, targets) =
+        found.ok_or_else(|| Error::new(format!("no test is for the tier {tier}")))?;
+    let suites = suites(workspace, targets)?;
+    let prepared = Prepared {
+        workspace,
+        tier,
+        kind,
+        name,
+        suites,
+    };
+    for note in on_cluster(prepared)? {
         println!("{name}: {note}");
     }
     Ok(())
@@ -142,7 +183,14 @@ pub(crate) fn with_cluster<T>(options: &Options, work: impl FnOnce(&Cluster) -> 
     Ok(done)
 }
 
-fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -> Result<Notes> {
+fn on_cluster(prepared: Prepared<'_>) -> Result<Notes> {
+    let Prepared {
+        workspace,
+        tier,
+        name,
+        suites,
+        ..
+    } = prepared;
     // Special names, so that a developer's running cluster is not touched.
     let first = cluster::options(workspace, tier, &format!("test-{tier}"), None);
     // Exclusive tests mostly wait for the cluster, so they run on a second one in parallel.
@@ -156,7 +204,7 @@ fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -
         let second = second
             .join()
             .map_err(|_| Error::new("the start of the second cluster panicked"))?;
-        tests(workspace, name, targets, &[first, second?])
+        tests(name, suites, &[first, second?])
     });
     let down: Vec<Result<()>> = [&first, &second].into_iter().map(take_down).collect();
     let notes = outcome?;
@@ -171,12 +219,9 @@ fn take_down(options: &Options) -> Result<()> {
     }
 }
 
-/// Runs the tests of a tier on these clusters. The build uses the features of the whole workspace, so that no
-/// crate is compiled twice.
-fn tests(workspace: &Workspace, name: &str, targets: &[&str], clusters: &[Cluster]) -> Result<Notes> {
+/// Runs the tests of a tier on these clusters.
+fn tests(name: &str, suites: Vec<Suite>, clusters: &[Cluster]) -> Result<Notes> {
     let dirs = std::env::join_paths(clusters.iter().map(Cluster::dir))
         .map_err(|error| Error::new(format!("cannot join the state folders: {error}")))?;
-    let mut cargo = vec!["test", "--locked", "--workspace", "--all-features"];
-    cargo.extend(targets);
-    suites::run_with(workspace, name, &cargo, (VARIABLE, &dirs))
+    suites::run_with(name, suites, (VARIABLE, &dirs))
 }

@@ -22,42 +22,44 @@ const WASM: &str = "wasm32-unknown-unknown";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut report = Report::default();
-    stages(workspace, &mut report);
+    sources(workspace, &mut report);
+    builds(workspace, &mut report, Kind::Build);
     report.finish()
 }
 
-/// Runs the checks as stages of a report, cheap checks first. Returns `true` if all passed.
-pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
-    let passed = [
-        report.stage(Kind::Run, "formatting", || {
-            done(workspace.cargo(&["fmt", "--all", "--check"]).run())
-        }),
-        report.stage(Kind::Run, "lints of each member", || done(lints::run(workspace))),
-        report.stage(Kind::Run, "length of files", || file_length::run(workspace)),
-        report.stage(Kind::Run, "licences, bans, sources", || licences::run(workspace)),
-        report.stage(Kind::Run, "known vulnerabilities", || advisories::run(workspace)),
-        report.stage(Kind::Run, "reasons of dependencies", || {
-            done(reasons::run(workspace))
-        }),
-        report.stage(Kind::Run, "manifests", || done(manifests::run(workspace))),
-        report.stage(Kind::Run, "public types", || done(survey::unreached(workspace))),
-        report.stage(Kind::Run, "migration tables", || {
-            done(survey::migrating(workspace))
-        }),
-        report.stage(Kind::Run, "prose", || prose::verify(workspace)),
-        report.stage(Kind::Run, "log messages", || {
-            done(docs::verify_messages(workspace))
-        }),
-        report.stage(Kind::Run, "links", || done(docs::links(workspace))),
-        report.stage(Kind::Run, "layers", || done(layers::run(workspace))),
-        report.stage(Kind::Build, "clippy", || done(clippy(workspace))),
-        report.stage(Kind::Build, "each crate alone", || done(alone::run(workspace))),
-        report.stage(Kind::Build, "packages", || done(packages::run(workspace))),
-        report.stage(Kind::Build, "versions", || semver::run(workspace)),
-        report.stage(Kind::Build, "the pure core on wasm", || done(wasm(workspace))),
-        report.stage(Kind::Build, "documentation", || done(docs::build(workspace))),
-    ];
-    passed.iter().all(|passed| *passed)
+/// Runs the checks that read only the sources. They take seconds.
+pub(crate) fn sources(workspace: &Workspace, report: &mut Report) {
+    let mut stage =
+        |name, check: fn(&Workspace) -> Result<Notes>| report.stage(Kind::Run, name, || check(workspace));
+    stage("formatting", |workspace| {
+        done(workspace.cargo(&["fmt", "--all", "--check"]).run())
+    });
+    stage("lints of each member", |workspace| done(lints::run(workspace)));
+    stage("length of files", file_length::run);
+    stage("licences, bans, sources", licences::run);
+    stage("known vulnerabilities", advisories::run);
+    stage("reasons of dependencies", |workspace| {
+        done(reasons::run(workspace))
+    });
+    stage("manifests", |workspace| done(manifests::run(workspace)));
+    stage("public types", |workspace| done(survey::unreached(workspace)));
+    stage("migration tables", |workspace| done(survey::migrating(workspace)));
+    stage("prose", prose::verify);
+    stage("log messages", |workspace| done(docs::verify_messages(workspace)));
+    stage("links", |workspace| done(docs::links(workspace)));
+    stage("layers", |workspace| done(layers::run(workspace)));
+}
+
+/// Runs the checks that compile, as stages of this kind. They take minutes.
+pub(crate) fn builds(workspace: &Workspace, report: &mut Report, kind: Kind) {
+    let mut stage =
+        |name, check: fn(&Workspace) -> Result<Notes>| report.stage(kind, name, || check(workspace));
+    stage("clippy", |workspace| done(clippy(workspace)));
+    stage("each crate alone", |workspace| done(alone::run(workspace)));
+    stage("packages", |workspace| done(packages::run(workspace)));
+    stage("versions", semver::run);
+    stage("the pure core on wasm", |workspace| done(wasm(workspace)));
+    stage("documentation", |workspace| done(docs::build(workspace)));
 }
 
 fn done(outcome: Result<()>) -> Result<Notes> {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 
 /// The workspace of this program.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Workspace {
     /// Folder of the workspace's Cargo.toml.
     pub(crate) root: PathBuf,
@@ -19,9 +19,11 @@ pub(crate) struct Workspace {
     packages: Vec<Package>,
     members: Vec<String>,
     graph: Graph,
+    /// If true, cargo runs with the lowest priority.
+    is_in_background: bool,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Package {
     id: String,
     pub(crate) name: String,
@@ -55,7 +57,7 @@ pub(crate) struct Package {
     dependencies: Vec<Dependency>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct Target {
     name: String,
     kind: Vec<String>,
@@ -77,7 +79,7 @@ impl Target {
     }
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct Dependency {
     name: String,
     /// Kind of the dependency, such as `dev`; `None` for a normal dependency.
@@ -91,24 +93,24 @@ struct Dependency {
 }
 
 /// Resolved dependencies of each package.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 struct Graph {
     nodes: Vec<Node>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct Node {
     id: String,
     deps: Vec<Link>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct Link {
     pkg: String,
     dep_kinds: Vec<Kind>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct Kind {
     kind: Option<String>,
 }
@@ -157,6 +159,7 @@ impl Workspace {
             packages: metadata.packages,
             members: metadata.workspace_members,
             graph: metadata.resolve,
+            is_in_background: false,
         })
     }
 
@@ -273,7 +276,19 @@ impl Workspace {
     }
 
     pub(crate) fn cargo(&self, args: &[&str]) -> Process {
-        Process::cargo(&self.root, args)
+        if self.is_in_background {
+            Process::cargo_in_background(&self.root, args)
+        } else {
+            Process::cargo(&self.root, args)
+        }
+    }
+
+    /// Returns this workspace with cargo at the lowest priority.
+    pub(crate) fn in_background(&self) -> Self {
+        Self {
+            is_in_background: true,
+            ..self.clone()
+        }
     }
 
     /// Returns the sorted paths of the repository files with this extension. Skips build output and hidden
