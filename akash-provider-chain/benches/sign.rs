@@ -17,8 +17,7 @@ const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
 
 type Failed = Box<dyn std::error::Error>;
 
-/// Signs bids in a loop. Each bid has one resource unit. Each repetition builds the message, the encoded
-/// transaction and its hash.
+/// Signs bids in a loop. Each repetition builds the message, the encoded transaction and its hash.
 fn main() -> Result<(), Failed> {
     let key = PrivateKey::from_bytes(&[7; 32])?;
     let bid = bid(&key);

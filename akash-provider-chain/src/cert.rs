@@ -92,8 +92,7 @@ pub enum CertError {
     /// The private key in the certificate file cannot be decrypted with this chain account's key.
     #[error("cannot decrypt certificate file {} with the key of this account: the file was encrypted with another key", path.display())]
     WrongKey {
-        /// Path of the certificate file. The password of the file is a signature of the account address, made with the
-        /// account key.
+        /// Path of the certificate file.
         path: PathBuf,
     },
     /// The system does not provide random bytes. Contains the error text.
@@ -102,7 +101,7 @@ pub enum CertError {
     /// A file operation failed.
     #[error("cannot {operation} {}", path.display())]
     Io {
-        /// Failed operation, as a verb phrase. In the error text, the path follows this phrase.
+        /// Failed operation, as a verb phrase for error messages.
         operation: &'static str,
         /// Path of the file. For a failed rename, the source path.
         path: PathBuf,
@@ -122,8 +121,8 @@ pub struct OwnCertificate {
 impl OwnCertificate {
     /// Generates a certificate with a new key.
     ///
-    /// `now` is the time since the Unix epoch and becomes the serial number. Two certificates of one account
-    /// must have different serial numbers.
+    /// `now`, the time since the Unix epoch, becomes the serial number. An account cannot use a serial number
+    /// twice.
     ///
     /// # Errors
     /// Returns an error if a domain name is invalid, or if the system provides no random bytes.
@@ -131,8 +130,7 @@ impl OwnCertificate {
         generate::make(owner, usage, now)
     }
 
-    /// Creates a certificate with its private key. Checks that the certificate contains the public key of
-    /// this private key.
+    /// Creates a certificate with its private key. Returns an error if the keys do not match.
     fn new(der: Vec<u8>, key: SigningKey) -> Result<Self, CertError> {
         let info = read::read_der(&der)?;
         if info.public_key != generate::spki(&key)? {
@@ -159,7 +157,7 @@ impl OwnCertificate {
     /// dropped.
     ///
     /// # Errors
-    /// Returns an error if the key cannot be encoded. No valid key causes this error.
+    /// Returns an error if the key cannot be encoded.
     pub fn private_key_der(&self) -> Result<zeroize::Zeroizing<Vec<u8>>, CertError> {
         generate::private_key_der(&self.key)
     }
@@ -217,8 +215,7 @@ fn encode_pem(tag: &str, contents: &[u8]) -> String {
     pem::encode_config(&Pem::new(tag, contents), config)
 }
 
-/// Decodes a PEM text that contains exactly one block, and returns the bytes of the block. The tag of the block must be
-/// `tag`.
+/// Decodes a PEM text that must contain exactly one block, with the tag `tag`.
 fn only_block(text: &[u8], tag: &str) -> Result<Vec<u8>, CertError> {
     let malformed = |why: String| CertError::Malformed(why);
     // The input is untrusted, so its size is checked before parsing.

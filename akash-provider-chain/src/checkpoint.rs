@@ -17,11 +17,9 @@ use akash_provider_core::types::{BlockTime, Height};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Maximum time by which a block time may be ahead of the local clock, in ms. Clocks with NTP differ by less
-/// than this value.
+/// Maximum time by which a block time may be ahead of the local clock, in ms.
 pub(crate) const AHEAD_MAX_MS: i64 = 10_000;
-/// Maximum number of blocks by which a height can increase at once, in addition to one block per
-/// [`BLOCK_MIN_MS`] of elapsed time. On the Akash network, 1000 blocks take 100 minutes.
+/// Maximum sudden increase of a height, in blocks. One block per [`BLOCK_MIN_MS`] of elapsed time is added.
 pub(crate) const BURST: Height = 1000;
 /// Minimum average block interval, in ms. The block interval is 6 s on the Akash network, and down to 100 ms
 /// on development networks.
@@ -42,9 +40,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Checks that this block is plausible. Its time may be at most [`AHEAD_MAX_MS`] ahead of the local clock
-    /// `now`. Its height may be at most [`BURST`] above the height of `before`, plus one block per
-    /// [`BLOCK_MIN_MS`] between the times of the two blocks.
+    /// Checks that time and height of this block are plausible, compared with the local clock `now` and the
+    /// block `before`.
     pub(crate) fn check(self, before: Option<Self>, now: BlockTime) -> Result<(), Fault> {
         check_time(self.time, now)?;
         let before = before.unwrap_or(GENESIS);
@@ -78,8 +75,7 @@ pub(crate) fn check_time(time: BlockTime, now: BlockTime) -> Result<(), Fault> {
     })
 }
 
-/// Number of ms that all checks of block times add to the local clock. Static, because all clients in the
-/// process use the same clock.
+/// Correction of the local clock in all checks of block times, in ms.
 static CORRECTION_MS: AtomicI64 = AtomicI64::new(0);
 
 pub(crate) fn correct_clock(by_ms: i64) {

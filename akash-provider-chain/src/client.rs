@@ -46,10 +46,9 @@ pub struct ClientSettings {
     pub roots: Roots,
     /// Key that signs transactions. Without a key, the client can only read.
     pub key: Option<PrivateKey>,
-    /// Store of the last processed height. After a restart, the client loads the height from this store.
+    /// Store of the last processed height, which the client loads after a restart.
     pub heights: Arc<dyn HeightStore>,
-    /// Store of the gas limits and fees of the transactions sent in the last hour. After a restart, the client loads
-    /// these amounts from the store.
+    /// Store of the gas limits and fees of the last hour, which the client loads after a restart.
     pub expenses: Arc<dyn ExpenseStore>,
     /// Settings for sending transactions. The client replaces their chain id with [`Self::chain_id`].
     pub planner: PlannerConfig,
@@ -149,9 +148,9 @@ impl BlockObserver for BlockForwarder {
 }
 
 impl AkashClient {
-    /// Creates a client and its task. The caller runs the task. The task ends after `stop` is cancelled.
+    /// Creates a client and its task. The caller runs the task, which ends after `stop` is cancelled.
     ///
-    /// This function opens no connection, so the call succeeds even if no node is reachable.
+    /// No connection is opened, so the nodes need not be reachable.
     ///
     /// # Errors
     /// Returns an error if an address is invalid, or if `settings` contains no address.
@@ -202,8 +201,8 @@ impl AkashClient {
 
     /// Returns a client that signs only while `may_send` returns true.
     ///
-    /// Providers with several instances need this client. A leader may lose the leadership while its process
-    /// is suspended, and must not send transactions afterwards.
+    /// A leader can lose the leadership while its process is suspended, and must not send transactions
+    /// afterwards.
     #[must_use]
     pub fn fenced(&self, may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {

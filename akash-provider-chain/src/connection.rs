@@ -20,8 +20,7 @@ const NO_TLS: (&str, &str) = (
     "use http:// or grpc://, or a port that supports TLS",
 );
 
-/// Returns true if the response shows that plain HTTP was sent to a TLS port. The responses of this provider,
-/// of Go servers and of nginx are recognized.
+/// Returns true if the response shows that plain HTTP was sent to a TLS port.
 pub(crate) fn is_tls_required(response: &[u8]) -> bool {
     const SIGNS: [&str; 3] = [
         "this is an https port",
@@ -32,8 +31,7 @@ pub(crate) fn is_tls_required(response: &[u8]) -> bool {
     SIGNS.iter().any(|sign| text.contains(sign))
 }
 
-/// Returns the fault for a plain HTTP request that was sent to a TLS port. The server did not process the
-/// request.
+/// Returns the fault for a plain HTTP request that was sent to a TLS port.
 pub(crate) fn tls_required() -> Fault {
     Fault::NotConnected("(this is an https port): use https:// or grpcs://".to_owned())
 }

@@ -37,7 +37,7 @@ pub use version::Versions;
 /// Codespace and code of an `abci_query` response for a missing record.
 const NOT_FOUND: (&str, i64) = ("sdk", 22);
 
-/// Encoded response to a query, and the height of the chain state from which the node responded.
+/// Encoded response to a query, and the height of the chain state in the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct QueryResponse {
     pub(crate) bytes: Bytes,
@@ -71,8 +71,7 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Returns a node address for display, without user name, password and query string, because they may contain
-/// secrets.
+/// Returns a node address for display, without user name, password and query string.
 ///
 /// If the address is invalid, only its scheme is returned.
 #[must_use]
@@ -207,8 +206,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends a query about the node, for example about its software version. The query has no height, because
-    /// the node does not read the chain state.
+    /// Sends a query about the node, for example about its software version. Such a query has no height.
     pub(crate) async fn query_node(&self, path: &'static str, data: Bytes) -> Result<Bytes, NodeError> {
         self.bytes(path, data, None).await.map(|(bytes, _)| bytes)
     }
@@ -354,7 +352,7 @@ async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> 
     decode_abci_response(answer.response)
 }
 
-/// Decodes an `abci_query` response. An error is converted to the fault of the equivalent gRPC status.
+/// Decodes an `abci_query` response. An error becomes the fault of the equivalent gRPC status.
 fn decode_abci_response(response: AbciResponse) -> Result<QueryResponse, Fault> {
     if response.code == 0 {
         return Ok(QueryResponse {

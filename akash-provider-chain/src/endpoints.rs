@@ -40,15 +40,14 @@ use tokio::time::Instant;
 
 /// Maximum lag of an endpoint behind the endpoint with the highest block, in blocks.
 pub const LAG_MAX: Height = 5;
-/// Margin for the comparison of response times. Endpoint A is faster than endpoint B if `2 × response time of
-/// A + margin < response time of B`.
+/// Margin for the comparison of response times: A is faster than B if `2 × A + margin < B`.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
-/// Initial interval of health checks while no endpoint is healthy. The interval doubles with each failure of
-/// the endpoint.
+/// Initial interval of health checks while no endpoint is healthy, doubled after each failure of the
+/// endpoint.
 const URGENT_MIN: Duration = Duration::from_millis(200);
 /// Maximum interval of health checks while no endpoint is healthy.
 const URGENT_MAX: Duration = Duration::from_secs(1);
-/// Back-off before the first retry of a request. The back-off doubles after each retry.
+/// Back-off before the first retry of a request, doubled after each retry.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Maximum back-off before a retry of a request.
 const RETRY_MAX: Duration = Duration::from_secs(1);
@@ -71,7 +70,7 @@ struct Member {
 struct Selection {
     queries: Option<usize>,
     blocks: Option<usize>,
-    /// Endpoint that is faster than the selected endpoint, and the time since which this endpoint is faster.
+    /// Endpoint that is faster than the selected endpoint, and the start of this state.
     faster: Option<(usize, Instant)>,
     switches: u64,
     reason: Option<String>,
@@ -97,8 +96,7 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Creates a pool of the nodes at `addresses`, which all belong to the chain `chain_id`. This function
-    /// opens no connection.
+    /// Creates a pool of nodes of the chain `chain_id`, without opening a connection.
     ///
     /// # Errors
     /// Returns an error if an address is invalid, or if `addresses` is empty.
@@ -168,8 +166,7 @@ impl Endpoints {
     /// height.
     ///
     /// # Errors
-    /// Returns an error immediately if every endpoint would return this error. After other errors, tries the
-    /// next endpoint, and returns the last error if no attempt succeeds.
+    /// Returns the last error after all attempts. If the request is the cause, only one attempt is made.
     pub async fn query<M: Method>(
         &self,
         request: &M,
@@ -178,8 +175,8 @@ impl Endpoints {
         self.query_as::<M, M::Response>(request, pin, |_| Ok(())).await
     }
 
-    /// Sends a query and decodes the response as message type `R`. If the function `check` refuses the decoded
-    /// response, the endpoint counts as failed.
+    /// Sends a query and decodes the response as message type `R`. If `check` refuses the decoded response,
+    /// the next endpoint is tried.
     pub(crate) async fn query_as<M: Method, R: Message + Default>(
         &self,
         request: &M,
@@ -196,8 +193,7 @@ impl Endpoints {
     /// Calls a JSON-RPC method of the best endpoint, with fail-over to other endpoints.
     ///
     /// # Errors
-    /// Returns an error immediately if every endpoint would return this error. After other errors, tries the
-    /// next endpoint, and returns the last error if no attempt succeeds.
+    /// Returns the last error after all attempts. If the request is the cause, only one attempt is made.
     pub async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -220,9 +216,11 @@ impl Endpoints {
         self.tip(false).await.map(|(info, _)| info)
     }
 
-    /// Returns the newest block that a node reports, and the hash of this block. If this block is more than
-    /// [`LAG_MAX`] above the processed block, the node must also serve the header [`LAG_MAX`] below this
-    /// block. Without a processed block, the header is required only if `is_new` is true.
+    /// Returns the newest block that a node reports, and the hash of this block.
+    ///
+    /// If the block is more than [`LAG_MAX`] above the processed block, the node must also serve the header
+    /// [`LAG_MAX`] below this block. With `is_new`, the node must serve this header even if no block was
+    /// processed yet.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -239,8 +237,7 @@ impl Endpoints {
             .map(|(_, answer)| answer)
     }
 
-    /// Selects an endpoint with the required capability. Endpoints in `avoid` are selected only if there is
-    /// no other endpoint.
+    /// Selects an endpoint with the required capability. Endpoints in `avoid` are the last choice.
     pub(crate) async fn choose(&self, capability: Capability, avoid: &[usize]) -> Result<usize, NodeError> {
         self.refresh_if_due(capability).await;
         let mut ready = self.ready(capability);
@@ -259,8 +256,8 @@ impl Endpoints {
             .ok_or_else(|| self.unavailable(Capability::Queries))
     }
 
-    /// Calls `question` with one endpoint index after another until a call succeeds. Returns the index and
-    /// the result of this call. `question` also returns the height of the response, if known.
+    /// Calls `question` for one endpoint after another until a call succeeds. Returns the index of the
+    /// endpoint and the result.
     pub(crate) async fn attempt<T, Q, F>(
         &self,
         capability: Capability,
@@ -364,8 +361,8 @@ impl Endpoints {
         }
     }
 
-    /// Handles a failure of the endpoint at index `at`. Requests a health check after an unusable response.
-    /// Starts a back-off after any other failure.
+    /// Handles a failure of the endpoint at index `at`: a health check after an unusable response, otherwise
+    /// a back-off.
     pub(crate) fn record_fault(&self, at: usize, fault: &Fault) {
         let Some(member) = self.shared.members.get(at) else {
             return;
@@ -421,8 +418,8 @@ impl Endpoints {
     }
 }
 
-/// Makes the names of endpoints unique. Endpoints are identified by name, and two addresses may differ only
-/// in their credentials, which names do not contain.
+/// Makes the names of endpoints unique. Two addresses with different credentials have the same name, because
+/// names contain no credentials.
 fn make_names_unique(members: &mut [Member]) {
     let mut names = BTreeSet::new();
     for (at, member) in members.iter_mut().enumerate() {

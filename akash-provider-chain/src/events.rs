@@ -52,7 +52,7 @@ const QUEUE: usize = 1024;
 pub struct Settings {
     /// Interval of pings, shorter than the idle timeouts of proxies.
     pub ping_interval: Duration,
-    /// Maximum time without any message from the node, after which the connection is closed. The default is three ping
+    /// Maximum time without a message from the node. The connection is then closed. The default is three ping
     /// intervals.
     pub read_deadline: Duration,
     /// Interval of polling while no websocket is open: a third of a block interval.
@@ -63,19 +63,17 @@ pub struct Settings {
     pub silence: Duration,
     /// Time without a response from any node, after which the follower reports an outage.
     pub outage: Duration,
-    /// Maximum number of missing blocks that are fetched one by one. The default equals about three hours of
-    /// blocks. If more blocks are missing, a `Resync` follows.
+    /// Maximum number of missing blocks that are fetched one by one. If more blocks are missing, a `Resync`
+    /// follows.
     pub gap_max: u64,
-    /// Minimum time between two `Resync` events, except after an outage. Limits the load if a node pushes
-    /// false heights or malformed events.
+    /// Minimum time between two `Resync` events, except after an outage. Limits the load by a faulty node.
     pub resync_pause: Duration,
     /// Number of blocks that are fetched concurrently.
     pub parallel: usize,
-    /// Back-off before the second retry of a failed connection or request. The first retry has no back-off. The
-    /// back-off doubles after each further retry.
+    /// Back-off before the second retry of a connection or request, doubled after each further retry. The
+    /// first retry has no back-off.
     pub wait_min: Duration,
-    /// Maximum back-off before a retry: a sixth of a block interval, so that a restored connection is used within one
-    /// block.
+    /// Maximum back-off before a retry. The default is a sixth of a block interval.
     pub wait_max: Duration,
 }
 
@@ -100,7 +98,7 @@ impl Default for Settings {
 /// Current source of blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Source {
-    /// No source: no connection was opened yet, or the connection was closed.
+    /// No source, because no connection is open.
     #[default]
     None,
     /// Websocket of this endpoint.
@@ -114,14 +112,11 @@ pub enum Source {
 pub struct FollowerStatus {
     /// Height of the newest block that was reported to the receiver; 0 before the first block.
     pub height: Height,
-    /// Time of the newest block that was reported to the receiver. The difference to the current time is the age of the
-    /// chain state that the receiver has.
+    /// Time of the newest block that was reported to the receiver.
     pub time: BlockTime,
     /// Current source of blocks.
     pub source: Source,
-    /// Time since which no new block arrives, or `None` while blocks arrive. Blocks stop arriving if the
-    /// connection was closed, if no node can be used, or if no usable node has had a new block for longer
-    /// than `silence`.
+    /// Time since which no new block arrives, or `None` while blocks arrive.
     pub silent_since: Option<SystemTime>,
     /// Number of blocks that were reported to the receiver.
     pub blocks: u64,
@@ -139,7 +134,7 @@ pub struct FollowerStatus {
     pub last_resync: Option<String>,
     /// Number of websocket connections that were opened.
     pub connections: u64,
-    /// Number of malformed chain events. Events that concern only other providers are not counted.
+    /// Number of malformed chain events, without events that concern only other providers.
     pub malformed: u64,
     /// Newest malformed chain event that was counted in `malformed`.
     pub last_malformed: Option<MalformedEvent>,
@@ -157,8 +152,8 @@ impl FollowerStatus {
 
 /// Observer of blocks. Implementations must return quickly and must not block.
 pub(crate) trait BlockObserver: fmt::Debug + Send + Sync + 'static {
-    /// Receives a block. `is_newest` is true if no node has reported a later block. `txs` contains all
-    /// transactions of the block, or `None` if the transactions are unknown.
+    /// Receives a block. `is_newest` is true if no node has reported a later block. `txs` is `None` if the
+    /// transactions are unknown.
     fn observe(&self, height: Height, time: BlockTime, is_newest: bool, txs: Option<Vec<BlockTx>>);
 }
 

@@ -12,8 +12,7 @@ pub struct NodeError {
     pub endpoint: Arc<str>,
     /// Name of the RPC method, or path of the query.
     pub method: Arc<str>,
-    /// Reason of the failure. [`Fault::blame`] returns whether the endpoint, the request or the height caused the
-    /// failure.
+    /// Reason of the failure.
     pub fault: Fault,
 }
 
@@ -32,8 +31,8 @@ pub enum Fault {
     /// The connection failed or was closed.
     #[error("the connection failed: {0}")]
     Unreachable(String),
-    /// The connection was not established, so the node did not receive the request. Contains the reason in
-    /// parentheses, and a remedy.
+    /// The connection was not established, so the node did not receive the request. Contains the reason and a
+    /// remedy.
     #[error("{0}")]
     NotConnected(String),
     /// The node did not respond within this time.
@@ -105,9 +104,9 @@ pub enum Fault {
     /// The node is behind the processed block, or too many blocks behind another node.
     #[error("the node is at height {height}, below the required height {floor}")]
     Behind {
-        /// Height of the response. After a health check: newest height of the node.
+        /// Height of the response or, after a health check, of the node.
         height: u64,
-        /// Height of the processed block. After a health check: height of the best node, if higher.
+        /// Height of the processed block or, after a health check, of the best node, if higher.
         floor: u64,
     },
     /// The response contradicts the clock, the processed blocks or another node. Contains the reason.
@@ -126,8 +125,7 @@ pub enum Fault {
     /// The node and this crate support no common version of the API.
     #[error("the node offers {}; this provider requires market/v1beta5 and deployment/v1beta4", offered_text(.offered))]
     Version {
-        /// API versions that the node supports, with the modules that this crate uses. Empty if the node
-        /// reports no versions.
+        /// API versions that the node supports. Empty if the node reports no versions.
         offered: Vec<String>,
     },
 }
@@ -139,15 +137,14 @@ fn offered_text(offered: &[String]) -> String {
     format!("the versions {}", offered.join(", "))
 }
 
-/// Cause of a failed request. The cause determines which endpoint is used next.
+/// Cause of a failed request, which determines the next endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
     /// The endpoint caused the failure: another endpoint may succeed.
     Endpoint,
-    /// The request caused the failure: every endpoint would return the same error.
+    /// The request caused the failure. Every endpoint would return the same error.
     Request,
-    /// The requested height caused the failure: the endpoint does not have the height, but is healthy
-    /// otherwise.
+    /// The endpoint does not have the requested height, but is healthy.
     Height,
 }
 
@@ -252,16 +249,16 @@ impl NodeError {
         Error::new(kind, operation, self.to_string()).with_source(self.fault)
     }
 
-    /// Converts [`Fault::Refused`] to [`Fault::Malformed`], so that another endpoint is tried. Used for requests that
-    /// every node must support.
+    /// Converts [`Fault::Refused`] to [`Fault::Malformed`], so that another endpoint is tried.
+    ///
+    /// Used for requests that every node must support.
     #[must_use]
     pub(crate) fn blaming_the_node(mut self) -> Self {
         self.fault = self.fault.blaming_the_node();
         self
     }
 
-    /// Returns true if the node does not have the requested height, because the height is pruned or not yet
-    /// reached.
+    /// Returns true if the node does not have the requested height.
     #[must_use]
     pub const fn is_about_height(&self) -> bool {
         matches!(self.fault, Fault::HeightUnavailable(_) | Fault::Pruned(_))
@@ -274,7 +271,7 @@ impl NodeError {
     }
 }
 
-/// Formats an error of a library together with all its causes.
+/// Formats an error together with all its causes.
 pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     akash_provider_core::error::chain_text(error)
 }

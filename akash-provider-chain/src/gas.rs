@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Maximum age of a gas estimate, in blocks. An upgrade of the chain may change the required gas.
 const ESTIMATE_BLOCKS: u64 = 1_000;
-/// Maximum number of stored estimates. Normally, fewer than ten estimates are stored.
+/// Maximum number of stored estimates. Normally, fewer than ten are stored.
 const SHAPES_MAX: usize = 64;
 /// Gas limit of a typical bid, in units of gas. Bids with one resource unit use 134,760 units on the Akash
 /// network.
@@ -32,16 +32,15 @@ const ONE: i128 = 1_000_000_000_000_000_000;
 pub struct GasConfig {
     /// Denomination of fees.
     pub denom: Denom,
-    /// Configured price of one unit of gas. If a node requires a higher price, the provider pays the higher
-    /// price.
+    /// Price of one unit of gas. A higher price of a node takes precedence.
     pub price: Dec,
-    /// Maximum price of one unit of gas. No transaction is sent while the node requires a higher price.
+    /// Maximum price of one unit of gas. No transaction is sent while the node requires more.
     pub price_max: Dec,
     /// Gas limit of a transaction, in percent of the estimated gas.
     pub factor_percent: u32,
     /// Chain account that pays the fees by a fee grant. `None` if the signer pays.
     pub granter: Option<Address>,
-    /// Maximum gas and fees. These ceilings apply to every estimate and price that a node reports.
+    /// Maximum gas and fees, regardless of the values that nodes report.
     pub ceilings: Ceilings,
 }
 
@@ -87,8 +86,7 @@ pub enum FeeError {
 }
 
 impl GasConfig {
-    /// Returns the price of one unit of gas that a transaction must pay at a node with the minimum gas prices
-    /// `minimum`.
+    /// Returns the price of one unit of gas at a node with the minimum gas prices `minimum`.
     ///
     /// # Errors
     /// Returns an error if the node does not accept the configured denomination, or if the price of the node
@@ -142,8 +140,9 @@ impl GasConfig {
         fee
     }
 
-    /// Returns the gas limit of a transaction. `used` is the estimated gas, or `None` if no estimate exists. The result
-    /// never exceeds the gas ceiling of the messages.
+    /// Returns the gas limit of a transaction, at most the gas ceiling of the messages.
+    ///
+    /// `used` is the estimated gas, or `None` if no estimate exists.
     #[must_use]
     pub fn gas_limit(&self, msgs: &[Msg], used: Option<u64>) -> u64 {
         let limit = used.map_or_else(|| generous_limit(msgs), |used| self.limit(used));
@@ -159,12 +158,12 @@ impl GasConfig {
     }
 }
 
-/// Text with the properties that determine the gas of a transaction.
+/// Properties of a transaction that determine its gas, as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Shape(String);
 
 impl Shape {
-    /// Returns the shape of a transaction, or `None` if the gas does not depend on the messages alone.
+    /// Returns the shape of a transaction, or `None` if its gas depends on more than the messages.
     #[must_use]
     pub(crate) fn for_messages(msgs: &[Msg]) -> Option<Self> {
         match msgs {
@@ -186,8 +185,7 @@ impl Shape {
     }
 }
 
-/// Returns a gas limit that is higher than these messages need. Used for simulations, and for transactions
-/// that cannot be simulated.
+/// Returns a gas limit that is higher than these messages need.
 #[must_use]
 pub(crate) fn generous_limit(msgs: &[Msg]) -> u64 {
     let of = |msg: &Msg| match msg {
@@ -199,7 +197,7 @@ pub(crate) fn generous_limit(msgs: &[Msg]) -> u64 {
     msgs.iter().map(of).sum()
 }
 
-/// Stored gas estimates by the [`Shape`] of the transaction, each with the height of the simulation.
+/// Gas estimates by [`Shape`], each with the height of the simulation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Estimates {
     values: BTreeMap<Shape, (u64, Height)>,
@@ -213,7 +211,7 @@ impl Estimates {
         (height.saturating_sub(*at) <= ESTIMATE_BLOCKS).then_some(*used)
     }
 
-    /// Stores the gas estimate of a transaction. Does nothing for a transaction without a [`Shape`].
+    /// Stores the gas estimate of a transaction, if the transaction has a [`Shape`].
     pub(crate) fn put(&mut self, msgs: &[Msg], used: u64, height: Height) {
         if let Some(shape) = Shape::for_messages(msgs) {
             // A removed estimate costs one simulation, so the choice of the removed estimates does not matter.
@@ -224,7 +222,7 @@ impl Estimates {
         }
     }
 
-    /// Removes the stored estimate for a transaction, because the estimate was too low.
+    /// Removes an estimate that was too low.
     pub(crate) fn remove(&mut self, msgs: &[Msg]) {
         if let Some(shape) = Shape::for_messages(msgs) {
             self.values.remove(&shape);

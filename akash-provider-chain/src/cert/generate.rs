@@ -25,7 +25,7 @@ use x509_cert::time::{Time, Validity};
 use zeroize::Zeroizing;
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
-/// Object identifier of the subject attribute that contains the version of the certificate format.
+/// Object identifier of the subject attribute that contains the format version.
 const VERSION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.23.133.2.6");
 const VERSION_TEXT: &str = "v0.0.1";
 pub(super) const CLIENT_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.2");
@@ -85,7 +85,7 @@ fn build(
     Ok(certificate.to_der()?)
 }
 
-/// Encodes a time for X.509: as UTC time until the year 2049, as generalized time afterwards.
+/// Encodes a time for X.509: as `UTCTime` until 2049, as `GeneralizedTime` afterwards.
 fn time(since_epoch: Duration) -> Result<Time, x509_cert::der::Error> {
     match UtcTime::from_unix_duration(since_epoch) {
         Ok(time) => Ok(Time::UtcTime(time)),
@@ -171,8 +171,7 @@ fn domains(usage: &Usage) -> Result<Vec<String>, CertError> {
     Ok(domains.clone())
 }
 
-/// Returns true if the text is a domain name: labels of letters, digits and hyphens. The first label may be
-/// `*`. IP addresses are not domain names.
+/// Returns true if the text is a domain name. The first label may be `*`. IP addresses are not domain names.
 fn is_domain(text: &str) -> bool {
     let label = |(at, label): (usize, &str)| {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';

@@ -39,8 +39,7 @@ const IV_BYTES: usize = 16;
 pub enum KeyFile {
     /// Certificate in use.
     Current,
-    /// Certificate that is being published on the chain. After the publication, the file `Next` replaces the
-    /// file `Current`.
+    /// Certificate that is being published on the chain. After the publication, `Next` replaces `Current`.
     Next,
     /// Previous certificate, which is not revoked on the chain yet.
     Old,
@@ -54,8 +53,7 @@ pub struct KeyFiles<'a> {
 }
 
 impl<'a> KeyFiles<'a> {
-    /// Returns the certificate files of `account` in the folder `home`. The key of the account decrypts the
-    /// files.
+    /// Returns the certificate files of `account` in the folder `home`.
     #[must_use]
     pub const fn new(home: &'a Path, account: &'a PrivateKey) -> Self {
         Self { home, account }
@@ -104,8 +102,7 @@ impl<'a> KeyFiles<'a> {
 
     /// Writes the certificate file with the role `which` atomically.
     ///
-    /// If the path is a symbolic link, the target of the link is written and the link remains. The target
-    /// need not exist. In containers, the certificate file is often a symbolic link.
+    /// If the path is a symbolic link, the target of the link is written. The target need not exist.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -114,7 +111,7 @@ impl<'a> KeyFiles<'a> {
         replace(&target(self.path(which)), text.as_bytes())
     }
 
-    /// Replaces the file `Current` with the file `Next`. If the file `Current` is a symbolic link, the target of the
+    /// Replaces the file `Current` with the file `Next`. If `Current` is a symbolic link, the target of the
     /// link is replaced.
     ///
     /// # Errors
@@ -132,8 +129,8 @@ impl<'a> KeyFiles<'a> {
 
     /// Copies the file `Current` to the file `Old`, then replaces the file `Current` with the file `Next`.
     ///
-    /// The modification time of the file `Old` is the time of the swap. If the process crashes between the two
-    /// operations, the next call completes the swap.
+    /// The modification time of the file `Old` is the time of the swap. A call after a crash completes the
+    /// swap.
     ///
     /// # Errors
     /// Returns an error if the file `Next` does not exist, or if a file operation fails.
@@ -308,7 +305,7 @@ fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
     }))
 }
 
-/// Derives the encryption key of a file in the legacy PEM format: two chained MD5 hashes of password and salt.
+/// Derives the encryption key of a file in the legacy PEM format.
 fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     let mut last: Vec<u8> = Vec::new();
@@ -324,8 +321,8 @@ fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
     key
 }
 
-/// If `path` is a symbolic link, returns the target of the link, even if the target does not exist. Otherwise
-/// returns the path unchanged.
+/// Returns the target of a symbolic link, even if the target does not exist. Returns any other path
+/// unchanged.
 fn target(path: PathBuf) -> PathBuf {
     let Ok(leads_to) = fs::read_link(&path) else {
         return path;

@@ -97,9 +97,9 @@ fn info(certificate: &Certificate) -> Result<CertificateInfo, CertError> {
     })
 }
 
-/// Checks a new certificate by the rules of the chain: the PEM format of certificate and public key, the
-/// account in the certificate, and the signature, which must match the public key. Like the chain, this
-/// function does not check validity dates and key usages.
+/// Checks a new certificate by the rules of the chain: format, account and signature.
+///
+/// Validity dates and key usages are not checked.
 ///
 /// # Errors
 /// Returns an error if the chain would refuse the certificate.

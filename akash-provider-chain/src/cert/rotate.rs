@@ -23,8 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between queries of the block time while the outcome of a transaction is unknown.
 const UNKNOWN_POLL: Duration = Duration::from_secs(5);
-/// Maximum time to wait until a transaction with an unknown outcome expires. A transaction never expires
-/// while the chain is halted.
+/// Maximum time to wait for the expiry of a transaction with an unknown outcome.
 const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 
 /// Settings of a certificate rotation.
@@ -32,11 +31,9 @@ const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 pub struct RotationSettings {
     /// Purpose of the certificate.
     pub usage: Usage,
-    /// Time between the swap and the revocation of the old certificate. Clients can use the old certificate
-    /// until the revocation.
+    /// Time between the swap and the revocation of the old certificate.
     pub grace: Duration,
-    /// Maximum time between two queries of the certificates on the chain. A query detects whether another process has
-    /// revoked the certificate in use.
+    /// Maximum interval between two queries of the certificates on the chain.
     pub recheck_max: Duration,
     /// Back-off after the first failed step. The back-off doubles after each further failure.
     pub retry_min: Duration,
@@ -72,7 +69,7 @@ pub enum StepResult {
     Swapped(String),
     /// The old certificate with this serial was revoked.
     Revoked(String),
-    /// The file `Next` or `Old` was removed, because the file was unusable.
+    /// The unusable file `Next` or `Old` was removed.
     Discarded,
 }
 
@@ -102,7 +99,7 @@ pub enum RotationError {
         /// Purpose of the transaction, as a verb phrase for error messages.
         what: &'static str,
     },
-    /// A task of this process was aborted before the step was complete. Contains the error text.
+    /// A task of this process was aborted. Contains the error text.
     #[error("certificate rotation interrupted: {0}")]
     Interrupted(String),
 }
@@ -157,8 +154,7 @@ enum OldAction {
 }
 
 impl Rotation {
-    /// Creates a rotation of the certificate files of `account` in the folder `home`. The key of the account
-    /// decrypts the files, and signs the transactions that `chain` sends.
+    /// Creates a rotation of the certificate files of `account` in the folder `home`.
     #[must_use]
     pub const fn new(
         chain: Arc<dyn ChainClient>,
@@ -295,9 +291,9 @@ impl Rotation {
         Ok(StepResult::Revoked(serial))
     }
 
-    /// Sends `msg` and waits until a block contains the transaction. If the outcome is unknown, waits until
-    /// the transaction expires, at most [`UNKNOWN_MAX`], and then returns an error. Errors contain `what`,
-    /// the purpose of the message.
+    /// Sends `msg` and waits until a block contains the transaction.
+    ///
+    /// If the outcome is unknown, waits for at most [`UNKNOWN_MAX`], then returns an error.
     async fn send(&self, what: &'static str, msg: Msg) -> Result<(), RotationError> {
         match self.chain.broadcast_msgs(vec![msg]).await? {
             TxOutcome::Committed { .. } => Ok(()),
@@ -320,8 +316,7 @@ impl Rotation {
         }
     }
 
-    /// Runs file operations on a thread for blocking work, because decryption takes 600,000 rounds of key
-    /// derivation.
+    /// Runs file operations on a blocking thread, because decryption takes much CPU time.
     async fn with_files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&KeyFiles<'_>) -> Result<T, CertError> + Send + 'static,

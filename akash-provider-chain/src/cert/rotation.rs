@@ -29,8 +29,7 @@ pub enum Step {
     /// Replace the file `Current` with the file `Next`. After the grace period, revoke the replaced certificate if it
     /// is still valid on the chain.
     Promote {
-        /// Serial number of the replaced certificate, for its revocation. `None` if the replaced certificate
-        /// is not valid on the chain, or has the same serial number as the new certificate.
+        /// Serial number of the certificate to revoke, or `None` if no revocation is necessary.
         revoke: Option<String>,
     },
     /// Delete the file `Next`, because the file is unusable.

@@ -19,8 +19,7 @@ fn server() -> Usage {
     }
 }
 
-/// Returns the signed part of a certificate. The public key is replaced with zeros, because keys differ
-/// between certificates.
+/// Returns the signed part of a certificate, with zeros instead of the public key.
 fn comparable(der: &[u8]) -> Vec<u8> {
     use x509_cert::der::{Decode, Encode};
     let certificate = x509_cert::Certificate::from_der(der).unwrap();

@@ -78,7 +78,6 @@ impl CountingNode {
         }
     }
 
-    /// Completes a block and pushes its event to the subscribers.
     fn block(&self, server: &Server) {
         let mut node = self.node.lock().unwrap();
         node.end_block(Duration::from_secs(6));

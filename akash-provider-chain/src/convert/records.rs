@@ -252,8 +252,7 @@ pub(super) fn provider_info(info: Option<prov::v1beta4::Info>) -> ProviderInfo {
     }
 }
 
-/// Encodes the contact information of a provider. Like the Go tools, the function encodes the message even if
-/// all fields are empty.
+/// Encodes the contact information of a provider, even if all fields are empty.
 pub(super) fn wire_info(info: &ProviderInfo) -> prov::v1beta4::Info {
     prov::v1beta4::Info {
         email: info.email.clone(),
@@ -261,7 +260,7 @@ pub(super) fn wire_info(info: &ProviderInfo) -> prov::v1beta4::Info {
     }
 }
 
-/// Converts an `AuditedProvider` message to the provider attributes that the auditor has signed.
+/// Returns the provider attributes that an auditor has signed.
 #[must_use]
 pub fn audited(audited: audit::v1::AuditedProvider) -> AuditedAttributes {
     AuditedAttributes {

@@ -159,8 +159,8 @@ pub fn bid_with_deposit(record: &Bid, deposit: &BidDeposit) -> mkt::v1beta5::Que
     }
 }
 
-/// Converts a lease and its payment to the response of a query. `details` contains the values that the record lacks,
-/// such as the unpaid earnings.
+/// Converts a lease and its payment to the response of a query. `details` contains values that the record
+/// lacks.
 #[must_use]
 pub fn lease_with_details(record: &LeaseRecord, details: &LeaseDetails) -> mkt::v1beta5::QueryLeaseResponse {
     let mut wire = lease_record(record);
@@ -180,8 +180,8 @@ pub fn lease_with_details(record: &LeaseRecord, details: &LeaseDetails) -> mkt::
     wire
 }
 
-/// Converts a deployment, its groups and its escrow account to the response of a query. `details` contains the values
-/// of the account that the record lacks, such as its deposits.
+/// Converts a deployment, its groups and its escrow account to the response of a query. `details` contains
+/// values that the record lacks.
 #[must_use]
 pub fn deployment_with_details(
     record: &DeploymentRecord,
@@ -248,7 +248,7 @@ pub fn lease_record(record: &LeaseRecord) -> mkt::v1beta5::QueryLeaseResponse {
     }
 }
 
-/// Converts a group to its protobuf message, with 0 as the creation height of the group.
+/// Converts a group to its protobuf message, with a creation height of 0.
 #[must_use]
 pub fn group(group: &Group) -> dep::v1beta4::Group {
     use dep::v1beta4::group::State;
@@ -327,7 +327,7 @@ pub fn deployment(record: &DeploymentRecord) -> dep::v1beta4::QueryDeploymentRes
     }
 }
 
-/// Converts a provider. The contact information is encoded even if it is empty.
+/// Converts a provider. Empty contact information is encoded too.
 #[must_use]
 pub fn provider(provider: &ProviderRecord) -> prov::v1beta4::Provider {
     prov::v1beta4::Provider {
@@ -350,7 +350,7 @@ pub fn market_params(params: &MarketParams) -> mkt::v1beta5::Params {
     }
 }
 
-/// Converts a certificate to its form in a query response, with its state and its serial number.
+/// Converts a certificate to its form in a query response.
 #[must_use]
 pub fn certificate(certificate: &Certificate) -> cert::v1::CertificateResponse {
     let state = if certificate.valid {

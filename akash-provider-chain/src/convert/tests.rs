@@ -60,8 +60,8 @@ fn deployment_of(owner: &str, dseq: u64) -> Option<DeploymentId> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table with one arm per request")]
-/// Converts an encoded request to the types of `akash_provider_core`, and encodes these types again. Returns
-/// `None` if these types cannot express the request.
+/// Decodes an encoded request and encodes the result. Returns `None` if `akash_provider_core` cannot express
+/// the request.
 fn rebuild_request(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     fn of<M: Message + Default>(bytes: &[u8]) -> M {
         M::decode(bytes).unwrap()
@@ -164,8 +164,8 @@ fn rebuilt_requests_have_the_recorded_bytes() {
     println!("{built} rebuilt requests");
 }
 
-/// Checks that decoding and encoding a recorded request gives the same bytes. If `exact` is true, checks the
-/// response too. Returns the decoded response, or `None` if no response was recorded.
+/// Checks that decoding and encoding a recorded request gives the same bytes, and with `exact` also the
+/// response. Returns the decoded response, or `None` if no response was recorded.
 fn decode_recording<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {
     let name = &recording.name;
     let request = M::decode(&*recording.request).unwrap();
@@ -395,7 +395,7 @@ fn recorded_transactions_keep_their_bytes() {
 }
 
 /// Returns true if decoding and encoding do not change a message. Returns false for messages that providers
-/// do not send. Ignores the `sources` of a deposit, which `Msg` does not contain.
+/// do not send. The `sources` of a deposit are ignored.
 fn same_message(any: &prost_types::Any, name: &str) -> bool {
     let refused = |e: &Malformed| name.contains("err-") && e.part == "reason";
     let msg = match from_any(any) {

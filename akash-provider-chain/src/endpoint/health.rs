@@ -8,9 +8,9 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Back-off after the first failure. The back-off doubles after each further failure.
+/// Back-off after the first failure, doubled after each further failure.
 const COOL_DOWN_MIN: Duration = Duration::from_secs(1);
-/// Maximum back-off, to which up to 40 % of jitter are added.
+/// Maximum back-off, without up to 40 % of jitter.
 const COOL_DOWN_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Default)]
@@ -23,8 +23,8 @@ pub(crate) struct Health {
     pub(crate) height_at: Option<Instant>,
     /// Newest block in the last status response.
     pub(crate) tip: Checkpoint,
-    /// Time by which the newest block is ahead of the local clock, in ms. `None` if the endpoint has not
-    /// reported a status.
+    /// Time by which the newest block is ahead of the local clock, in ms. `None` before the first status
+    /// response.
     pub(crate) ahead: Option<i64>,
     /// Smoothed response time.
     pub(crate) latency: Option<Duration>,
@@ -32,18 +32,18 @@ pub(crate) struct Health {
     pub(crate) failures: u32,
     /// End of the back-off. `None` if the endpoint is healthy.
     pub(crate) retry_at: Option<Instant>,
-    /// The last response was malformed, so a health check is due.
+    /// A health check is due, because the last response was malformed.
     pub(crate) is_check_requested: bool,
     /// Reason why the endpoint is not used.
     pub(crate) fault: Option<Fault>,
     /// Rate limit for the logged warnings about this endpoint.
     pub(crate) warnings: Repeated,
-    /// API versions of the node. The versions are queried again after each failure.
+    /// API versions of the node, queried again after each failure.
     pub(crate) versions: Option<Versions>,
 }
 
 impl Health {
-    /// Records a response: raises the known height and updates the smoothed response time.
+    /// Records the height and the response time of a response.
     pub(crate) fn record_response(&mut self, took: Duration, height: Height) {
         if height > self.height {
             self.height = height;
@@ -53,7 +53,7 @@ impl Health {
         self.latency = Some(self.latency.map_or(took, |old| (old * 7 + took) / 8));
     }
 
-    /// Records the newest block in a status response. The recorded height may decrease, because a node can be
+    /// Records the newest block of a status response. The recorded height may decrease, because a node can be
     /// reset.
     pub(crate) fn record_tip(&mut self, tip: Checkpoint) {
         self.tip = tip;
@@ -61,8 +61,7 @@ impl Health {
         self.height_at = Some(Instant::now());
     }
 
-    /// Returns the maximum plausible height of a query response, computed from the last known height and the
-    /// age of this height. A query response contains no block time.
+    /// Returns the maximum plausible height of a query response, based on the last known height and its age.
     pub(crate) fn max_height(&self) -> Height {
         let Some(at) = self.height_at else {
             return Height::MAX;
@@ -81,7 +80,7 @@ impl Health {
     }
 
     /// Records a failure of the endpoint and starts a back-off. `jitter` determines the random part of the
-    /// back-off, which spreads the checks of several endpoints over time.
+    /// back-off.
     pub(crate) fn record_failure(&mut self, now: Instant, fault: Fault, jitter: u32) {
         self.is_check_requested = false;
         // Limits the shift. Six doublings exceed the maximum back-off.
@@ -101,13 +100,12 @@ impl Health {
         self.versions = None;
     }
 
-    /// Returns true if the endpoint can be used: the last health check was successful, and no failure followed.
+    /// Returns true if the last health check was successful and no failure followed.
     pub(crate) const fn is_usable(&self) -> bool {
         self.fault.is_none() && self.checked.is_some()
     }
 
-    /// Returns true if a health check is due: the last check is older than `age`, a check was requested, or
-    /// the back-off has ended.
+    /// Returns true if a health check is due.
     pub(crate) fn is_due(&self, now: Instant, age: Duration) -> bool {
         match (self.checked, self.retry_at) {
             (None, _) => true,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of error names with a counter. The value exceeds the number of variants of [`Fault`].
+/// Maximum number of error names with a counter, more than the number of variants of [`Fault`].
 const ERRORS_MAX: usize = 32;
 
 /// Statistics of the requests to one endpoint since the start of the process.
@@ -34,7 +34,7 @@ impl EndpointCounters {
         }
     }
 
-    /// Counts the response time of a request if the node returned a result or refused the request.
+    /// Records the response time if the node returned a result or refused the request.
     pub(crate) fn count_result<T>(&self, result: &Result<T, Fault>, took: Duration) {
         let has_response = matches!(
             result,

@@ -24,10 +24,9 @@ const NO_METHOD: i64 = -32601;
 /// API versions of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versions {
-    /// All API versions that the node supports, each with the versions of its modules, as text.
+    /// All API versions that the node supports, each with the versions of its modules, for display.
     pub offered: Vec<String>,
-    /// API version that this crate uses with the node. `None` if the node does not report its versions but responds to
-    /// a test query.
+    /// API version that this crate uses with the node. `None` if the node does not report its versions.
     pub chosen: Option<String>,
 }
 

@@ -15,8 +15,8 @@ use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum difference between the times of the newest blocks of two nodes. The Akash network produces
-/// [`LAG_MAX`](super::LAG_MAX) blocks in this time.
+/// Maximum age difference between the newest blocks of two nodes: the time of [`LAG_MAX`](super::LAG_MAX)
+/// blocks on the Akash network.
 const LAG_TIME: Duration = Duration::from_secs(30);
 
 /// Queried record (`None` if the record does not exist), and height of the response.
@@ -104,13 +104,12 @@ impl Endpoints {
         }))
     }
 
-    /// Sends a query to two nodes, compares the responses, and returns the response of the first node. Used for values
-    /// that are stored, because a single node may return a false value. If no second node can be used, the response is
-    /// returned without a comparison.
+    /// Sends a query to two nodes, compares the responses, and returns the response of the first node. If no
+    /// second node can be used, the response is returned without a comparison.
     ///
     /// # Errors
-    /// Returns an error if the first node fails, or if the second node returns a different response. A "not
-    /// found" response also counts as different. Any other failure of the second node is ignored.
+    /// Returns an error if the first node fails, or if the second node returns a different response. Failures
+    /// of the second node are ignored, except "not found".
     pub(crate) async fn query_agreed<M: Method>(&self, request: &M) -> Result<M::Response, NodeError>
     where
         M::Response: PartialEq,
@@ -139,10 +138,11 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the records of two nodes. Two equal records agree at any heights. If the records differ or
-    /// are absent at different heights, queries the node with the higher height again, at the lower height.
-    /// Returns three values: the new record, or `None` if the first node was not queried again; the lower
-    /// height; the result of the comparison.
+    /// Compares the records of two nodes. Two equal records agree at any heights. Otherwise, the node with
+    /// the higher height is queried again, at the lower height.
+    ///
+    /// Returns the new record (`None` if the first node was not queried again), the lower height, and the
+    /// result of the comparison.
     async fn compare<M, T, C>(
         &self,
         first: usize,
@@ -209,8 +209,8 @@ impl Endpoints {
         Ok((Some(value), height))
     }
 
-    /// Returns the height of a "not found" response. If the response contains no height, returns the newest
-    /// known height of the endpoint.
+    /// Returns the height of a "not found" response, or the newest known height of the endpoint if the
+    /// response has no height.
     fn height_of_absence(&self, at: usize, fault: &Fault) -> Height {
         let reported = match fault {
             Fault::NotFound { height, .. } => *height,
@@ -256,9 +256,10 @@ impl Endpoints {
         }
     }
 
-    /// Selects from `others` an endpoint that has the fault [`Fault::Behind`]. Its newest block is at most
-    /// [`LAG_TIME`] older than the newest block of `first`. If the height of `first` is false, honest
-    /// endpoints have this fault.
+    /// Selects from `others` an endpoint with the fault [`Fault::Behind`] that is at most [`LAG_TIME`] older
+    /// than the endpoint `first`.
+    ///
+    /// If `first` reports a false height, honest endpoints have this fault.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;
         for at in others {
@@ -281,8 +282,8 @@ impl Endpoints {
     }
 }
 
-/// Returns true if `a` and `b` are the gRPC and the JSON-RPC endpoint of one host. Two ports with the same
-/// protocol count as two nodes.
+/// Returns true if `a` and `b` are the gRPC and the JSON-RPC endpoint of one host. Otherwise, each port is a
+/// node.
 fn is_same_node(a: &Arc<Endpoint>, b: &Arc<Endpoint>) -> bool {
     let kinds_differ = matches!(a.transport, Transport::Rpc(_)) != matches!(b.transport, Transport::Rpc(_));
     a.url.host_str() == b.url.host_str() && (kinds_differ || a.url.port() == b.url.port())

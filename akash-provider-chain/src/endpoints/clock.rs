@@ -72,8 +72,9 @@ impl Endpoints {
         }
     }
 
-    /// Returns true if, since the processed block, the block time has not advanced faster than the monotonic
-    /// clock. `ahead` is the time by which the newest block of a node is ahead of the local clock, in ms.
+    /// Returns true if block time has not advanced faster than the monotonic clock since the processed block.
+    ///
+    /// `ahead` is the time by which the newest block of a node is ahead of the local clock, in ms.
     fn follows_processed(&self, ahead: i64) -> bool {
         let processed = lock(&self.shared.processed);
         let (Some(block), Some(since)) = (processed.block, processed.since) else {

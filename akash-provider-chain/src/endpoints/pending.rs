@@ -27,7 +27,7 @@ pub(super) struct PendingQueries {
 }
 
 impl PendingQueries {
-    /// Waits for the response to an identical pending query, or sends the query if none is pending.
+    /// Waits for the response to an identical pending query, or sends the query.
     pub(super) async fn join<Q, F>(&self, key: Key, ask: Q) -> Result<SharedResponse, NodeError>
     where
         Q: FnOnce() -> F,

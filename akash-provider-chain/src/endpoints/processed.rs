@@ -11,16 +11,16 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time after which a warning is logged if no node has reached the processed height.
+/// Time without a node at the processed height after which a warning is logged.
 const UNREACHED_FOR: Duration = Duration::from_secs(300);
 
-/// Last processed block, and the time since which nodes contradict or have not reached this block.
+/// Last processed block, with the state of its agreement with the nodes.
 #[derive(Debug, Default)]
 pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
     /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Time since which a node contradicts the processed block and no node has the processed block.
+    /// Start of the contradiction: a node contradicts the processed block and no node has it.
     contradicted: Option<Instant>,
     /// Time since which no reachable node has the processed block.
     unreached: Option<Instant>,
@@ -28,7 +28,7 @@ pub(super) struct Processed {
 }
 
 impl Endpoints {
-    /// Sets the processed block. Responses below the height of this block are refused from now on.
+    /// Sets the processed block. Responses below its height are refused from now on.
     pub fn raise_floor(&self, block: Checkpoint) {
         let mut processed = lock(&self.shared.processed);
         if processed.block.is_none_or(|old| old.height < block.height) {
@@ -38,8 +38,7 @@ impl Endpoints {
         }
     }
 
-    /// Returns the height of the processed block, or 0 if no block was processed yet or the processed block
-    /// was dropped as false.
+    /// Returns the height of the processed block, or 0 if there is none.
     #[must_use]
     pub fn floor(&self) -> Height {
         self.processed().map_or(0, |block| block.height)
@@ -56,11 +55,8 @@ impl Endpoints {
         lock(&self.shared.processed).block
     }
 
-    /// Checks the newest block of a node.
-    ///
-    /// If the newest block is more than [`LAG_MAX`] above the processed block, the node must serve the header
-    /// [`LAG_MAX`] below the newest block. Another node behind the same load balancer possibly lacks newer
-    /// headers.
+    /// Checks the newest block of a node. If its height is more than [`LAG_MAX`] above the processed block,
+    /// the node must serve the header [`LAG_MAX`] blocks below the newest block.
     pub(super) async fn check_tip(
         &self,
         endpoint: &Endpoint,
@@ -108,8 +104,8 @@ impl Endpoints {
         Ok(())
     }
 
-    /// Checks the height of a pushed block. If this height is more than [`LAG_MAX`] above the newest height
-    /// of the healthy endpoints, queries the status of a node to confirm the height.
+    /// Checks the height of a pushed block. If the height is more than [`LAG_MAX`] above the healthy
+    /// endpoints, queries a node to confirm the height.
     pub(crate) async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         // Not compared with the last pushed block: a node can push any number of false next heights.
         if height <= self.newest().saturating_add(LAG_MAX) {
@@ -132,15 +128,17 @@ impl Endpoints {
         })
     }
 
-    /// Starts health checks of all nodes, because a node sent a block with an implausible height.
+    /// Starts health checks of all nodes after a block with an implausible height.
     pub(crate) async fn request_checks(&self) {
         (0..self.shared.members.len()).for_each(|at| self.request_check(at));
         self.refresh_if_due(super::Capability::Queries).await;
     }
 
-    /// Compares the processed block with the newest blocks of the nodes. If no node has the processed block
-    /// for five minutes, logs a warning. If a node also contradicts this block for
-    /// [`Limits::contradiction`](crate::Limits::contradiction), drops the processed block.
+    /// Compares the processed block with the newest blocks of the nodes. Logs a warning if no node has the
+    /// processed block for five minutes.
+    ///
+    /// If a node also contradicts this block for [`Limits::contradiction`](crate::Limits::contradiction),
+    /// drops the processed block.
     pub(super) fn review_processed(&self) {
         let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(reported_tip).collect();
         let mut processed = lock(&self.shared.processed);
@@ -180,8 +178,8 @@ impl Endpoints {
     }
 }
 
-/// Returns the newest block of an endpoint. Returns `None` if the endpoint has not reported a status, or has a fault
-/// other than [`Fault::Behind`].
+/// Returns the newest block of an endpoint. Returns `None` without a status, or for any fault except
+/// [`Fault::Behind`].
 fn reported_tip(member: &super::Member) -> Option<Checkpoint> {
     let health = lock(&member.health);
     let is_reachable = matches!(health.fault, None | Some(Fault::Behind { .. }));

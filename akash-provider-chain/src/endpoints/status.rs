@@ -30,8 +30,7 @@ pub struct EndpointStatus {
     pub failures: u32,
     /// Reason why the endpoint is not used.
     pub fault: Option<Fault>,
-    /// API versions of the node. `None` before the first health check, and between a failure and the next
-    /// health check.
+    /// API versions of the node. `None` until a health check succeeds.
     pub versions: Option<Versions>,
 }
 
@@ -68,7 +67,7 @@ impl Endpoints {
             .collect()
     }
 
-    /// Returns how many times another endpoint was selected, and the reason of the last selection.
+    /// Returns the number of changes of the selected endpoint, and the reason of the last change.
     #[must_use]
     pub fn switches(&self) -> (u64, Option<String>) {
         let choice = lock(&self.shared.choice);
@@ -81,7 +80,7 @@ impl Endpoints {
         ready.map(|(at, _)| at).collect()
     }
 
-    /// Starts the health checks that are due. The caller waits for the checks only if no endpoint is usable.
+    /// Starts the health checks that are due. Waits for them only if no endpoint is usable.
     pub(super) async fn refresh_if_due(&self, capability: Capability) {
         let urgent = self.ready(capability).is_empty();
         if self.due(urgent).is_empty() {
@@ -199,9 +198,9 @@ impl Endpoints {
     }
 
     /// Starts a back-off of each endpoint that is more than [`LAG_MAX`] blocks behind the best endpoint or
-    /// behind the processed block. Ignores the best endpoint if its newest block and the newest block of the
-    /// lagging endpoint cannot be on one chain: the higher block has the earlier time, or the time difference
-    /// is too short for the height difference.
+    /// the processed block.
+    ///
+    /// The best endpoint does not count if its newest block contradicts the newest block of the endpoint.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());
@@ -232,9 +231,8 @@ impl Endpoints {
         self.review_processed();
     }
 
-    /// Returns the selected endpoint. If the selected endpoint is not usable, selects the fastest endpoint.
-    /// If another endpoint has been faster for `2 ×` [`Limits::health_age`](crate::Limits::health_age),
-    /// selects that endpoint.
+    /// Returns the selected endpoint. Selects another endpoint if the selected endpoint is not usable, or has
+    /// been slower for `2 ×` [`Limits::health_age`](crate::Limits::health_age).
     pub(super) fn prefer(&self, capability: Capability, ready: &[usize]) -> Option<usize> {
         let latency = |at: usize| {
             let member = self.shared.members.get(at);

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 /// Number of transactions per page of a search: the maximum that nodes allow.
 const SEARCH_PAGE: u64 = 100;
-/// Maximum number of pages of a search. No block has more transactions than these pages can contain.
+/// Maximum number of pages of a search, more than any block needs.
 const SEARCH_PAGES: u64 = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ struct SearchParams {
 }
 
 impl Block {
-    /// Converts a `NewBlock` event. Returns a fault if the block belongs to a chain other than `chain_id`.
+    /// Converts a `NewBlock` event. Returns a fault if the block belongs to another chain.
     pub(crate) fn from_event(event: NewBlock, chain_id: &str) -> Result<Self, Fault> {
         let missing = |part: &str| Fault::Malformed(format!("NewBlock event without {part}"));
         let block = event.block.ok_or_else(|| missing("block"))?;
@@ -97,8 +97,8 @@ impl Block {
         })
     }
 
-    /// Checks that the parent of this block is `last`, the last processed block. If the parent differs, one
-    /// of the two blocks belongs to a false chain, and events may be missing.
+    /// Checks that the parent of this block is `last`, the last processed block. If not, events may be
+    /// missing.
     pub(super) fn check_parent(&self, last: BlockHash) -> Result<(), String> {
         if self.parent == last {
             return Ok(());
@@ -242,8 +242,7 @@ impl Head {
     }
 }
 
-/// Searches for the transactions of a block. Returns an error if the search does not find all transactions,
-/// for example because the index of a node is late or pruned.
+/// Searches for the transactions of a block. Returns an error unless the search finds all transactions.
 async fn block_from_search(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
     let head = Head::read(endpoint, height, chain_id).await?;
     let count = head.txs.len();

@@ -13,11 +13,10 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Maximum size of an attribute value, in bytes. Attribute values on the Akash network have a few hundred
-/// bytes.
+/// Maximum size of an attribute value, in bytes. Values on the Akash network have a few hundred bytes.
 const VALUE_MAX: usize = 16 << 10;
 
-/// Attribute keys that are decoded. Attributes with other keys are ignored.
+/// Attribute keys that are decoded. Other keys are ignored.
 const KEYS: [&str; 7] = ["auditor", "deadline", "hash", "id", "owner", "price", "reason"];
 
 /// Malformed event.
@@ -33,8 +32,7 @@ pub struct MalformedEvent {
     pub kind: String,
     /// Reason why the event is malformed.
     pub why: String,
-    /// Provider that the event concerns. `None` if the event may concern several providers, or if the
-    /// provider's address is unreadable.
+    /// Provider that the event concerns. `None` for several providers or an unreadable address.
     pub provider: Option<Address>,
 }
 
@@ -95,8 +93,7 @@ impl BlockEvents {
     }
 }
 
-/// Id of a deployment, group, order, bid or lease in an event. The type of the event determines which fields are
-/// required.
+/// Id of a deployment, group, order, bid or lease in an event. The event type determines the required fields.
 #[derive(Debug, Deserialize)]
 struct Id {
     owner: String,
@@ -113,7 +110,7 @@ struct Price {
     amount: String,
 }
 
-/// Close reason. Most encoders write the name of the reason, some encoders write the number.
+/// Close reason, encoded as a name or as a number.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Reason {
@@ -147,7 +144,7 @@ impl Id {
         })
     }
 
-    /// Returns true for a bid id with a `bseq`. A bid with a `bseq` never belongs to this provider.
+    /// Returns true for a bid id with a `bseq`. Such a bid never belongs to this provider.
     fn is_numbered(&self) -> bool {
         self.bseq.is_some_and(|bseq| bseq != 0)
     }
@@ -161,7 +158,7 @@ impl Id {
     }
 }
 
-/// Attribute values of an event, one entry for each key in [`KEYS`].
+/// Attribute values of an event, in the order of [`KEYS`].
 struct Values<'a> {
     values: [Option<Cow<'a, str>>; KEYS.len()],
 }
@@ -247,8 +244,9 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Returns key and value of an attribute as text, or `None` for a key that is not decoded. Nodes with a version before
-/// CometBFT 0.38 encode key and value as base64.
+/// Returns key and value of an attribute as text, or `None` for a key that is not decoded.
+///
+/// Nodes before CometBFT 0.38 encode both as base64.
 fn plain(attribute: &AbciAttribute) -> Result<Option<(&'static str, Cow<'_, str>)>, Malformed> {
     let key = attribute.key.as_deref().unwrap_or_default();
     let value = attribute.value.as_deref().unwrap_or_default();
@@ -360,7 +358,6 @@ fn bid_event(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, M
 }
 
 /// Returns the provider of an event that concerns a single provider, even if other fields are malformed.
-/// Returns `None` if the event may concern any provider.
 fn sole_provider(event: &AbciEvent) -> Option<Address> {
     let (key, part) = match event.kind.strip_prefix("akash.")? {
         "market.v1.EventBidCreated"

@@ -21,8 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Maximum number of failed attempts to get a block from nodes that do respond. After these attempts, a
-/// `Resync` follows.
+/// Maximum number of failed attempts to get a block from responding nodes before a `Resync` follows.
 const REFUSALS_MAX: u32 = 10;
 
 /// Market parameters and provider record. No event updates these values.
@@ -33,8 +32,7 @@ type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 enum SessionEnd {
     /// The receiver was dropped.
     ReceiverDropped,
-    /// A `Resync` is necessary, because blocks or events may be missing, or data may be false. Contains the
-    /// reason.
+    /// A `Resync` is necessary, because blocks or events may be missing. Contains the reason.
     Gap(String),
     /// No node has responded for longer than the outage limit.
     Outage(String),
@@ -53,17 +51,17 @@ pub(super) struct Follower {
     last_response: Instant,
     /// Time at which the follower received the last new block.
     advanced: Instant,
-    /// Current back-off. Each received block resets the back-off to 0.
+    /// Current back-off. Each received block resets it to 0.
     wait: Duration,
     /// Number of consecutive failed attempts to open a websocket.
     polls: u32,
-    /// Number of failed attempts to get the next block from nodes that do respond.
+    /// Number of failed attempts to get the next block from responding nodes.
     refusals: u32,
     /// Rate limit for logged warnings about nodes.
     warnings: Repeated,
     /// Reason why an event may be missing. `None` if no event can be missing.
     missing_event: Option<String>,
-    /// Earliest time of the next `Resync`. This limit does not apply after an outage.
+    /// Earliest time of the next `Resync`, except after an outage.
     resync_from: Instant,
     /// Market parameters and provider record from the last snapshot.
     static_values: Option<StaticValues>,
@@ -208,9 +206,10 @@ impl Follower {
         }
     }
 
-    /// Handles a failed request and records in the status that the connection is closed. Returns
-    /// [`SessionEnd::Outage`] if no node has responded for too long. Returns [`SessionEnd::Gap`] if
-    /// responding nodes do not return the next block, or contradict the processed block.
+    /// Handles a failed request and records in the status that the connection is closed.
+    ///
+    /// Returns [`SessionEnd::Outage`] if no node has responded for too long. Returns [`SessionEnd::Gap`] if
+    /// the responding nodes do not provide the next block, or contradict the processed block.
     fn handle_failure(&mut self, error: &NodeError) -> Result<(), SessionEnd> {
         self.fail(&error.to_string());
         self.cut_off();
@@ -286,7 +285,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Returns an error, which ends the session, if nodes contradict the last processed height.
+    /// Returns an error if nodes contradict the last processed height.
     fn check_processed(&self) -> Result<(), SessionEnd> {
         if self.reader.endpoints.floor().saturating_add(1) < self.next {
             let last = self.next - 1;
@@ -295,9 +294,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Queries the market parameters and the provider record again, because the node of the last snapshot may
-    /// have returned false values. The query runs concurrently, so that blocks are not delayed; a later call
-    /// checks the response. Ignores a failed query.
+    /// Starts another query of the market parameters and the provider record, because the node of the last
+    /// snapshot may be wrong. A later call checks the response. A failed query is ignored.
     async fn check_static_values(&mut self) -> Result<(), SessionEnd> {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
             let is_changed =
@@ -324,7 +322,8 @@ impl Follower {
             .map_err(|_| SessionEnd::ReceiverDropped)
     }
 
-    /// Records that all blocks up to `height` were reported to the receiver. `time` is the block time at this height.
+    /// Records that all blocks up to `height` were reported to the receiver. `time` is the time of the last
+    /// block.
     pub(super) fn record_reported(&mut self, height: Height, time: BlockTime) {
         let now = Instant::now();
         (self.last_response, self.advanced, self.wait) = (now, now, Duration::ZERO);
@@ -342,8 +341,7 @@ impl Follower {
         }
     }
 
-    /// Opens a websocket, trying one endpoint after another. Falls back to polling if no websocket can be
-    /// opened.
+    /// Opens a websocket to the first endpoint that accepts it, or falls back to polling.
     async fn open(&mut self) -> Result<Feed, NodeError> {
         let endpoints = self.reader.endpoints.clone();
         let limits = endpoints.limits();
@@ -417,8 +415,7 @@ impl Follower {
         }
     }
 
-    /// Queries the newest block, because no block arrived for some time. Returns true if the queried node has
-    /// no new block.
+    /// Queries the newest block after a time without blocks. Returns true if the node has no new block.
     async fn break_silence(&mut self) -> Result<bool, SessionEnd> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) if info.height >= self.next => {
@@ -467,7 +464,7 @@ impl Follower {
         }
     }
 
-    /// Fetches and reports the missing blocks below a pushed block, then reports the pushed block.
+    /// Reports the missing blocks below a pushed block, then the pushed block.
     async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, SessionEnd> {
         self.last_response = Instant::now();
         let height = block.height;

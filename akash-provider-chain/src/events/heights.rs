@@ -8,9 +8,8 @@ use std::sync::Mutex;
 
 /// Store of the height and time of the last processed block.
 ///
-/// After a restart, responses below the stored height are refused. A stored block with an implausible time or
-/// height is logged and ignored. A stored block that nodes contradict is replaced. Without a stored block, no
-/// event is lost, because the first event after a restart is a snapshot.
+/// After a restart, responses below the stored height are refused. An implausible block is logged and
+/// ignored. A block that nodes contradict is replaced.
 pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the stored block, or `None` if no block was stored yet.
     ///
@@ -20,8 +19,7 @@ pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
 
     /// Replaces the stored block. The new block may be lower than the stored block.
     ///
-    /// The task of the follower calls this function for each block, so it must return quickly. The data need
-    /// not be synced to the disk.
+    /// This function must return quickly, and need not sync the data to the disk.
     ///
     /// # Errors
     /// Returns an error if the block cannot be written. The follower then reports the error and continues.

@@ -126,7 +126,7 @@ impl Socket {
     }
 }
 
-/// Decodes a message: returns the block of a `NewBlock` event, or `None` for other messages.
+/// Decodes a message. Returns the block of a `NewBlock` event, or `None` for other messages.
 pub(super) fn frame(bytes: &[u8], chain_id: &str) -> Result<Option<Block>, Fault> {
     let malformed = |e: serde_json::Error| Fault::Malformed(format!("websocket message: {e}"));
     let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(malformed)?;

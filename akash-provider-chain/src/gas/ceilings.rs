@@ -18,18 +18,18 @@ use std::str::FromStr;
 
 /// 10^18, the scale of a decimal.
 const ONE: i128 = 1_000_000_000_000_000_000;
-/// Gas ceiling of a message, as a multiple of the maximum gas that such messages used on the Akash network.
+/// Gas ceiling of a message, as a multiple of the maximum gas observed on the Akash network.
 const GAS_FACTOR: u64 = 10;
 /// Fee ceiling of a message: `FEE_FACTOR × maximum observed gas × maximum gas price`.
 const FEE_FACTOR: u64 = 4;
-/// Gas ceiling of a transaction: more than twice the gas of 16 withdrawals in one transaction.
+/// Gas ceiling of a transaction: more than twice the gas of 16 withdrawals.
 const TRANSACTION_GAS: u64 = 10_000_000;
-/// Gas that the fee ceiling of a transaction pays for at the maximum gas price.
+/// Gas of the fee ceiling of a transaction, at the maximum gas price.
 const TRANSACTION_FEE_GAS: u64 = 6_000_000;
 /// Gas ceiling of one hour: the gas of 1000 bids, 1000 closes and 1000 withdrawals, with a margin.
 const HOUR_GAS: u64 = 800_000_000;
-/// Gas that the hourly fee ceiling pays for at the maximum gas price. The default gas price is a twentieth of
-/// the maximum, so this fee also pays for [`HOUR_GAS`] at the default price.
+/// Gas of the hourly fee ceiling, at the maximum gas price. At the default price, the ceiling pays for
+/// [`HOUR_GAS`].
 const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
 
 /// Messages or transactions to which a ceiling applies.
@@ -92,8 +92,8 @@ impl Scope {
         }
     }
 
-    /// Returns the maximum gas that messages of this scope used on the Akash network, or `None` if the scope
-    /// is not one message.
+    /// Returns the maximum gas of a message of this scope on the Akash network, or `None` if the scope is not
+    /// one message.
     const fn observed_gas(self) -> Option<u64> {
         match self {
             Self::Bid => Some(125_000),
@@ -125,10 +125,10 @@ impl FromStr for Scope {
     }
 }
 
-/// Gas and fee of one transaction, their sums over several transactions, or a ceiling for both.
+/// Gas and fee of one transaction or of several transactions, or a ceiling for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cost {
-    /// Gas limit of one transaction, the sum of several gas limits, or a ceiling.
+    /// Gas limit of one transaction or of several transactions, or a ceiling.
     pub gas: u64,
     /// Fee, in the fee denomination.
     pub fee: u128,

@@ -31,14 +31,12 @@ pub trait ExpenseStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the stored minutes in any order, or an empty list if nothing is stored.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be read. The writer then logs the error and starts with a total
-    /// of 0.
+    /// Returns an error if the store cannot be read. The writer then starts with a total of 0.
     fn load(&self) -> Result<Vec<Minute>, Error>;
 
     /// Replaces the stored minutes with the minutes of the last hour, at most 61.
     ///
-    /// The task of the writer calls this function before each transaction, so it must return quickly. The
-    /// data need not be on the disk when the function returns.
+    /// This function must return quickly, and need not sync the data to the disk.
     ///
     /// # Errors
     /// Returns an error if the minutes cannot be stored. The writer then logs the error and continues.
@@ -62,7 +60,7 @@ impl ExpenseStore for MemoryExpenses {
     }
 }
 
-/// Gas and fees of the last hour, by minute. All sent transactions count, even if no block includes them.
+/// Gas and fees of the last hour, by minute. All sent transactions count, also without inclusion in a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Expenses {
     /// Gas and fees by minute. Minute 0 is [`MINUTES`] minutes before the start of the process, because

@@ -65,7 +65,7 @@ impl Scene {
         KeyFiles::new(self.home.path(), &self.account).path(which)
     }
 
-    /// Sets the modification time of the old file, which is the time of the swap, to `now` minus `ago`.
+    /// Sets the time of the swap to `now` minus `ago`.
     fn swapped_before(&self, now: Duration, ago: Duration) {
         let file = std::fs::OpenOptions::new()
             .append(true)
@@ -86,7 +86,7 @@ fn serial(done: &StepResult) -> String {
     }
 }
 
-/// Performs the steps that generate, publish and activate the first certificate. Returns its serial number.
+/// Activates the first certificate and returns its serial number.
 async fn first(scene: &Scene) -> String {
     let made = scene.step(NOW).await;
     assert!(matches!(made, StepResult::Generated(_)), "{made:?}");

@@ -119,8 +119,8 @@ impl Scene {
         }
     }
 
-    /// Completes and pushes a block, and waits until the follower reports the block. On a slow machine, the
-    /// follower may report an outage first.
+    /// Pushes a block and waits until the follower reports it. On a slow machine, the follower may report an
+    /// outage first.
     async fn push_until_reported(&mut self) {
         self.wait_for_subscription().await;
         let height = self.block(0);
@@ -173,8 +173,8 @@ impl Scene {
         }
     }
 
-    /// Expects all blocks up to a height, in order, each with its events. Ignores errors of late responses,
-    /// which occur on slow machines.
+    /// Expects all blocks up to a height, in order, each with its events. Errors of late responses are
+    /// ignored.
     async fn expect_up_to(&mut self, height: Height) {
         let mut facts = Vec::new();
         while self.reported < height {

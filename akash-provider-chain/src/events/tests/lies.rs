@@ -18,11 +18,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Maximum time of a test step. The limits of the follower are a hundredth of the defaults, so tests pass on
-/// slow machines.
+/// Maximum time of a test step.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Number of blocks during which a node sends false responses. The blocks take several times longer than any
-/// limit of the follower.
+/// Number of blocks with false responses, enough to exceed every limit of the follower.
 const LIE: usize = 8;
 const BLOCK: Duration = Duration::from_millis(50);
 
@@ -47,8 +45,7 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// Height of a true block. The first node pushes this block three times, each time with one of the next
-    /// three heights.
+    /// True block that the first node pushes three times, each time with one of the next three heights.
     pushes_next: Option<Height>,
 }
 
@@ -80,7 +77,6 @@ impl Stage {
         }
     }
 
-    /// Creates a test setup with one node, which pushes blocks.
     async fn pushing() -> Self {
         let stage = Self::new(false).await;
         stage.nodes[0].pushes.refused.store(false, Ordering::Relaxed);
@@ -95,7 +91,7 @@ impl Stage {
         self.start_with(Duration::from_millis(100))
     }
 
-    /// Starts a provider with `resync_pause` as the minimum time between two `Resync` events.
+    /// Starts a provider with the given minimum time between two `Resync` events.
     fn start_with(&self, resync_pause: Duration) -> Listener {
         let limits = Limits {
             // Slow responses of a busy machine are not failures.
@@ -142,8 +138,8 @@ impl Stage {
         }
     }
 
-    /// Completes `blocks` blocks and receives their events. With two nodes, reads the account and the
-    /// certificates after each block. Returns the number of reads that failed because the nodes disagreed.
+    /// Completes blocks and receives their events. With two nodes, also reads values of the account after
+    /// each block. Returns the number of reads that failed because the nodes disagreed.
     async fn lie_for(&mut self, blocks: usize, listener: &mut Listener) -> usize {
         let mut disagreements = 0;
         for _ in 0..blocks {
@@ -219,7 +215,7 @@ impl Stage {
 }
 
 impl Listener {
-    /// Reads events until the follower has reported the block at this height.
+    /// Reads events until the follower reports the block at this height.
     async fn follows(&mut self, height: Height) {
         let followed = async {
             while self.reader.status().follower.height < height {
@@ -229,8 +225,7 @@ impl Listener {
         tokio::time::timeout(TIMEOUT, followed).await.unwrap();
     }
 
-    /// Reads events until an event concerns the order. Returns false if no such event arrives within the time
-    /// limit.
+    /// Reads events until one concerns the order. Returns false after the time limit.
     async fn hears(&mut self, order: &OrderId) -> bool {
         let receiving = async {
             loop {
@@ -254,8 +249,7 @@ impl Listener {
         self.reader.status().follower.resyncs
     }
 
-    /// Reads three values of the account from the chain: the account number and sequence that the transaction
-    /// writer uses, and the number of certificates.
+    /// Reads the account number, the account sequence and the number of certificates from the chain.
     async fn stored(&self) -> Result<((u64, u64), usize), String> {
         let account = TxApi::account(&self.reader, &account(2)).await;
         let account = account.map_err(|e| e.to_string())?;

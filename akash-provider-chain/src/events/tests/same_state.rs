@@ -67,7 +67,7 @@ impl MarketView {
         }
     }
 
-    /// Removes closed bids on closed orders. No snapshot contains such bids.
+    /// Removes closed bids on closed orders, which no snapshot contains.
     fn settled(mut self) -> Self {
         let orders = self.orders.clone();
         self.bids.retain(|id, live| *live || orders.contains(&id.order));
@@ -131,7 +131,7 @@ fn bid(chain: &Chain, dseq: u64, gseq: u32, provider: u8) -> BidId {
     }
 }
 
-/// Converts an action of the tenant to a message. Executes an action of a provider and returns `None`.
+/// Executes an action of a provider. Converts an action of the tenant to a message.
 fn perform(chain: &Chain, act: &Act) -> Option<TenantMsg> {
     match *act {
         Act::Create(d, g) => Some(create(d, g)),
@@ -170,7 +170,7 @@ fn happen(chain: &Chain, acts: &[Act]) {
     chain.end_block();
 }
 
-/// Applies the events of the blocks from `after + 1` to `to`, as the follower does.
+/// Applies the events of the blocks from `after + 1` to `to`.
 fn replay(chain: &Chain, view: &mut MarketView, after: Height, to: Height) {
     for height in after + 1..=to {
         let facts = chain.facts(height);
