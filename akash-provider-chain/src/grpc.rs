@@ -29,7 +29,7 @@ pub(crate) struct Grpc {
 }
 
 impl Grpc {
-    /// Creates a client of the node at `url` (`grpc` or `grpcs`). This function opens no connection. `trust`
+    /// Creates a client of the node at `url` (`grpc` or `grpcs`), without opening a connection. `trust`
     /// contains the root certificates for `grpcs`.
     pub(crate) fn new(url: &Url, limits: Limits, trust: Option<&Trust>) -> Result<Self, String> {
         let host = url.host_str().ok_or("no host in the address")?;
@@ -56,8 +56,7 @@ impl Grpc {
         })
     }
 
-    /// Sends a query. Returns the encoded response and its height (`None` if the node does not report the
-    /// height).
+    /// Sends a query. Returns the encoded response and its height, if the node reports the height.
     pub(crate) async fn query(
         &self,
         path: &'static str,
@@ -135,7 +134,6 @@ impl Grpc {
     }
 }
 
-/// Returns true if the error means that the connection could not be established.
 fn is_connect(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     causes.any(|cause| cause.is::<tonic::ConnectError>())

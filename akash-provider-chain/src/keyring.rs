@@ -34,7 +34,7 @@ pub use secret::SecretSource;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Maximum length of a key name in bytes. The name plus its suffix must be a valid file name.
+/// Maximum length of a key name in bytes. With its suffix, the name must be a valid file name.
 const NAME_BYTES_MAX: usize = 128;
 /// Minimum length of a new passphrase in bytes, the same as in the Go tools.
 pub const PASSPHRASE_BYTES_MIN: usize = 8;
@@ -85,7 +85,7 @@ pub struct KeyInfo {
 pub struct Listing {
     /// Readable keys, sorted by name.
     pub keys: Vec<KeyInfo>,
-    /// One error for each unreadable file. An unreadable file does not affect the other keys.
+    /// One error for each unreadable file.
     pub unreadable: Vec<KeyringError>,
 }
 
@@ -98,8 +98,8 @@ pub struct Keyring {
 impl Keyring {
     /// Opens a keyring in a home folder.
     ///
-    /// The `test` backend needs no passphrase. The `file` backend compares the passphrase with the stored hash. For a
-    /// new keyring, the `file` backend stores the hash.
+    /// The `test` backend needs no passphrase. For a new keyring, the `file` backend stores a hash of the
+    /// passphrase.
     ///
     /// # Errors
     /// Returns an error if the passphrase is missing or wrong, or if a new passphrase is too short or too long.
@@ -123,8 +123,8 @@ impl Keyring {
         Ok(Self { folder })
     }
 
-    /// Returns true if a keyring with the backend `file` is new. The next [`Keyring::open`] sets its
-    /// passphrase.
+    /// Returns true if the next [`Keyring::open`] sets the passphrase of a new keyring with the backend
+    /// `file`.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
@@ -150,8 +150,7 @@ impl Keyring {
         Ok(listing)
     }
 
-    /// Returns a key by name or address. If one key has this name and another key has this address, the key
-    /// with this name is returned, as in the Go tools.
+    /// Returns a key by name or address. The name takes precedence over the address, as in the Go tools.
     ///
     /// # Errors
     /// Returns an error if the key does not exist or cannot be read.
@@ -161,7 +160,7 @@ impl Keyring {
 
     /// Returns a private key by name or address, for signing.
     ///
-    /// An address always selects the key with this address, even if another key has the address as its name.
+    /// An address selects the key with this address, never a key with this name.
     ///
     /// # Errors
     /// Returns an error if the key does not exist, cannot be read, or has no private key in the keyring.
@@ -169,7 +168,7 @@ impl Keyring {
         private_half(self.find(name_or_address)?)
     }
 
-    /// Stores a key. The name can be the address of this key, as in Helm charts.
+    /// Stores a key. The name can be the address of this key.
     ///
     /// # Errors
     /// Returns an error if the keyring already contains the name or the address, or if the name is invalid.
@@ -235,7 +234,7 @@ impl Keyring {
             .remove(&stored.name, stored.public.as_ref().map(|k| k.address()))
     }
 
-    /// Returns the key with the name `name_or_address`. If no key has this name, returns the key with this address.
+    /// Returns the key with this name or, if there is none, with this address.
     fn named(&self, name_or_address: &str) -> Result<StoredKey, KeyringError> {
         if name_or_address.parse::<Address>().is_ok()
             && let Some(stored) = self.folder.read(name_or_address)?
@@ -245,8 +244,7 @@ impl Keyring {
         self.find(name_or_address)
     }
 
-    /// Returns the key with the address `name_or_address`. If the argument is not an address, returns the key
-    /// with this name.
+    /// Returns the key with this address. If the argument is not an address, returns the key with this name.
     fn find(&self, name_or_address: &str) -> Result<StoredKey, KeyringError> {
         let Ok(address) = name_or_address.parse::<Address>() else {
             return self.stored(checked_name(name_or_address)?);
@@ -290,8 +288,7 @@ fn info(stored: &StoredKey) -> KeyInfo {
     }
 }
 
-/// Decrypts a key from text that `keys export` printed. Used in containers, where a secret contains a single
-/// key and no keyring exists.
+/// Decrypts a key from text that `keys export` printed.
 ///
 /// # Errors
 /// Returns an error if the text is invalid or the passphrase is wrong.
@@ -307,8 +304,7 @@ fn check_new_passphrase(passphrase: &SecretString) -> Result<(), KeyringError> {
     Err(KeyringError::PassphraseLength { min, max })
 }
 
-/// Returns `name` if it is a valid key name: a file name without a folder and without characters that must be
-/// escaped.
+/// Returns `name` if it is a valid key name.
 fn checked_name(name: &str) -> Result<&str, KeyringError> {
     let bad = |why| KeyringError::BadName {
         name: shortened(name),

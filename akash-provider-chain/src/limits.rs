@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Limits for requests to nodes: sizes, times and counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum size of a response or a websocket message, in bytes. A page of 1000 orders has about 1 MiB. A
-    /// full block with its results has less than 16 MiB.
+    /// Maximum size of a response or a websocket message, in bytes. A full block with its results has less
+    /// than 16 MiB.
     pub response_bytes: usize,
     /// Maximum time for a response.
     pub response_time: Duration,
@@ -16,17 +16,16 @@ pub struct Limits {
     pub requests: usize,
     /// Number of records that are requested per page.
     pub page: u32,
-    /// Maximum number of records in a complete list. A longer list is an error, and is not truncated.
+    /// Maximum number of records in a complete list. A longer list causes an error.
     pub listing: usize,
-    /// Maximum age of the last health check. An older check is repeated before the endpoint is used.
+    /// Maximum age of the last health check when an endpoint is used.
     pub health_age: Duration,
     /// Maximum number of attempts for one request, including the first attempt.
     pub attempts: u32,
-    /// Maximum age of a value that only one node returned, such as market parameters and block times. An
-    /// older value is queried again, so a false value does not stay in use.
+    /// Maximum age of a value that only one node returned, such as market parameters. An older value is
+    /// queried again.
     pub single_age: Duration,
-    /// Time for which nodes must contradict the processed block before the block is dropped. The block is
-    /// retained if a node reaches the block within this time.
+    /// Time for which nodes must contradict the processed block before the block is dropped.
     pub contradiction: Duration,
 }
 

@@ -2,9 +2,8 @@
 
 use prost::Message;
 
-/// Request message of a query method. Each request type defines its response type and the path of the method.
-///
-/// The path is the same for gRPC and for `abci_query`.
+/// Request message of a query method, with its response type and its path. The path is the same for gRPC and
+/// `abci_query`.
 pub trait Method: Message {
     /// Response message.
     type Response: Message + Default + Send + 'static;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 /// Replaces a file atomically. The new file is readable only by its owner.
 ///
-/// The new contents are first written to the file `temporary` in the same folder. After an error, this file
-/// is removed.
+/// The contents are first written to the file `temporary` in the same folder. After an error, `temporary` is
+/// removed.
 pub(crate) fn replace(path: &Path, temporary: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let written = OpenOptions::new()

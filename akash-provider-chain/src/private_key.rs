@@ -21,8 +21,7 @@ pub const SIGNATURE_BYTES: usize = 64;
 /// Error for bytes that are not a valid key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadKey {
-    /// The private key is invalid: its length is wrong, or its value is zero or not below the order of the
-    /// curve.
+    /// The private key is invalid: wrong length, zero, or not below the order of the curve.
     #[error("invalid secp256k1 private key: expected 32 bytes, above zero and below the order of the curve")]
     Private,
     /// The public key is not a point of the curve in compressed form.
@@ -38,7 +37,7 @@ pub struct PrivateKey {
     public: PublicKey,
 }
 
-/// Compressed public key, with the address of the account that the key belongs to.
+/// Compressed public key, with the address of its account.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     bytes: [u8; PUBLIC_KEY_BYTES],
@@ -73,7 +72,7 @@ impl PrivateKey {
         &self.public
     }
 
-    /// Returns the address of the account that the key belongs to.
+    /// Returns the address of the account of this key.
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.public.address
@@ -123,7 +122,7 @@ impl PublicKey {
         &self.bytes
     }
 
-    /// Returns the address of the account that the key belongs to.
+    /// Returns the address of the account of this key.
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.address

@@ -56,8 +56,7 @@ impl Reader {
         Ok(self.endpoints.query(request, pin).await?.0)
     }
 
-    /// Returns a page of undecoded records. If the page fails `check`, the endpoint that sent the page counts
-    /// as failed.
+    /// Returns a page of undecoded records. If the page fails `check`, the next endpoint is tried.
     async fn page_of<M: Method>(
         &self,
         request: &M,
@@ -86,8 +85,8 @@ impl Reader {
         })
     }
 
-    /// Returns a page of bids. If the filter names a provider, every bid must be decodable, including its resources.
-    /// Otherwise only the fields that are needed to count bids are decoded.
+    /// Returns a page of bids. If the filter names a provider, every bid must be decodable. Otherwise the
+    /// resources are not decoded.
     pub(crate) async fn bids_at(
         &self,
         filter: &BidFilter,
@@ -116,8 +115,8 @@ impl Reader {
         })
     }
 
-    /// Returns a page of leases. Returns an error if a lease of the provider in the filter, or of this provider (`us`),
-    /// cannot be decoded.
+    /// Returns a page of leases. Every lease of the provider in the filter, and of this provider (`us`), must
+    /// be decodable.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,
@@ -150,7 +149,6 @@ impl Reader {
         })
     }
 
-    /// Creates an error for a malformed record. The error names no endpoint.
     fn malformed_record(&self, method: &'static str, error: &Malformed) -> NodeError {
         NodeError {
             endpoint: self.endpoints.chain_id().into(),
@@ -159,9 +157,9 @@ impl Reader {
         }
     }
 
-    /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases. With
-    /// `pin`, all records are from the height `pin`. Without `pin`, the leases may be newer than the other
-    /// records. An inner `Err` means that the record of the deployment is malformed.
+    /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases.
+    /// Without `pin`, the leases may be newer than the other records. An inner `Err` means that the
+    /// deployment is malformed.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,
@@ -251,9 +249,8 @@ impl Reader {
 
     /// Returns the time of a block, or `None` if no node has the block.
     ///
-    /// A time that two nodes returned is cached. A time that only one node returned is queried again after
-    /// [`Limits::single_age`](crate::Limits::single_age). If this query returns no time, the cached time is
-    /// returned.
+    /// A time from a single node is queried again after [`Limits::single_age`](crate::Limits::single_age), if
+    /// possible.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
         let stored = self.cached_time(height);
         if let Some((time, true)) = stored {

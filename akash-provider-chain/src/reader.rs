@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of cached block times. If the cache is full, the time of the lowest height is removed first.
+/// Maximum number of cached block times. The time of the lowest height is removed first.
 const TIMES_MAX: usize = 16_384;
 
-/// Time of a block. The second field is `None` if two nodes agreed on the time. Otherwise, the second field
-/// is the moment at which a single node returned the time.
+/// Time of a block, and the moment at which a single node returned this time. The moment is `None` if two
+/// nodes agreed.
 type StoredTime = (BlockTime, Option<Instant>);
 
 /// Client for queries and events.
@@ -29,8 +29,7 @@ pub struct Reader {
     pub(crate) heights: Arc<dyn HeightStore>,
     pub(crate) following: Arc<Mutex<FollowerStatus>>,
     pub(crate) observer: Option<Arc<dyn BlockObserver>>,
-    /// Chain account of this provider, or `None` if no account is set. If a lease of this account cannot be
-    /// decoded, the query fails.
+    /// Chain account of this provider, if set. Every lease of this account must be decodable.
     pub(crate) us: Option<Address>,
     /// Malformed records of other accounts that were already logged.
     pub(crate) reported: Arc<ReportedRecords>,
@@ -49,15 +48,16 @@ pub struct ReaderStatus {
     pub last_switch: Option<String>,
     /// Status of the event follower.
     pub follower: FollowerStatus,
-    /// Processed block if no node has reached the height of this block for five minutes, otherwise `None`. To
-    /// reset this block, run `provider-daemon state reset-height`.
+    /// Processed block if no node has reached its height for five minutes, otherwise `None`.
+    ///
+    /// To reset this block, run `provider-daemon state reset-height`.
     pub unreached: Option<Checkpoint>,
-    /// Time by which the local clock is behind the nodes. Block times are checked with the corrected clock.
+    /// Time by which the local clock is behind the nodes.
     pub clock_behind: Option<Duration>,
 }
 
 impl Reader {
-    /// Creates a reader with default settings. The processed height is stored in memory only.
+    /// Creates a reader with default settings. The processed height is in memory only.
     #[must_use]
     pub fn new(endpoints: Endpoints) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Reader {
         self
     }
 
-    /// Returns the pool of endpoints. Clones of this reader share the pool.
+    /// Returns the pool of endpoints, shared with clones of this reader.
     #[must_use]
     pub const fn endpoints(&self) -> &Endpoints {
         &self.endpoints

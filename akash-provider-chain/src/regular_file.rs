@@ -80,8 +80,8 @@ impl Read for Source {
 /// Reads a regular file or a pipe of at most `most` bytes.
 ///
 /// # Errors
-/// Returns the errors of [`open`]. Returns [`ErrorKind::FileTooLarge`] if the file has more than `most`
-/// bytes, and [`ErrorKind::TimedOut`] if the writer of a pipe takes too long.
+/// Returns the errors of [`open`], [`ErrorKind::FileTooLarge`] for more than `most` bytes, and
+/// [`ErrorKind::TimedOut`] for a slow writer of a pipe.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     limited(open(path)?, most)
 }

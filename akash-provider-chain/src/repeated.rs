@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time without a repetition after which the count of a warning is reset.
+/// Time without the warning after which its count is reset.
 const APART: Duration = Duration::from_mins(5);
 
 /// Counter of one warning. The occurrences 1, 2, 4, 8 and so on are logged.
@@ -14,7 +14,7 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
-    /// Counts an occurrence of the warning. Returns true if the caller should log this occurrence.
+    /// Counts an occurrence of the warning. Returns true if this occurrence should be logged.
     pub(crate) fn is_logged(&mut self, now: Instant) -> bool {
         if self.last.is_none_or(|last| now.duration_since(last) >= APART) {
             self.count = 0;

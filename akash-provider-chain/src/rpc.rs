@@ -25,8 +25,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Maximum number of idle connections in the pool.
 const IDLE_MAX: usize = 32;
 
-/// Prefix of the names of methods that are never repeated, even if the node closed the connection without a
-/// response.
+/// Prefix of methods that are never repeated, even if the node closed the connection without a response.
 const NOT_REPEATED: &str = "broadcast_";
 
 #[derive(Clone)]
@@ -52,8 +51,8 @@ struct Call<'a, P> {
 }
 
 impl Rpc {
-    /// Creates a client of the node at `url` (`http` or `https`). This function opens no connection. `tls` is
-    /// used for `https`.
+    /// Creates a client of the node at `url` (`http` or `https`), without opening a connection. `tls` is used
+    /// for `https`.
     pub(crate) fn new(url: &Url, limits: Limits, tls: Option<&rustls::ClientConfig>) -> Result<Self, String> {
         let mut tcp = HttpConnector::new();
         // The connector below TLS also receives `https` addresses, and would refuse them.
@@ -175,7 +174,7 @@ fn authorization(url: &Url) -> Result<Option<http::HeaderValue>, String> {
     Ok(Some(value))
 }
 
-/// Returns a TLS configuration that trusts no certificate, for addresses without TLS.
+/// Returns a TLS configuration without trusted certificates, for addresses without TLS.
 fn no_tls() -> Result<rustls::ClientConfig, String> {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -194,8 +193,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Starts a node that responds only to the first request of each connection. At the second request, the
-    /// node closes the connection. Also returns the number of accepted connections.
+    /// Starts a node that closes each connection at the second request. Also returns the number of accepted
+    /// connections.
     async fn node() -> (Url, Arc<AtomicUsize>) {
         const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -13,8 +13,7 @@ use std::time::Duration;
 pub const LIFETIME: Duration = Duration::from_secs(60);
 /// Lifetime of an ordered transaction, in blocks: about one minute on the Akash network.
 pub const LIFETIME_BLOCKS: u64 = 10;
-/// Maximum expected block interval. After [`LIFETIME_BLOCKS`] intervals of this length, an ordered
-/// transaction has expired.
+/// Maximum expected block interval.
 const BLOCK_MAX: Duration = Duration::from_secs(12);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
@@ -37,12 +36,10 @@ impl Expiry {
     }
 }
 
-/// Generator of nonces. A nonce is a timeout, or a sequence if the chain does not support unordered
-/// transactions.
+/// Generator of nonces: timeouts or, if the chain does not support unordered transactions, sequences.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sequencer {
-    /// Number of nanoseconds added to each timeout, less than one million. Two processes add different
-    /// numbers.
+    /// Number of nanoseconds added to each timeout, less than one million and different in each process.
     salt: i64,
     last_nanos: i64,
     ordered: Option<Sequence>,
@@ -54,8 +51,8 @@ struct Sequence {
 }
 
 impl Sequencer {
-    /// Creates a generator for unordered transactions. `salt` must differ between processes that use the same signing
-    /// key at the same time.
+    /// Creates a generator for unordered transactions. `salt` must differ between processes that sign with
+    /// the same key.
     #[must_use]
     pub(crate) fn new(salt: u32) -> Self {
         Self {
@@ -75,14 +72,14 @@ impl Sequencer {
         self.ordered.get_or_insert_default();
     }
 
-    /// Returns true if the sequence is unknown and must be read before the next transaction.
+    /// Returns true if the sequence must be read before the next transaction.
     #[must_use]
     pub(crate) fn needs_sequence(&self) -> bool {
         self.ordered.is_some_and(|s| s.next.is_none())
     }
 
-    /// Sets the next sequence. `sequence` is the account sequence on the chain, `waiting` the highest
-    /// sequence of a pending transaction.
+    /// Sets the next sequence. `sequence` is the account sequence on the chain, `waiting` the highest pending
+    /// sequence.
     pub(crate) fn set_sequence(&mut self, sequence: u64, waiting: Option<u64>) {
         if let Some(ordered) = &mut self.ordered {
             // The sequence on the chain does not include pending transactions.
@@ -91,7 +88,7 @@ impl Sequencer {
         }
     }
 
-    /// Marks the sequence as unknown, so that it is read again before the next transaction.
+    /// Marks the sequence as unknown, so that it is read again.
     pub(crate) fn invalidate(&mut self) {
         if let Some(ordered) = &mut self.ordered {
             ordered.next = None;
@@ -106,7 +103,7 @@ impl Sequencer {
         }
     }
 
-    /// Returns the next nonce and its expiry. Returns `None` while the sequence is unknown.
+    /// Returns the next nonce and its expiry, or `None` while the sequence is unknown.
     pub(crate) fn next_nonce(&mut self, height: Height, time: BlockTime) -> Option<(Ordering, Expiry)> {
         let Some(ordered) = &self.ordered else {
             return Some(self.next_timeout(time));

@@ -68,7 +68,7 @@ struct Serving {
 }
 
 impl Node {
-    /// Starts a node with a response function, on a free port or at a given address.
+    /// Starts a node with a response function, at the given address or on a free port.
     pub(crate) async fn start_at(
         at: Option<SocketAddr>,
         response: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static,
@@ -215,7 +215,7 @@ impl Serving {
     }
 }
 
-/// Binds a listener. Retries for one second, because a stopped listener may still use the port.
+/// Binds a listener. Retries for one second, because the port may still be in use.
 pub(crate) async fn listen(at: SocketAddr) -> TcpListener {
     for _ in 0..200 {
         match TcpListener::bind(at).await {

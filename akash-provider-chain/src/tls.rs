@@ -8,17 +8,16 @@ use rustls::{ClientConfig, RootCertStore};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Maximum size of a certificate file in bytes. The files of operating systems have a few hundred kilobytes.
+/// Maximum size of a certificate file in bytes. System files have a few hundred kilobytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Trusted root certificates for TLS connections to nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Roots {
-    /// Root certificates of the operating system, or of the file in the variable `SSL_CERT_FILE`.
+    /// Root certificates of the operating system, or of the file `SSL_CERT_FILE`.
     #[default]
     System,
-    /// Certificates of a PEM file, in addition to those of the operating system. For nodes with a certificate
-    /// of a private certificate authority.
+    /// Certificates of a PEM file, in addition to those of the operating system.
     File(PathBuf),
 }
 
@@ -27,7 +26,7 @@ pub enum Roots {
 pub(crate) struct Trust {
     /// TLS configuration for HTTP and websockets.
     pub(crate) config: Arc<ClientConfig>,
-    /// PEM text of the file in [`Roots::File`], for gRPC. `None` for [`Roots::System`].
+    /// PEM text of the file in [`Roots::File`], or `None` for [`Roots::System`].
     pub(crate) extra: Option<Vec<u8>>,
 }
 

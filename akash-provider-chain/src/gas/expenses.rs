@@ -63,8 +63,7 @@ impl ExpenseStore for MemoryExpenses {
 /// Gas and fees of the last hour, by minute. All sent transactions count, also without inclusion in a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Expenses {
-    /// Gas and fees by minute. Minute 0 is [`MINUTES`] minutes before the start of the process, because
-    /// restored minutes may be older than the process.
+    /// Gas and fees by minute. Minute 0 is [`MINUTES`] minutes before the start of the process.
     minutes: VecDeque<(u64, Cost)>,
 }
 
@@ -85,8 +84,8 @@ impl Expenses {
         expenses
     }
 
-    /// Returns the minutes for the store. `now` and `today` are the current time: `now` on the monotonic clock, `today`
-    /// as the number of the minute since the Unix epoch.
+    /// Returns the minutes for the store. `now` is the current time on the monotonic clock, `today` the
+    /// current minute since the Unix epoch.
     #[must_use]
     pub(crate) fn to_minutes(&self, now: Mono, today: u64) -> Vec<Minute> {
         let minute = Self::minute(now);
@@ -129,8 +128,8 @@ impl Expenses {
         self.minutes.iter().filter(move |(at, _)| at + MINUTES > minute)
     }
 
-    /// Checks that the total of the last hour plus one more transaction does not exceed the ceiling. Bids may
-    /// use three quarters of the ceiling, so that closes and withdrawals remain possible.
+    /// Checks that the hourly ceiling allows one more transaction. Bids may use only three quarters of the
+    /// ceiling.
     ///
     /// # Errors
     /// Returns an error if the total exceeds the ceiling.
@@ -196,7 +195,6 @@ mod tests {
         Mono(minute * 60_000)
     }
 
-    /// Returns ceilings with a fee ceiling of 1000 per hour.
     fn ceilings() -> Ceilings {
         let mut ceilings = GasConfig::default().ceilings;
         ceilings.change(Scope::Hour, |most| most.fee = 1000);

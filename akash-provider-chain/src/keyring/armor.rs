@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 
 const BEGIN: &str = "-----BEGIN TENDERMINT PRIVATE KEY-----";
 const END: &str = "-----END TENDERMINT PRIVATE KEY-----";
-/// Maximum length of the text of an exported key in bytes. Normally, the text has about 400 bytes.
+/// Maximum length of an exported key in bytes. Normally, about 400 bytes.
 const ARMOR_BYTES_MAX: usize = 16 * 1024;
 const LINE: usize = 64;
 const SALT_BYTES: usize = 16;
@@ -35,7 +35,7 @@ fn bad(why: impl Into<String>) -> KeyringError {
     KeyringError::Armor(why.into())
 }
 
-/// Encrypts a key with Argon2 and a random salt. The text does not end with a line break.
+/// Encrypts a key with Argon2 and a random salt, as text without a final line break.
 pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String, KeyringError> {
     let mut salt = [0; SALT_BYTES];
     getrandom::fill(&mut salt).map_err(|e| KeyringError::Randomness(e.to_string()))?;
@@ -62,8 +62,8 @@ pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String
     Ok(text)
 }
 
-/// Decrypts a key that was encrypted with Argon2 or bcrypt. If the text has no checksum, a modified text is
-/// reported as a wrong passphrase.
+/// Decrypts a key that was encrypted with Argon2 or bcrypt. Without a checksum, a modified text is reported
+/// as a wrong passphrase.
 pub(super) fn open(text: &str, passphrase: &SecretString) -> Result<PrivateKey, KeyringError> {
     let (headers, sealed) = decode_armor(text)?;
     let header = |name: &str| headers.get(name).map(String::as_str);

@@ -36,7 +36,7 @@ pub enum KeyringError {
     /// The passphrase is wrong.
     #[error("wrong passphrase for {what}")]
     WrongPassphrase {
-        /// Keyring, file or exported key that cannot be decrypted with the passphrase.
+        /// Keyring, file or exported key that cannot be decrypted.
         what: String,
     },
     /// The name of the key is invalid.
@@ -54,7 +54,7 @@ pub enum KeyringError {
     NamedAsAnother {
         /// Name as given, truncated to 80 characters.
         name: String,
-        /// Address of the key that cannot be stored under this name.
+        /// Address of the key that cannot have this name.
         address: String,
     },
     /// No key has this name or address.
@@ -106,7 +106,7 @@ pub enum KeyringError {
     Secret {
         /// Name of the environment variable, or path of the file.
         place: String,
-        /// Reason why the secret cannot be read. Does not contain the secret.
+        /// Reason why the secret cannot be read, without the secret.
         why: String,
     },
     /// The system does not provide random bytes. Contains the error text.
@@ -115,7 +115,7 @@ pub enum KeyringError {
     /// A file operation failed.
     #[error("cannot {operation} {}", path.display())]
     Io {
-        /// Failed operation, as a verb phrase that precedes the path.
+        /// Failed operation, as a verb phrase for error messages.
         operation: &'static str,
         /// File or folder on which the operation failed.
         path: PathBuf,
@@ -125,7 +125,7 @@ pub enum KeyringError {
 }
 
 impl KeyringError {
-    /// Returns the remedy, or `None` if the message or its source contains the remedy.
+    /// Returns the remedy, or `None` if the message or the source of the error contains a remedy.
     #[must_use]
     pub const fn help(&self) -> Option<&'static str> {
         Some(match self {

@@ -62,7 +62,7 @@ impl Folder {
         Ok(read(&self.dir.join(HASH_FILE))?.is_none() && self.names()?.is_empty())
     }
 
-    /// Compares the passphrase with the stored hash. If no hash is stored, stores the hash of the passphrase.
+    /// Compares the passphrase with the stored hash, or stores the hash of a new passphrase.
     pub(super) fn check_passphrase(&self) -> Result<(), KeyringError> {
         let path = self.dir.join(HASH_FILE);
         let Some(hash) = read(&path)? else {
@@ -102,7 +102,7 @@ impl Folder {
         format!("keyring {}", self.dir.display())
     }
 
-    /// Returns the names of all keys, sorted. If the folder does not exist, the list is empty.
+    /// Returns the names of all keys, sorted. Without a folder, the list is empty.
     pub(super) fn names(&self) -> Result<Vec<String>, KeyringError> {
         let io = |source| KeyringError::Io {
             operation: "list",
@@ -171,8 +171,8 @@ impl Folder {
             .ok_or_else(|| KeyringError::Damaged { path, why: why() })
     }
 
-    /// Writes a key file and its index file. If the process crashes between the two writes, the key can be
-    /// found only by its name.
+    /// Writes a key file and its index file. After a crash between the two writes, the key is found only by
+    /// its name.
     pub(super) fn write(&self, name: &str, key: &PrivateKey) -> Result<(), KeyringError> {
         self.write_item(&self.info_path(name), &record::encode(name, key))?;
         self.write_item(
@@ -181,7 +181,6 @@ impl Folder {
         )
     }
 
-    /// Removes the index file of a key, then the key file.
     pub(super) fn remove(&self, name: &str, address: Option<&Address>) -> Result<(), KeyringError> {
         if let Some(address) = address {
             remove(&self.address_path(address)?)?;

@@ -33,7 +33,7 @@ const WRAPPING_KEY_BYTES: usize = 16;
 pub(super) enum OpenError {
     /// The token is invalid or was modified. Contains the reason.
     Damaged(String),
-    /// The passphrase is wrong, so the content key of the token cannot be decrypted.
+    /// The passphrase is wrong.
     WrongPassphrase,
 }
 
@@ -57,7 +57,7 @@ fn decoded(what: &str, part: &str) -> Result<Vec<u8>, OpenError> {
         .map_err(|_| damaged(format!("{what} is not base64url")))
 }
 
-/// Decrypts a JWE token, and authenticates its header and content.
+/// Decrypts a JWE token and authenticates its header and content.
 pub(super) fn open(token: &str, passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
     let parts: Vec<&str> = token.trim_end().split('.').collect();
     let [protected, wrapped, nonce, ciphertext, tag] = parts[..] else {
@@ -105,7 +105,7 @@ pub(super) fn open(token: &str, passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>,
         .map_err(|_| damaged("the tag does not match the content"))
 }
 
-/// Encrypts `plaintext` as a JWE token. `created` is an informational text in the header of the token.
+/// Encrypts `plaintext` as a JWE token. `created` is an informational text in the header.
 pub(super) fn seal(plaintext: &[u8], passphrase: &[u8], created: &str) -> Result<String, getrandom::Error> {
     let mut salt = [0; SALT_BYTES];
     let mut nonce = [0; NONCE_BYTES];

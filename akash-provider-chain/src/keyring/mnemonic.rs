@@ -7,7 +7,7 @@ use bip0039::{English, Mnemonic};
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
-/// Default derivation path of keys on the Akash network: coin type 118, first account, first address.
+/// Default derivation path of keys on the Akash network.
 pub const DEFAULT_PATH: &str = "m/44'/118'/0'/0/0";
 
 /// Maximum length of a mnemonic in bytes. 24 words have at most 215 bytes.

@@ -12,8 +12,8 @@ use zeroize::{Zeroize, Zeroizing};
 const AMINO_LOCAL: [u8; 4] = [0x0d, 0xad, 0x15, 0x3d];
 /// Amino prefix of a public key (`tendermint/PubKeySecp256k1`). The last byte is the length of the key.
 const AMINO_PUBLIC: [u8; 5] = [0xeb, 0x5a, 0xe9, 0x87, 33];
-/// Amino prefix of a private key (`tendermint/PrivKeySecp256k1`). The last byte is the length of the key. Exported keys
-/// have this prefix too.
+/// Amino prefix of a private key (`tendermint/PrivKeySecp256k1`), also in exported keys. The last byte is the
+/// length of the key.
 pub(super) const AMINO_PRIVATE: [u8; 5] = [0xe1, 0xb0, 0xf7, 0x9b, 32];
 
 #[derive(Clone, PartialEq, Message)]
@@ -43,7 +43,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// Returns the name of the type, the same name as in the Go tools.
+    /// Returns the name of the type, as in the Go tools.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl KeyKind {
     }
 }
 
-/// Key in a keyring, with the private key if the keyring contains it.
+/// Key in a keyring. The private key can be missing.
 pub(super) struct StoredKey {
     pub(super) name: String,
     pub(super) kind: KeyKind,
@@ -64,7 +64,7 @@ pub(super) struct StoredKey {
     pub(super) private: Option<PrivateKey>,
 }
 
-/// Decodes a stored key in amino or protobuf format. An error contains no secret.
+/// Decodes a stored key in amino or protobuf format. Errors contain no secret.
 pub(super) fn decode(bytes: &[u8]) -> Result<StoredKey, String> {
     amino(bytes).unwrap_or_else(|| proto(bytes))
 }
@@ -138,8 +138,7 @@ fn from_record(record: &Record) -> Result<StoredKey, String> {
     })
 }
 
-/// Checks that the public key belongs to the private key. With a wrong public key, the account address would
-/// be wrong.
+/// Checks that the public key belongs to the private key.
 fn check_pair(stored: StoredKey) -> Result<StoredKey, String> {
     match (&stored.public, &stored.private) {
         (public, Some(private)) if public.as_ref() != Some(private.public()) => {
@@ -193,7 +192,7 @@ fn amino_local(body: &[u8]) -> Result<StoredKey, String> {
     })
 }
 
-/// Decodes a private key in amino format, as in exported keys and older records.
+/// Decodes a private key in amino format.
 pub(super) fn amino_private(bytes: &[u8]) -> Result<PrivateKey, String> {
     let key = bytes
         .strip_prefix(&AMINO_PRIVATE)

@@ -20,8 +20,7 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
-    /// Reads the secret. If the secret ends with a line break, one line break is removed, because editors and
-    /// `echo` add one.
+    /// Reads the secret, without one final line break.
     ///
     /// # Errors
     /// Returns an error if the secret is missing, empty, too large or not UTF-8. The error does not contain

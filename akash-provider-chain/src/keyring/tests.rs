@@ -12,7 +12,6 @@ fn test_keyring(home: &Path) -> Keyring {
     Keyring::open(Backend::Test, home, None).unwrap()
 }
 
-/// Copies the recorded keyrings, because opening a keyring may write files.
 fn recorded() -> tempfile::TempDir {
     let folder = recordings::folder("chain/keyring");
     let home = tempfile::tempdir().unwrap();

@@ -18,13 +18,12 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 
-/// Maximum number of malformed records that are logged individually. The list of logged records uses 32 KiB
-/// of memory.
+/// Maximum number of malformed records that are logged individually.
 const REPORTED_MAX: usize = 4096;
-/// Number of bytes of a record that are logged if its id is unreadable.
+/// Number of logged bytes of a record with an unreadable id.
 const DESCRIBED_BYTES: usize = 16;
 
-/// Page of undecoded records. All list responses of the Akash network have this format.
+/// Page of undecoded records.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Records {
     #[prost(bytes = "bytes", repeated, tag = "1")]
@@ -33,7 +32,7 @@ pub(super) struct Records {
     pub(super) pagination: Option<PageResponse>,
 }
 
-/// Response of the deployment query, with the encoded deployment, groups and escrow account.
+/// Response of the deployment query, with encoded records.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct DeploymentParts {
     #[prost(bytes = "bytes", tag = "1")]
@@ -44,14 +43,14 @@ pub(super) struct DeploymentParts {
     escrow_account: Bytes,
 }
 
-/// First field of a message: an id, or a message that contains the id.
+/// First field of a message: an id, or another message that starts with the id.
 #[derive(Clone, PartialEq, Message)]
 struct First {
     #[prost(bytes = "bytes", tag = "1")]
     first: Bytes,
 }
 
-/// Fields of a bid that are needed to count bids, without its resources.
+/// Fields of a bid, without its resources.
 #[derive(Clone, PartialEq, Message)]
 struct BidHead {
     #[prost(message, optional, tag = "1")]
@@ -64,7 +63,7 @@ struct BidHead {
     created_at: i64,
 }
 
-/// Type of a chain record: order, bid, lease and so on.
+/// Type of a chain record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Order,
@@ -89,7 +88,7 @@ impl Kind {
         }
     }
 
-    /// Decodes the readable fields of the id. All market ids start with the same fields.
+    /// Decodes the readable fields of the id.
     fn id(self, record: &[u8]) -> Option<mkt::v1::BidId> {
         let bytes = match self {
             Self::Order | Self::Deployment | Self::Group => first(record),
@@ -118,7 +117,7 @@ impl Kind {
         convert::excerpt(&text)
     }
 
-    /// Returns the provider of a lease or bid, or `None` if the provider is unreadable.
+    /// Returns the provider of a lease or bid, if readable.
     pub(super) fn provider(self, record: &[u8]) -> Option<String> {
         self.id(record)
             .map(|id| id.provider)
@@ -141,7 +140,7 @@ pub(super) fn read<W: Message + Default, T>(
     convert(wire.map_err(|e| Malformed::new("record", e.to_string()))?)
 }
 
-/// Decodes the fields of a bid that are needed to count and compare bids. The result has no resources.
+/// Decodes a bid without its resources.
 pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
     let head = BidHead::decode(first(record)).map_err(|e| Malformed::new("bid", e.to_string()))?;
     // Other providers may have several bids, with a `bseq` that bids of this provider never have.
@@ -161,7 +160,7 @@ pub(super) fn own_record_error(kind: Kind, record: &[u8], error: &Malformed) -> 
 }
 
 impl DeploymentParts {
-    /// Decodes the deployment, its groups and its escrow account. Leaves out malformed groups.
+    /// Decodes the deployment, its groups and its escrow account, without malformed groups.
     pub(super) fn whole(self, reader: &Reader) -> Result<dep::v1beta4::QueryDeploymentResponse, Malformed> {
         let part = |name: &str, error: prost::DecodeError| Malformed::new(name, error.to_string());
         // Converted as a check only. The result contains the message.
@@ -184,8 +183,7 @@ pub(crate) struct ReportedRecords {
 }
 
 impl ReportedRecords {
-    /// Returns true if the record was not logged before and the maximum number of logged records is not
-    /// reached.
+    /// Returns true if the record was not logged before and another record can be logged.
     fn is_new(&self, kind: Kind, record: &[u8]) -> bool {
         // Identified by id if possible, because a malformed record may change.
         let key = match kind.id(record) {
@@ -231,7 +229,7 @@ impl ReportedRecords {
 }
 
 impl Reader {
-    /// Decodes records. Malformed records are left out, and each is logged once.
+    /// Decodes records. Malformed records are omitted, and each is logged once.
     pub(super) fn decode_lenient<T>(
         &self,
         kind: Kind,

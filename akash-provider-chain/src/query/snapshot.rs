@@ -33,8 +33,8 @@ pub struct Listing {
 }
 
 impl Reader {
-    /// Reads a snapshot of the records of `provider`. All records are read at the newest height if the nodes
-    /// serve this height.
+    /// Reads a snapshot of the records of `provider`. The records are from the newest height if the nodes
+    /// serve queries at a height.
     ///
     /// # Errors
     /// Returns an error if a query fails.
@@ -121,7 +121,7 @@ impl Reader {
         params.map_err(|e| self.malformed_record(akash::market::v1beta5::QueryParamsRequest::PATH, &e))
     }
 
-    /// Reads all pages of a list. Returns an error if the list is longer than the limit.
+    /// Reads all pages of a list. Returns an error if the list is too long.
     pub(super) async fn all<T, F>(
         &self,
         what: &'static str,
@@ -191,8 +191,9 @@ impl Reader {
         Ok(open.into_iter().chain(active).collect())
     }
 
-    /// Adds to `live` the closed bids of `provider` on the open orders `orders`. The chain allows one bid of
-    /// a provider per order, so the provider cannot bid on these orders again.
+    /// Adds to `live` the closed bids of `provider` on the open orders `orders`.
+    ///
+    /// The chain allows one bid of a provider per order, so the provider cannot bid on these orders again.
     async fn with_ended_bids(
         &self,
         provider: &Address,
@@ -258,8 +259,7 @@ impl Reader {
         Ok(leases)
     }
 
-    /// Returns the deployments of leases. Leaves out malformed deployments, because a tenant can cause a
-    /// malformed record. The leases of these deployments remain in the snapshot.
+    /// Returns the deployments of leases, without malformed deployments, because a tenant can cause them.
     async fn deployments_of(
         &self,
         provider: &Address,

@@ -44,8 +44,7 @@ impl RpcError {
     }
 }
 
-/// Returns the fault if the error text means that the node does not have the height: the height is in the future, or
-/// pruned.
+/// Returns the fault if the error text means that the height is in the future or pruned.
 pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     const LATER: [&str; 3] = [
         "must be less than or equal to the current blockchain height",
@@ -68,7 +67,7 @@ pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     is_gone.then(|| Fault::Pruned(excerpt(text)))
 }
 
-/// Unsigned integer. Nodes encode the integer as a JSON string, some proxies as a JSON number.
+/// Unsigned integer, encoded as a JSON string by nodes and as a JSON number by some proxies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Number(pub(crate) u64);
 
@@ -155,7 +154,7 @@ pub(crate) struct SyncInfo {
     pub(crate) catching_up: bool,
 }
 
-/// Response of the method `abci_query`. Contains the response of the application, with its error code.
+/// Response of the method `abci_query`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AbciQuery {
     pub(crate) response: AbciResponse,
@@ -175,7 +174,7 @@ pub(crate) struct AbciResponse {
     pub(crate) height: Number,
 }
 
-/// Response of `header`. The header is missing if the node does not have the height.
+/// Response of `header`, without a header if the node does not have the height.
 #[derive(Debug, Deserialize)]
 pub(crate) struct HeaderResponse {
     pub(crate) header: Option<Header>,
@@ -191,7 +190,7 @@ pub(crate) struct Header {
     pub(crate) last_block_id: BlockId,
 }
 
-/// Response of the method `block`. A `NewBlock` event contains a block in the same format.
+/// Response of the method `block`, also part of a `NewBlock` event.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BlockResponse {
     #[serde(default)]
@@ -213,7 +212,7 @@ pub(crate) struct BlockData {
     pub(crate) txs: Option<Vec<String>>,
 }
 
-/// Response of `block_results`: the results of the transactions, but not the transactions.
+/// Response of `block_results`: results without the transactions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BlockResults {
     pub(crate) height: Number,
@@ -241,8 +240,9 @@ pub(crate) struct TxResult {
     pub(crate) events: Option<Vec<AbciEvent>>,
 }
 
-/// Decodes an amount of gas from a JSON number or a JSON string. Any other value becomes 0, because an invalid amount
-/// must not make the whole block fail.
+/// Decodes an amount of gas from a JSON number or a JSON string.
+///
+/// Any other value becomes 0, because an invalid amount must not make the block fail.
 fn gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     let text = value.as_str().and_then(|text| text.parse().ok());

@@ -30,7 +30,7 @@ fn key(hex: &str) -> PrivateKey {
     PrivateKey::from_bytes(&HEXLOWER.decode(hex.as_bytes()).unwrap()).unwrap()
 }
 
-/// Extracts the input of `sign` from a transaction. Returns `None` for a transaction that this crate never creates.
+/// Extracts the input of `sign` from a transaction. Returns `None` for other types of transactions.
 fn parts(raw: &TxRaw) -> Option<(Vec<Any>, Ordering, Price)> {
     let body = TxBody::decode(&raw.body_bytes[..]).unwrap();
     let auth = AuthInfo::decode(&raw.auth_info_bytes[..]).unwrap();

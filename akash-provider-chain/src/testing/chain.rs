@@ -23,24 +23,24 @@ const BLOCK_TIME: Duration = Duration::from_secs(6);
 pub(crate) struct NodeBehavior {
     /// The node has pruned the results of blocks below this height.
     pub(crate) results_from: Height,
-    /// The node serves the state of the newest height only.
+    /// The node serves only the newest state.
     pub(crate) no_pins: bool,
     /// Number of blocks by which the node is behind the chain.
     pub(crate) lag: Height,
-    /// Path of a query. The chain completes a block before each query with this path.
+    /// Path of a query before which the chain completes a block.
     pub(crate) moves_on_at: Option<&'static str>,
     /// Chain id that the node reports. `None` for the id `local`.
     pub(crate) chain_id: Option<String>,
     pub(crate) catching_up: bool,
     /// Height of a block for which the node returns no results.
     pub(crate) withheld: Option<Height>,
-    /// The node has no transaction index, so it cannot search for transactions.
+    /// The node has no transaction index.
     pub(crate) no_index: bool,
     /// Height of a block with a malformed event in its results.
     pub(crate) malformed_event: Option<Height>,
     /// Height of a block with a bid that another provider placed at an invalid price.
     pub(crate) malformed_bid: Option<Height>,
-    /// Remaining number of transaction searches that get an incomplete response.
+    /// Remaining number of transaction searches with an incomplete response.
     pub(crate) cut_searches: u32,
     /// The node accepts requests but does not respond.
     pub(crate) is_frozen: bool,
@@ -54,8 +54,8 @@ pub(crate) struct State {
     past: BTreeMap<Height, Market>,
     blocks: BTreeMap<Height, (BlockTime, Vec<ChainEvent>)>,
     facts: Vec<ChainEvent>,
-    /// Messages of the tenant. Each query with the path [`NodeBehavior::moves_on_at`] executes the first remaining
-    /// message and completes a block.
+    /// Messages of the tenant. Each query with the path [`NodeBehavior::moves_on_at`] executes one message
+    /// and completes a block.
     pub(crate) script: Vec<TenantMsg>,
 }
 
@@ -103,12 +103,12 @@ impl Chain {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Executes a message of the tenant. If the market refuses the message, returns false and changes nothing.
+    /// Executes a message of the tenant. Returns false if the market refuses the message.
     pub(crate) fn tenant(&self, msg: TenantMsg) -> bool {
         self.lock().tenant(msg)
     }
 
-    /// Executes a message of a provider. If the market refuses the message, returns false and changes nothing.
+    /// Executes a message of a provider. Returns false if the market refuses the message.
     pub(crate) fn provider(&self, msg: &Msg) -> bool {
         let mut state = self.lock();
         let events = state.market.transaction(std::slice::from_ref(msg));
@@ -156,8 +156,7 @@ impl Chain {
         Node::start(move |method, params| chain.reply(&behavior, method, params)).await
     }
 
-    /// Responds to a query with the state at the height `asked`, or at the newest height if `asked` is
-    /// `None`.
+    /// Responds to a query with the state at the height `asked`, or else at the newest height.
     pub(crate) fn serve(
         &self,
         path: &str,
@@ -186,8 +185,8 @@ impl Chain {
         self.frame_as(height, height)
     }
 
-    /// Encodes the block at height `block` as a `NewBlock` event with the height `height`. If `height` is
-    /// above the newest block, the block is false.
+    /// Encodes the block at height `block` as a `NewBlock` event with the height `height`. Above the newest
+    /// block, the block is false.
     pub(crate) fn frame_as(&self, block: Height, height: Height) -> String {
         let state = self.lock();
         let (time, facts) = &state.blocks[&block];
@@ -274,8 +273,8 @@ impl Chain {
     }
 }
 
-/// Returns the status of a node. `named` and `time` are the reported height and time of the newest block.
-/// `newest` is the true height of the newest block.
+/// Returns the status of a node. `named` is the reported height, `newest` the true height of the newest
+/// block.
 fn status(chain_id: &str, named: Height, (newest, time): (Height, BlockTime), catching_up: bool) -> Value {
     json!({
         "node_info": {"network": chain_id},
@@ -288,7 +287,7 @@ fn status(chain_id: &str, named: Height, (newest, time): (Height, BlockTime), ca
     })
 }
 
-/// Adds to a result the malformed events that `behavior` requests for this height.
+/// Adds the malformed events that `behavior` requests for this height.
 fn with_malformed_events(behavior: &NodeBehavior, height: Height, mut result: Value) -> Value {
     if behavior.malformed_event == Some(height) {
         let lie = json!({"type": "akash.market.v1.EventOrderCreated", "attributes": []});
@@ -309,8 +308,7 @@ fn odd_bid() -> Value {
     json!({"type": "akash.market.v1.EventBidCreated", "attributes": pairs})
 }
 
-/// Returns the behavior for this call. If `method` searches for transactions, decrements
-/// [`NodeBehavior::cut_searches`].
+/// Returns the behavior for this call, and decrements [`NodeBehavior::cut_searches`] at a search.
 fn now(behavior: &Mutex<NodeBehavior>, method: &str) -> NodeBehavior {
     let mut shared = behavior.lock().unwrap_or_else(PoisonError::into_inner);
     let now = shared.clone();

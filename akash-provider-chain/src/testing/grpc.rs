@@ -37,8 +37,7 @@ impl Drop for GrpcNode {
 }
 
 impl GrpcNode {
-    /// Starts a node. For each request, `response` receives the path, bytes and height, and returns the
-    /// reply.
+    /// Starts a node. `response` receives the path, bytes and height of each request.
     pub(crate) async fn start(
         response: impl Fn(&str, &[u8], Option<u64>) -> GrpcReply + Send + Sync + 'static,
     ) -> Self {

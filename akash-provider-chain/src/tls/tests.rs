@@ -39,7 +39,7 @@ impl Authority {
         Roots::File(self.folder.path().join("ca.pem"))
     }
 
-    /// Starts a TLS proxy in front of a node without TLS. Returns the address without scheme.
+    /// Starts a TLS proxy in front of a node. Returns the address without scheme.
     async fn proxy(&self, node: SocketAddr, protocol: &str) -> String {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();

@@ -18,7 +18,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Creates an error code. A successful transaction has no error code.
+    /// Creates an error code.
     pub fn new(space: impl Into<String>, number: u32) -> Self {
         Self {
             space: space.into(),
@@ -47,16 +47,16 @@ pub enum Simulation {
         /// Gas that the transaction used in the simulation.
         used: u64,
     },
-    /// The transaction would fail. For a failed simulation, nodes return a text without an error code.
+    /// The transaction would fail, for a reason that nodes return as text.
     Refused {
         /// Error text of the node, truncated.
         log: String,
     },
-    /// The transaction would fail, because the signing account cannot pay the fee and the deposits.
+    /// The transaction would fail, because the account cannot pay the fee and the deposits.
     Unpaid {
         /// Error text of the node.
         log: String,
-        /// True if the balance is below the fee. False if the balance covers the fee, but not the deposits.
+        /// True if the balance is below the fee. False if only the deposits are not covered.
         is_fee: bool,
     },
 }
@@ -93,8 +93,8 @@ pub struct IncludedTx {
 /// Queries and calls that the transaction writer sends to a node.
 ///
 /// # Errors
-/// All functions return `Unavailable` or `Timeout` if no node responds. A node may have received the
-/// transaction although `broadcast` returned such an error.
+/// All functions return `Unavailable` or `Timeout` if no node responds. After such an error of `broadcast`, a
+/// node may have the transaction.
 #[async_trait]
 pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     /// Returns the newest block and the chain id.
@@ -103,23 +103,22 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error>;
     /// Returns the balance of the account in one denomination.
     async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error>;
-    /// Returns the minimum gas prices that the node requires, one entry per accepted denomination. The list is empty if
+    /// Returns the minimum gas prices of the node, one entry per accepted denomination. The list is empty if
     /// the node requires no fee.
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error>;
     /// Simulates a signed transaction.
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error>;
-    /// Simulates a signed transaction. If the used gas exceeds `most`, simulates the transaction at a second
-    /// node too, if available. Returns the result with the lower gas.
+    /// Simulates a signed transaction. If the used gas exceeds `most`, also uses a second node, if available,
+    /// and returns the lower result.
     async fn simulate_below(&self, tx: Vec<u8>, most: u64) -> Result<Simulation, Error> {
         let _ = most;
         self.simulate(tx).await
     }
-    /// Sends a signed transaction. Returns after the node has checked the transaction, before a block
-    /// includes it.
+    /// Sends a signed transaction. Returns after the check by the node, before a block includes the
+    /// transaction.
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error>;
     /// Returns a transaction by hash, or `None` if the node does not have the transaction.
     async fn find(&self, hash: &TxHash) -> Result<Option<IncludedTx>, Error>;
-    /// Returns whether the chain has executed a message, according to the object that the message creates or
-    /// changes.
+    /// Returns whether the chain has executed a message, according to the affected object.
     async fn object_state(&self, msg: &Msg) -> Result<ObjectState, Error>;
 }

@@ -3,17 +3,14 @@
 use super::api::Code;
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
-/// Maximum number of characters of a chain log in an error message. The chain appends a stack trace if a message
-/// handler panics.
+/// Maximum number of characters of a chain log in an error message. After a panic, the log contains a stack
+/// trace.
 const LOG_CHARS_MAX: usize = 300;
 
 /// Error code of the chain after a message handler panicked.
 const PANIC: u32 = 111_222;
 
-/// Maps an error code of the chain to a [`TxError`]. `msg` is the refused message, if it is known.
-///
-/// If a provider uses a module, all error codes of the module are listed in this function or in the table of
-/// the tests.
+/// Maps an error code of the chain to a [`TxError`]. `msg` is the refused message, if known.
 #[must_use]
 pub(super) fn meaning(code: &Code, msg: Option<&Msg>) -> TxError {
     let is_bid = matches!(msg, Some(Msg::CreateBid { .. }));

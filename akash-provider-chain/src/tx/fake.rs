@@ -41,7 +41,7 @@ pub(crate) struct Node {
     pub(crate) fees: u128,
     /// Transactions in the newest block.
     pub(crate) landed: Vec<(Vec<u8>, IncludedTx)>,
-    /// Height of each block, with the number of its transactions.
+    /// Height and number of transactions of each block.
     pub(crate) blocks: Vec<(u64, usize)>,
 }
 
@@ -253,7 +253,7 @@ impl Node {
         })
     }
 
-    /// Checks a transaction before its messages are executed, as the chain does.
+    /// Checks a transaction like the chain, before the execution of its messages.
     fn ante(&self, tx: &Tx, sequence: u64, time: BlockTime, height: u64) -> Result<(), Refusal> {
         let Some(nanos) = tx.nanos else {
             if tx.timeout_height != 0 && height > tx.timeout_height {
@@ -330,7 +330,7 @@ impl Node {
             .collect()
     }
 
-    /// Increments the sequence of the account, as if another program sent a transaction with the key.
+    /// Increments the account sequence, as if another program used the key.
     pub(crate) fn owner_sends(&mut self) {
         self.committed += 1;
         self.checked = self.checked.max(self.committed);

@@ -24,8 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Error code of the Cosmos SDK for a transaction that is already in the mempool.
 const IN_MEMPOOL: u32 = 19;
-/// Error text of CometBFT for a transaction that the node has already received. CometBFT returns no code for
-/// this error.
+/// Error text of CometBFT, without a code, for a transaction that the node already has.
 const IN_CACHE: &str = "tx already exists in cache";
 
 #[derive(Clone, Serialize)]
@@ -52,8 +51,7 @@ fn submission(code: u32, space: String, log: String) -> Submission {
     }
 }
 
-/// Returns [`Submission::Known`] if the error means that the node already has the transaction, or `None` for
-/// other errors.
+/// Returns [`Submission::Known`] if the error means that the node already has the transaction.
 fn submission_of(error: &NodeError) -> Option<Submission> {
     match &error.fault {
         Fault::Refused { text, .. } if text.contains(IN_CACHE) => Some(Submission::Known),
@@ -66,9 +64,10 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Converts a refusal to an error if another node may have received the transaction, because a block may then
-/// still include the transaction. A refusal with the code [`IN_MEMPOOL`] and all other responses remain
-/// unchanged.
+/// Converts a refusal to an error if another node may have received the transaction, because a block may
+/// still include it.
+///
+/// All other responses, and the code [`IN_MEMPOOL`], remain unchanged.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {
         Submission::Refused { code, log }
@@ -137,7 +136,7 @@ impl Reader {
     }
 }
 
-/// Sets `may_have_arrived` if the node may have the transaction although `response` is an error.
+/// Sets `may_have_arrived` if the node may have the transaction in spite of an error.
 fn note_delivery<T>(response: Result<T, NodeError>, may_have_arrived: &AtomicBool) -> Result<T, NodeError> {
     if response.as_ref().is_err_and(|e| e.fault.may_have_been_received()) {
         may_have_arrived.store(true, Ordering::Relaxed);

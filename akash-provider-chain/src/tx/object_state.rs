@@ -10,25 +10,23 @@ use akash_provider_core::types::{
     BidId, BidState, BlockTime, Height, LeaseState, Msg, OrderState, Reclamation, TxError,
 };
 
-/// Execution status of a message, derived from the object that the message creates or changes.
+/// Execution status of a message, derived from the affected object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectState {
     /// The object shows that the message was executed.
     Done {
-        /// Height at which the object changed. `None` if the record does not contain the height.
+        /// Height at which the object changed, if the record contains the height.
         height: Option<Height>,
     },
-    /// The object shows that the message was not executed. If the message is sent again, the chain probably
-    /// executes it.
+    /// The object shows that the message was not executed. The message can be sent again.
     NotDone,
-    /// The object shows that the message was not executed. Contains the reason why the chain would refuse the
-    /// message.
+    /// The message was not executed and would be refused. Contains the reason.
     Impossible(TxError),
     /// The record does not show whether the message was executed.
     Unclear,
 }
 
-/// Returns whether the chain has executed `msg`, according to the object that `msg` creates or changes.
+/// Returns whether the chain has executed `msg`, according to the affected object.
 ///
 /// # Errors
 /// Returns an error if a query fails.

@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Id of a call to the writer. The caller waits for the outcome of the call.
+/// Id of a call to the writer.
 pub(super) type Ticket = u64;
 /// Id of a transaction in flight, from its simulation to its outcome.
 pub(super) type FlightId = u64;
@@ -54,9 +54,9 @@ pub struct PlannerConfig {
     pub chain_id: String,
     /// Settings for fees.
     pub gas: GasConfig,
-    /// Maximum number of queued calls. One block with many orders may cause a thousand bids.
+    /// Maximum number of queued calls. One block can cause a thousand bids.
     pub queue_max: usize,
-    /// Maximum number of transactions in flight at the same time.
+    /// Maximum number of transactions in flight.
     pub flights_max: usize,
     /// Maximum number of concurrent simulations.
     pub simulations_max: usize,
@@ -66,24 +66,21 @@ pub struct PlannerConfig {
     pub shared_wait: Duration,
     /// Maximum time from a call until its transaction is sent. After this time the call fails.
     pub unsent_max: Duration,
-    /// Maximum time from a call until its outcome is known. After this time the outcome is
-    /// [`TxOutcome::Unknown`].
+    /// Maximum time from a call until its outcome is known. Later, the outcome is [`TxOutcome::Unknown`].
     pub outcome_max: Duration,
-    /// Interval between queries of the newest block while the planner is not idle and the event follower
-    /// reports no blocks.
+    /// Interval between queries of the newest block while the event follower reports no blocks.
     pub poll: Duration,
     /// Interval between queries of the newest block while the event follower reports blocks. Longer than a
     /// block interval.
     pub followed_poll: Duration,
-    /// Maximum age of the newest known block when the first call after an idle period arrives. If this block
-    /// is older, the planner queries the newest block, because the block time determines the transaction
-    /// timeouts.
+    /// Maximum age of the newest known block at the first call after an idle period. An older block is
+    /// queried again, because transaction timeouts depend on the block time.
     pub tip_max: Duration,
-    /// Number of blocks without an accepted transaction after which this transaction is sent again.
+    /// Number of blocks after which an accepted transaction is sent again, if no block includes it.
     pub resend_blocks: u64,
-    /// Maximum lag, in blocks, of a node that a load balancer selects.
+    /// Maximum lag of a node behind a load balancer, in blocks.
     pub lag_blocks: u64,
-    /// Whether account sequences are used from the start, instead of unordered transactions.
+    /// True if account sequences are used from the start, instead of unordered transactions.
     pub ordered: bool,
 }
 
@@ -110,7 +107,7 @@ impl PlannerConfig {
     }
 }
 
-/// Unsigned transaction. Signing is deterministic, so the same draft always results in the same signed bytes.
+/// Unsigned transaction. Signing is deterministic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Draft {
     /// Messages of the calls in this transaction, in the order of the calls.
@@ -126,8 +123,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Returns the amounts that the signer pays, by denomination: the deposits of bids, and the fee unless
-    /// another account pays the fee by a fee grant.
+    /// Returns the amounts that the signer pays, by denomination: deposits and, unless a fee grant is used,
+    /// the fee.
     pub(super) fn costs(&self) -> BTreeMap<Denom, u128> {
         let fee = Some(&self.price.fee).filter(|_| self.price.granter.is_none());
         let deposits = self.msgs.iter().filter_map(|msg| match msg {
@@ -152,16 +149,15 @@ pub(super) enum Input {
         /// Messages of the call.
         msgs: Vec<Msg>,
     },
-    /// The caller was dropped. Its call is removed, unless a node may have received the transaction of the
-    /// call.
+    /// The caller was dropped. Its call is removed, unless a node may have the transaction.
     Cancel {
         /// Id of the call.
         ticket: Ticket,
     },
-    /// Result of [`Action::FetchBlock`]: the newest block that a node reported.
+    /// Result of [`Action::FetchBlock`].
     Block(Result<SyncInfo, Failure>),
-    /// Block that the event follower reported. [`Input::Found`] inputs for the transactions of this block
-    /// precede this input.
+    /// Block that the event follower reported. [`Input::Found`] inputs for its transactions precede this
+    /// input.
     ObservedBlock {
         /// Chain id, height and time of the block.
         block: SyncInfo,
@@ -170,27 +166,25 @@ pub(super) enum Input {
         /// True if the writer has examined all transactions of the block.
         is_complete: bool,
     },
-    /// Result of [`Action::FetchAccount`]: the signing account, or `None` if the account does not exist on
-    /// the chain.
+    /// Result of [`Action::FetchAccount`]. `None` if the account does not exist on the chain.
     Account(Result<Option<Account>, Failure>),
     /// Result of [`Action::FetchPrices`]: the minimum gas prices.
     Prices(Result<Vec<DecCoin>, Failure>),
     /// Result of [`Action::Simulate`].
     Simulated(FlightId, Result<Simulation, Failure>),
-    /// Result of [`Action::Send`]. After an error, a node may still have received the transaction.
+    /// Result of [`Action::Send`]. After an error, a node may still have the transaction.
     Sent(FlightId, Result<Submission, Failure>),
-    /// Result of [`Action::Find`]: the transaction, or `None` if the node does not have it.
+    /// Result of [`Action::Find`]. `None` if the node does not have the transaction.
     Found(FlightId, Result<Option<IncludedTx>, Failure>),
-    /// Result of [`Action::FetchObject`]: the state of the object that a message creates or changes.
+    /// Result of [`Action::FetchObject`].
     Object(FlightId, Result<ObjectState, Failure>),
     /// The clock has advanced.
     Tick,
-    /// Request to stop: no transaction is sent from now on.
+    /// Request to stop. No transaction is sent from now on.
     Stop,
 }
 
-/// Output of the planner. Every action except `Reply` leads to exactly one input, which contains the result
-/// of the action.
+/// Output of the planner. Every action except `Reply` causes exactly one input with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// Query the newest block.
@@ -201,32 +195,32 @@ pub(super) enum Action {
     FetchPrices,
     /// Simulate a transaction.
     Simulate(FlightId, Draft),
-    /// Send a signed transaction. The same draft always results in the same signed bytes.
+    /// Send a signed transaction. The same draft always gives the same signed bytes.
     Send(FlightId, Draft),
     /// Search for a sent transaction by its hash.
     Find(FlightId, Draft),
-    /// Query the state of the object that a message creates or changes.
+    /// Query the state of the object that a message affects.
     FetchObject(FlightId, Msg),
-    /// Reply to a call. Each call gets exactly one reply.
+    /// Reply to a call. Each call gets exactly one.
     Reply(Ticket, Result<TxOutcome, Failure>),
 }
 
-/// Call in the queue. The call is not part of a transaction yet.
+/// Call in the queue, without a transaction yet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Request {
     ticket: Ticket,
     msgs: Arc<[Msg]>,
     since: Mono,
-    /// True if the call must not share a transaction, because an earlier shared transaction failed.
+    /// True if the call must not share a transaction, because a shared transaction failed.
     alone: bool,
 }
 
-/// Returns the back-off after `failures` failures: 500 ms, doubled after each further failure, at most 8 s.
+/// Returns the back-off after `failures` failures: 500 ms, then doubled, at most 8 s.
 fn backoff(failures: u32) -> Duration {
     Duration::from_millis(500 << failures.saturating_sub(1).min(4))
 }
 
-/// State machine of the transaction writer. Each input is accompanied by the current time.
+/// State machine of the transaction writer. Each input contains the current time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Planner {
     config: Arc<PlannerConfig>,
@@ -235,8 +229,7 @@ pub(super) struct Planner {
     queue: BTreeMap<(u8, Ticket), Request>,
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
-    /// Deployments from which a lost transaction can still withdraw, each with the expiry of this
-    /// transaction.
+    /// Deployments from which a lost transaction can still withdraw, until its expiry.
     unresolved: Vec<(Expiry, DeploymentId)>,
     chain: ChainState,
     sequencer: Sequencer,
@@ -247,7 +240,7 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    /// Creates a planner without state. `salt` must differ between processes that use the same signing key.
+    /// Creates a planner without state. `salt` must differ between processes with the same signing key.
     #[must_use]
     pub(super) fn new(config: PlannerConfig, salt: u32) -> Self {
         let mut sequencer = Sequencer::new(salt);
@@ -270,7 +263,7 @@ impl Planner {
         }
     }
 
-    /// Sets the gas and fees of the last hour, for example those from before a restart.
+    /// Sets the gas and fees of the last hour, after a restart.
     #[must_use]
     pub(super) fn with_expenses(mut self, expenses: Expenses) -> Self {
         self.expenses = expenses;
@@ -310,7 +303,7 @@ impl Planner {
         out
     }
 
-    /// Returns true if no call is queued and no transaction is in flight. An idle planner sends no queries.
+    /// Returns true if no call is queued and no transaction is in flight.
     #[must_use]
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.flights.is_empty()
@@ -371,8 +364,7 @@ impl Planner {
         self.queue.insert((priority, request.ticket), request);
     }
 
-    /// Removes a call and returns true. If a node may have received the transaction of the call, does nothing
-    /// and returns false.
+    /// Removes a call and returns true, or returns false if a node may have the transaction of the call.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let before = self.queue.len();
         self.queue.retain(|_, r| r.ticket != ticket);
@@ -387,8 +379,8 @@ impl Planner {
         is_withdrawn
     }
 
-    /// Stops the planner and replies to all calls. The reply is an unknown outcome if the transaction may
-    /// have been sent, otherwise an error.
+    /// Stops the planner and replies to all calls. The outcome is unknown if the transaction may have been
+    /// sent, otherwise an error.
     fn stop(&mut self, out: &mut Vec<Action>) {
         self.stopped = true;
         let stopped = || {
@@ -411,7 +403,7 @@ impl Planner {
     }
 }
 
-/// Returns the reason why one transaction cannot contain these messages, or `None` if it can.
+/// Returns the reason why one transaction cannot contain these messages, if any.
 fn unfit(msgs: &[Msg]) -> Option<&'static str> {
     let bids = msgs.iter().any(|m| matches!(m, Msg::CreateBid { .. }));
     if bids && msgs.len() > 1 {

@@ -8,19 +8,19 @@ use std::hash::{BuildHasher, RandomState};
 /// Maximum number of messages with a stored receipt.
 const MESSAGES_MAX: usize = 4096;
 
-/// Hash and fee of the last transaction of each recent message. The oldest messages are removed first.
+/// Hash and fee of the last transaction of each recent message.
 #[derive(Debug, Default)]
 pub(super) struct SentReceipts {
     hasher: RandomState,
-    /// Hash and fee of the last transaction that contains a message; `None` after [`SentReceipts::clear`].
-    /// The key is a digest of the message.
+    /// Hash and fee of the last transaction of a message, by the digest of the message. `None` after
+    /// [`SentReceipts::clear`].
     receipts: HashMap<u64, Option<(TxHash, Coin)>>,
     /// Digests, oldest first.
     digests: VecDeque<u64>,
 }
 
 impl SentReceipts {
-    /// Removes the receipts of `messages`, because a new call sends these messages.
+    /// Removes the receipts of `messages` before a new call.
     pub(super) fn clear(&mut self, messages: &[Msg]) {
         for message in messages {
             if let Some(receipt) = self.receipts.get_mut(&self.hasher.hash_one(message)) {

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the histogram buckets for the time from a call to its outcome. An outcome takes at least one block.
+/// Upper bounds of the histogram buckets for the time from a call to its outcome, at least one block.
 const OUTCOME_BOUNDS: [Duration; 8] = [
     Duration::from_secs(1),
     Duration::from_millis(2_500),
@@ -24,12 +24,11 @@ const OUTCOME_BOUNDS: [Duration; 8] = [
 ];
 /// Maximum number of pairs (message name, outcome) that have a counter.
 const MESSAGES_MAX: usize = 64;
-/// Maximum number of counted error codes. Codes come from nodes, so further codes are counted as [`OTHER`].
+/// Maximum number of counted error codes. Further codes of nodes are counted as [`OTHER`].
 const CODES_MAX: usize = 64;
-/// Maximum number of counted fee denominations. The settings determine the denominations.
+/// Maximum number of counted fee denominations.
 const DENOMS_MAX: usize = 16;
-/// Maximum length of the codespace in a counted error code, in bytes. Codes with a longer codespace are counted as
-/// [`OTHER`].
+/// Maximum length of a counted codespace, in bytes. A longer codespace is counted as [`OTHER`].
 const CODESPACE_MAX: usize = 32;
 const OTHER: &str = "other";
 

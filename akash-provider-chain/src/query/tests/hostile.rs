@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug, Clone, Default)]
 struct Garbage {
     path: &'static str,
-    /// Bytes that a request must contain, for example a filter. Responses to other requests are unchanged.
+    /// Bytes that a request must contain. Responses to other requests are unchanged.
     within: Vec<u8>,
     record: Vec<u8>,
     at: usize,
@@ -50,7 +50,7 @@ fn certificates() -> Vec<Certificate> {
     vec![one("1"), one("2")]
 }
 
-/// Responds to queries that the in-memory market does not support, such as those for certificates.
+/// Responds to queries that the in-memory market does not support.
 fn account_response(path: &str) -> Option<Vec<u8>> {
     match path {
         cert::QueryCertificatesRequest::PATH => Some(
@@ -79,8 +79,7 @@ fn account_response(path: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Inserts the malformed record into a response. List responses have their records in field 1, deployments
-/// have their groups in field 2.
+/// Inserts the malformed record into a response.
 fn insert_record(answer: Vec<u8>, path: &str, garbage: &Garbage) -> Vec<u8> {
     if path == dep::QueryDeploymentRequest::PATH {
         let field = |number: u32, bytes: &[u8], out: &mut Vec<u8>| {
@@ -310,8 +309,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns [`Garbage::within`] for a query path: for lists of bids and leases, the tenant of `won`; for other
-/// queries, no bytes.
+/// Returns [`Garbage::within`] for a query path: the tenant of `won` for lists of bids and leases, otherwise
+/// no bytes.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),

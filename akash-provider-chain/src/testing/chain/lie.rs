@@ -14,8 +14,7 @@ use std::time::Duration;
 pub(crate) enum Lie {
     /// Status and query responses contain this height.
     Height(Height),
-    /// The node reports this number of additional, empty blocks, consistently in status, headers and query
-    /// responses.
+    /// The node reports this number of additional, empty blocks in all responses.
     Chain(Height),
     /// The times in status and headers are one century in the future.
     Time,
@@ -28,8 +27,7 @@ pub(crate) enum Lie {
 }
 
 impl Lie {
-    /// Returns two heights for a node: the height of the data that the node reads, and the height that the
-    /// node reports.
+    /// Returns the height of the data that the node reads, and the height that the node reports.
     pub(super) fn heights(lie: Option<Self>, asked: Height, newest: Height) -> (Height, Height) {
         let at = if asked == 0 || matches!(lie, Some(Self::Chain(_))) {
             newest
@@ -42,7 +40,7 @@ impl Lie {
         }
     }
 
-    /// Returns the response to a query: the false response of `lie`, or `truth`.
+    /// Returns the false response of `lie` to a query, or else `truth`.
     pub(super) fn content(lie: Option<Self>, path: &str, truth: Vec<u8>) -> Vec<u8> {
         match lie {
             Some(Self::Params) if path == mkt::QueryParamsRequest::PATH => no_bids(&truth),
@@ -87,7 +85,7 @@ impl Lie {
     }
 }
 
-/// Returns the hash of the block at a height. For a height above the newest block, returns a false hash.
+/// Returns the hash of a block, or a false hash above the newest block.
 pub(crate) fn block_hash(height: Height, newest: Height) -> String {
     let start = if height > newest { "FA15E" } else { "AAAAA" };
     format!("{start}{height:059X}")

@@ -12,8 +12,8 @@ use akash_provider_core::market::Market;
 use akash_provider_core::types::{BidId, DeploymentId, GroupId, OrderId};
 use prost::Message;
 
-/// Returns a page of records, sorted by id. The page key is the id of the last record, so new and removed records do
-/// not shift the following pages.
+/// Returns a page of records, sorted by id. The page key is the id of the last record, so that changes do not
+/// shift the next page.
 fn page<T, W>(
     found: impl Iterator<Item = T>,
     id: impl Fn(&T) -> BidId,

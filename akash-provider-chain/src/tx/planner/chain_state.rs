@@ -6,16 +6,15 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{BlockTime, DecCoin, Mono};
 
-/// Newest known block (the tip). A lower block with a later time proves that the tip is false, and replaces
-/// the tip. Other lower blocks are ignored.
+/// Newest known block (the tip). A lower block replaces the tip only if its later time proves that the tip is
+/// false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tip {
     pub(super) height: u64,
     pub(super) time: BlockTime,
 }
 
-/// Value that the planner requires. For an unknown value, contains the time of the next query and the reason
-/// why the value is unknown.
+/// Value that the planner requires or, if the value is unknown, the reason and the time of the next query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RequiredValue<T> {
     value: Option<T>,
@@ -60,15 +59,15 @@ impl<T> RequiredValue<T> {
     }
 }
 
-/// Chain values that the planner needs to send transactions, and the status of the queries for these values.
+/// Chain values that the planner needs to send transactions, and the queries for these values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ChainState {
     tip: RequiredValue<Tip>,
     /// Time at which the tip was updated.
     tip_at: Mono,
-    /// Height of the last tip. The height is retained while no tip is stored.
+    /// Height of the last tip, even if no tip is stored.
     highest: u64,
-    /// True if this tip replaced a higher tip of a false chain.
+    /// True if this tip replaced a higher, false tip.
     is_lower: bool,
     account: RequiredValue<u64>,
     prices: RequiredValue<Vec<DecCoin>>,
@@ -83,7 +82,7 @@ impl ChainState {
         self.tip.value.map(|tip| tip.height)
     }
 
-    /// Returns the height of the tip if this height has decreased since the last call, otherwise `None`.
+    /// Returns the height of the tip if the height has decreased since the last call.
     pub(super) fn take_lower(&mut self) -> Option<u64> {
         std::mem::take(&mut self.is_lower).then_some(self.highest)
     }
@@ -98,7 +97,7 @@ impl ChainState {
         self.prices.value.as_deref()
     }
 
-    /// For each value that is missing and has no pending query, adds a query to `out`.
+    /// Adds a query for each missing value without a pending query.
     pub(super) fn query_missing(&mut self, now: Mono, needs_sequence: bool, out: &mut Vec<Action>) {
         if self.tip.start_query(now) {
             out.push(Action::FetchBlock);
@@ -112,7 +111,7 @@ impl ChainState {
         }
     }
 
-    /// Handles the response to the query of the newest block ([`Action::FetchBlock`]).
+    /// Handles the result of [`Action::FetchBlock`].
     pub(super) fn block(&mut self, now: Mono, config: &PlannerConfig, response: Result<SyncInfo, Failure>) {
         let info = match response {
             Ok(info) if info.chain_id != config.chain_id => {
@@ -159,8 +158,8 @@ impl ChainState {
         }
     }
 
-    /// Handles the response to the account query: stores the account number, and returns the account sequence. Returns
-    /// `None` if the query failed or the account does not exist.
+    /// Handles the response to the account query: stores the account number, and returns the account
+    /// sequence, if any.
     pub(super) fn set_account(
         &mut self,
         now: Mono,
@@ -187,8 +186,8 @@ impl ChainState {
         }
     }
 
-    /// Removes a tip that was updated more than `oldest` ago. The block time of this tip is too old to
-    /// compute the timeout of a transaction.
+    /// Removes a tip that was updated more than `oldest` ago, because transaction timeouts depend on its
+    /// time.
     pub(super) fn clear_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
         if now.since(self.tip_at) > oldest {
             self.tip.value = None;
@@ -208,20 +207,19 @@ impl ChainState {
         self.prices.value = None;
     }
 
-    /// Discards the gas prices, because the settings permit none of these prices. The prices are queried
-    /// again after a back-off.
+    /// Discards gas prices that the settings do not permit. The prices are queried again after a back-off.
     pub(super) fn refuse_prices(&mut self, now: Mono, why: String) {
         self.prices.value = None;
         self.prices.fail(now, why);
     }
 
-    /// Returns the reason why no transaction can be sent. Returns `None` if transactions can be sent.
+    /// Returns the reason why no transaction can be sent, if any.
     pub(super) fn problem(&self) -> Option<&str> {
         let needs = [&self.tip.problem, &self.account.problem, &self.prices.problem];
         needs.into_iter().map(String::as_str).find(|why| !why.is_empty())
     }
 
-    /// Returns whether queries of the block, the account and the prices are pending, in this order.
+    /// Returns whether the queries of block, account and prices are pending.
     #[cfg(test)]
     pub(super) fn pending(&self) -> [bool; 3] {
         [

@@ -34,7 +34,7 @@ enum InFlight {
 struct Sent {
     tickets: Vec<Ticket>,
     draft: Draft,
-    /// True if the node refused the draft, and no node can have the draft from an earlier attempt.
+    /// True if the node refused the draft and no other node can have it.
     is_refused: bool,
 }
 
@@ -55,7 +55,7 @@ struct World {
     /// Number of further blocks that the model can complete.
     blocks_left: u32,
     faults_left: u32,
-    /// Remaining calls. The calls are made in this order, each at an arbitrary time.
+    /// Remaining calls, in order. Each call is made at an arbitrary time.
     script: Vec<Vec<Msg>>,
     made: Vec<Vec<Msg>>,
     outcomes: BTreeMap<Ticket, Outcome>,
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Checks that no call was dispatched while a more urgent call in the queue was ready.
+    /// Checks that no call was dispatched before a more urgent, ready call in the queue.
     fn check_order(&mut self, before: &[Request]) {
         let waiting = &self.planner.queue;
         let flying = self.planner.flights.values().flat_map(|f| &f.members);
@@ -235,8 +235,7 @@ impl World {
         self.in_flight.push(InFlight::Send(id, draft));
     }
 
-    /// Returns true if a sent draft can no longer take effect: the first node refused the draft, a block
-    /// contains the draft as failed, the draft has expired, or another transaction has used its sequence.
+    /// Returns true if a sent draft can no longer take effect.
     fn is_dead(&self, sent: &Sent) -> bool {
         let failed = |(d, _, failure): &(Draft, u64, Option<u32>)| *d == sent.draft && failure.is_some();
         let overtaken = match sent.draft.ordering {
@@ -346,7 +345,7 @@ impl World {
         }
     }
 
-    /// Completes a block. With `reported`, the event follower reports the block. With `forgotten`, the mempool is
+    /// Completes a block. With `reported`, the follower reports the block. With `forgotten`, the mempool is
     /// emptied.
     fn block(&self, reported: bool, forgotten: bool) -> Self {
         let mut next = self.clone();
@@ -506,7 +505,7 @@ impl World {
         out
     }
 
-    /// Returns a problem if the planner waits for a response, but no call to the node is pending.
+    /// Returns a problem if the planner waits for a response without a pending call to the node.
     fn missing_call(&self) -> Option<String> {
         use flight::{Check, Phase};
         let planner = &self.planner;

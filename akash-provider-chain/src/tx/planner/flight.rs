@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
-    /// The gas is unknown: a simulation is due at `at`, or running.
+    /// The gas is unknown. A simulation is due at `at`, or running.
     Estimating { at: Mono, is_pending: bool },
     /// The simulation was refused. The planner queries the object to find the reason.
     Explaining { log: String },
     /// The transaction can be sent from the time `at`.
     Ready { at: Mono },
-    /// The transaction was sent to a node, and the node has not responded yet.
+    /// The node has not responded to the transaction yet.
     Sending,
-    /// A node accepted the transaction, and no known block contains it yet.
+    /// A node accepted the transaction. No known block contains it yet.
     Waiting {
         searched_at: Option<u64>,
         is_pending: bool,
     },
-    /// The transaction expired: the planner checks whether a block contains it.
+    /// The transaction expired. The planner checks whether a block contains it.
     Checking { at: Mono, step: Check },
 }
 
@@ -30,8 +30,7 @@ pub(super) enum Check {
     Start,
     /// Searching for the transaction by hash.
     Finding,
-    /// Querying the state of the object. `absent` is true if a search has proved that no block contains the
-    /// transaction.
+    /// Querying the state of the object. `absent` is true if no block contains the transaction.
     FetchingObject { absent: bool },
 }
 
@@ -42,32 +41,30 @@ pub(super) struct Flight {
     pub(super) members: Vec<Request>,
     pub(super) priority: u8,
     pub(super) phase: Phase,
-    /// Estimated gas of the transaction, from a simulation or from the stored estimates.
+    /// Estimated gas of the transaction.
     pub(super) gas: Option<u64>,
     /// Draft that was sent last.
     pub(super) draft: Option<Draft>,
     /// True if a node may have the draft. Such a draft must not be replaced before its expiry.
     pub(super) perhaps_sent: bool,
-    /// Height up to which all blocks were examined without finding the draft. `None` if no block was
-    /// examined.
+    /// Height up to which the blocks do not contain the draft. `None` if no block was examined.
     pub(super) absent_until: Option<u64>,
-    /// Height of the newest block at the time at which a node last accepted the draft.
+    /// Height of the newest block when a node last accepted the draft.
     pub(super) accepted_at: Option<u64>,
     /// Number of consecutive failures of the current request to a node.
     pub(super) failures: u32,
-    /// Number of times that the draft of this transaction was replaced by another draft.
+    /// Number of times that the draft was replaced.
     pub(super) replaced: u32,
     /// Number of times that the transaction ran out of gas.
     pub(super) out_of_gas: u32,
-    /// Number of refused simulations for which no reason was found.
+    /// Number of refused simulations without a known reason.
     pub(super) unexplained: u32,
-    /// Reason why the transaction is delayed: its cost exceeds a ceiling. `None` if the transaction is not
-    /// delayed.
+    /// Ceiling that delays the transaction, as a text. `None` if the transaction is not delayed.
     pub(super) delay_reason: Option<String>,
 }
 
 impl Flight {
-    /// Lowers all stored heights to at most `to`, because the blocks above belong to a false chain.
+    /// Lowers all stored heights to at most `to`, because later blocks belong to a false chain.
     pub(super) fn lower_heights(&mut self, to: u64) {
         let searched_at = match &mut self.phase {
             Phase::Waiting { searched_at, .. } => searched_at,
@@ -113,8 +110,7 @@ impl Flight {
         self.perhaps_sent || matches!(self.phase, Phase::Sending)
     }
 
-    /// Returns the outcome [`TxOutcome::Unknown`] if the transaction may have been sent, or `None` if the
-    /// transaction was certainly not sent.
+    /// Returns [`TxOutcome::Unknown`] if the transaction may have been sent, otherwise `None`.
     pub(super) fn unknown(&self) -> Option<TxOutcome> {
         let draft = self.draft.as_ref().filter(|_| self.may_have_been_sent())?;
         Some(TxOutcome::Unknown {

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Planner {
-    /// Performs all due work of the planner, and adds the resulting actions to `out`.
+    /// Performs all due work of the planner, and adds the actions to `out`.
     pub(super) fn pump(&mut self, out: &mut Vec<Action>) {
         if self.stopped {
             return;
@@ -45,7 +45,7 @@ impl Planner {
         (!self.is_idle() && !self.stopped).then(|| self.now.plus(self.config.poll))
     }
 
-    /// Replies to calls that have reached their time limit, and adds the replies to `out`.
+    /// Replies to calls that have reached their time limit.
     fn give_up(&mut self, out: &mut Vec<Action>) {
         let (now, config) = (self.now, &self.config);
         let why = self.chain.problem().unwrap_or("too many transactions in flight");
@@ -95,7 +95,7 @@ impl Planner {
         flying.chain(unresolved).cloned().collect()
     }
 
-    /// Moves calls from the queue to transactions in flight, in the order of their priority.
+    /// Moves calls from the queue to transactions in flight, by priority.
     fn dispatch(&mut self) {
         let mut busy = self.busy();
         let keys: Vec<_> = self.queue.keys().copied().collect();
@@ -132,7 +132,7 @@ impl Planner {
         }
     }
 
-    /// Removes from the queue the withdrawals that can share a transaction with `first`. Returns `first` and
+    /// Removes the withdrawals that can share a transaction with `first` from the queue. Returns `first` and
     /// these withdrawals.
     fn batch_mates(&mut self, first: Request, busy: &mut BTreeSet<DeploymentId>) -> Vec<Request> {
         let mut members = vec![first];
@@ -157,7 +157,7 @@ impl Planner {
         members
     }
 
-    /// Returns the transactions in flight with a phase that matches `wanted`, sorted by priority and age.
+    /// Returns the transactions in flight in a `wanted` phase, sorted by priority and age.
     fn in_order(&self, wanted: impl Fn(&Phase) -> bool) -> Vec<FlightId> {
         let mut ids: Vec<_> = self.flights.iter().filter(|(_, f)| wanted(&f.phase)).collect();
         ids.sort_by_key(|(id, f)| (f.priority, **id));
@@ -238,8 +238,8 @@ impl Planner {
         }
     }
 
-    /// Adds the cost of a draft to the hourly total and returns true. If the cost exceeds a ceiling, delays the
-    /// transaction instead and returns false.
+    /// Adds the cost of a draft to the hourly total and returns true. If a ceiling is exceeded, delays the
+    /// transaction and returns false.
     fn count_cost(&mut self, id: FlightId, draft: &Draft) -> bool {
         let ceilings = &self.config.gas.ceilings;
         let price = &draft.price;
@@ -264,8 +264,8 @@ impl Planner {
         false
     }
 
-    /// Delays a transaction that costs more than a ceiling, and returns the time of the next attempt. Logs a
-    /// warning only if no other transaction is delayed.
+    /// Delays a transaction that costs more than a ceiling, and returns the time of the next attempt. Only
+    /// the first of several delays is logged.
     pub(super) fn delay(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
         let is_first = self.flights.values().all(|f| f.delay_reason.is_none());
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -286,8 +286,8 @@ impl Planner {
         self.now.plus(backoff(flight.failures))
     }
 
-    /// Creates a draft of a transaction. Returns `None` if a required value is missing. If no gas price of
-    /// the node is acceptable, replies to the calls with an error.
+    /// Creates a draft of a transaction. Returns `None` if a value is missing, or if no gas price of the node
+    /// is acceptable.
     fn draft(&mut self, id: FlightId, gas_limit: u64, tip: Tip, out: &mut Vec<Action>) -> Option<Draft> {
         let account_number = self.chain.account()?;
         let price = self.config.gas.price_at(self.chain.prices()?);
@@ -312,9 +312,8 @@ impl Planner {
         })
     }
 
-    /// Tracks sent transactions. Searches for each transaction once per block, unless the contents of the
-    /// block are already known. Sends a transaction again if no block has contained it for
-    /// [`resend_blocks`](super::PlannerConfig::resend_blocks). Checks expired transactions.
+    /// Tracks sent transactions: searches for them in new blocks, sends them again after
+    /// [`resend_blocks`](super::PlannerConfig::resend_blocks), and checks expired transactions.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let (now, lag, resend_after) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
         for (id, flight) in &mut self.flights {
@@ -368,7 +367,7 @@ impl Planner {
         }
     }
 
-    /// Replies to all calls of a transaction, and removes the transaction.
+    /// Replies to all calls of a transaction and removes it.
     pub(super) fn reply(
         &mut self,
         id: FlightId,
@@ -386,8 +385,7 @@ impl Planner {
     }
 }
 
-/// Returns true if the transaction has expired even for a node that is `lag` blocks behind. A later "not
-/// found" response proves that no block contains the transaction.
+/// Returns true if the transaction has expired even for a node that is `lag` blocks behind.
 fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
     /// Maximum expected block interval on the Akash network.
     const BLOCK: Duration = Duration::from_secs(6);
@@ -397,8 +395,8 @@ fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
         .has_passed(tip.height.saturating_sub(lag), tip.time.minus(lag_time))
 }
 
-/// Returns true if the call is a single withdrawal that may share a transaction. After a shared transaction
-/// failed, each of its calls is sent alone.
+/// Returns true for a single withdrawal that may share a transaction. After a shared transaction failed, its
+/// calls are sent alone.
 fn shareable(request: &Request) -> bool {
     !request.alone && matches!(&request.msgs[..], [Msg::WithdrawLease { .. }])
 }

@@ -11,14 +11,13 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
-/// Maximum number of times that the draft of a transaction is replaced after a refusal.
+/// Maximum number of replacements of a refused draft.
 const REPLACED_MAX: u32 = 5;
-/// Maximum number of retries after a transaction ran out of gas. Each such failure costs a fee.
+/// Maximum number of retries after a transaction ran out of gas. Each failure costs a fee.
 const OUT_OF_GAS_MAX: u32 = 2;
-/// Maximum number of refused simulations of one bid for which no reason is found.
+/// Maximum number of refused simulations of one bid without a known reason.
 const UNEXPLAINED_MAX: u32 = 3;
-/// Number of failed simulations after which the transaction is sent with a high gas limit instead of an
-/// estimate.
+/// Number of failed simulations after which a high gas limit replaces the estimate.
 const SIMULATIONS_MAX: u32 = 2;
 
 const OUT_OF_GAS: u32 = 11;
@@ -36,7 +35,7 @@ const TIMEOUT: u32 = 42;
 /// Reaction to the refusal of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reaction {
-    /// Create a new draft after a back-off, because the mempool of the node is full.
+    /// Create a new draft after a back-off, because the mempool is full.
     Again,
     /// Create a new draft with a new nonce.
     Renew,
@@ -48,7 +47,7 @@ enum Reaction {
     Reestimate,
     /// Create a new draft with a sequence, because the chain does not support unordered transactions.
     Order,
-    /// No reaction: the refusal is the outcome of the transaction.
+    /// No reaction. The refusal is the outcome of the transaction.
     None,
 }
 
@@ -75,8 +74,7 @@ fn reaction(code: &Code, ordered: bool) -> Reaction {
 }
 
 impl Planner {
-    /// Handles a block that the event follower reported. The tip is updated only if the block is the newest
-    /// one.
+    /// Handles a block that the event follower reported. Only the newest block updates the tip.
     pub(super) fn block_observed(&mut self, block: SyncInfo, is_newest: bool, is_complete: bool) {
         let height = block.height;
         if is_complete {
@@ -256,7 +254,7 @@ impl Planner {
         }
     }
 
-    /// Handles the refusal of a transaction that was sent only once, so no node has the transaction.
+    /// Handles the refusal of a transaction that no other node has.
     fn refused(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -319,8 +317,7 @@ impl Planner {
         }
     }
 
-    /// Handles a transaction that ran out of gas: simulates it again, and increases its gas limit by at least
-    /// 50 %.
+    /// Simulates the transaction again and increases its gas limit by at least 50 %.
     fn handle_out_of_gas(&mut self, id: FlightId) {
         let at = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -373,8 +370,9 @@ impl Planner {
         }
     }
 
-    /// Returns the price that was paid for a transaction in a block. Returns `None` for an unknown draft, and
-    /// for a refused nonce, for which the chain takes no fee.
+    /// Returns the price that was paid for a transaction in a block.
+    ///
+    /// Returns `None` for an unknown draft, and for a refused nonce, which costs no fee.
     pub(in crate::tx) fn price_of(&self, id: FlightId, included: &IncludedTx) -> Option<&Price> {
         let draft = self.flights.get(&id)?.draft.as_ref()?;
         let is_refused_nonce = included.failure.as_ref().is_some_and(is_refused_nonce);
@@ -472,8 +470,8 @@ impl Planner {
         }
     }
 
-    /// Handles an expired transaction. With sequences, another transaction of the account may have used the
-    /// sequence. In this case, creates a new draft if the call is younger than `unsent_max`.
+    /// Handles an expired transaction. With sequences, a young call gets a new draft, because another
+    /// transaction may have used the sequence.
     fn expire(&mut self, id: FlightId, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -492,8 +490,8 @@ impl Planner {
         self.reply(id, &Err(failure(ErrorKind::Unavailable, why)), out);
     }
 
-    /// Handles a transaction that the chain refused. A shared transaction is split, because one of its calls
-    /// may be the reason.
+    /// Handles a transaction that the chain refused. A shared transaction is split, because one call may be
+    /// the reason.
     fn rejected(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let Some(flight) = self.flights.get(&id) else {
             return;
@@ -508,7 +506,7 @@ impl Planner {
         self.reply(id, &Ok(outcome), out);
     }
 
-    /// Splits a shared transaction: each of its calls is queued again, and sent in its own transaction.
+    /// Splits a shared transaction. Each of its calls is queued again alone.
     fn split(&mut self, id: FlightId, log: &str) {
         let Some(flight) = self.flights.remove(&id) else {
             return;

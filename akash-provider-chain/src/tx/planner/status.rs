@@ -24,8 +24,7 @@ pub struct WriterStatus {
     pub nonces: Nonces,
     /// Gas price that the writer pays; `None` while the price is unknown.
     pub gas_price: Option<DecCoin>,
-    /// Reason why transactions cannot be sent: a missing value, or a cost above a ceiling. `None` if
-    /// transactions can be sent.
+    /// Reason why transactions cannot be sent. `None` if transactions can be sent.
     pub problem: Option<String>,
     /// The writer is stopped and sends nothing more.
     pub is_stopped: bool,

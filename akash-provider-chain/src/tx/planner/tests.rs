@@ -17,13 +17,13 @@ use futures::FutureExt;
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     unanswered: u64,
-    /// Percentage of simulations without a response. The other faults can lose further responses.
+    /// Percentage of simulations without a response, in addition to other faults.
     unsimulated: u64,
-    /// Number of simulations that fail at the start of the test because the node does not have the order yet.
+    /// Number of first simulations that fail because the node does not have the order yet.
     missing_orders: u32,
     /// Gas that every simulation reports.
     reported_gas: Option<u64>,
-    /// Number of blocks that the node adds to the height in every response, to simulate a false chain.
+    /// Number of blocks that the node adds to every height, as a false chain.
     higher: u64,
     lag: u64,
     owner: u64,
@@ -178,7 +178,7 @@ impl World {
         self.due.push((at, input));
     }
 
-    /// Advances the time: responses arrive, blocks are completed, other programs use the key.
+    /// Advances the time. Responses arrive, blocks are completed and other programs use the key.
     fn run(&mut self, time: Duration) {
         let end = self.now + u64::try_from(time.as_millis()).unwrap();
         let mut block_at = self.now + 500 + self.draw(5_500);
@@ -220,8 +220,9 @@ impl World {
         }
     }
 
-    /// Checks that each call got one reply, and that the node executed each message that a reply reports as
-    /// executed. All transactions must have expired before this check.
+    /// Checks that each call got one reply, and that the node executed each message reported as executed.
+    ///
+    /// All transactions must have expired before.
     fn check(&self) {
         assert_eq!(self.replies.len(), self.submitted.len(), "a call without a reply");
         assert!(self.planner.is_idle());
