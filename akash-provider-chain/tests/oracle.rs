@@ -31,8 +31,7 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(u8::try_from(number).unwrap());
 }
 
-/// Encodes two fields of a transaction body: 4 (`unordered`) and 5 (`timeout_timestamp`, in seconds and
-/// nanoseconds).
+/// Encodes the fields 4 (`unordered`) and 5 (`timeout_timestamp`) of a transaction body.
 fn unordered_fields(timeout_nanos: u64) -> Vec<u8> {
     let mut timestamp = Vec::new();
     for (tag, value) in [

@@ -16,15 +16,14 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Time to measure one figure: long enough for a steady mean, short enough to measure all figures in seconds.
+/// Time to measure one figure.
 const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(10)
 } else {
     Duration::from_millis(500)
 };
 
-/// Number of pending orders in the measurement with many orders. The other measurement has 100 pending
-/// orders.
+/// Number of pending orders in the measurement with many orders.
 const MANY: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
 type BenchError = Box<dyn std::error::Error>;
@@ -39,8 +38,8 @@ fn main() -> Result<(), BenchError> {
     price(&world)
 }
 
-/// Returns the number of order histories in the argument `--histories COUNT`. With this argument, the bench only runs
-/// order histories, for a profiler that counts instructions.
+/// Returns the number of order histories in the argument `--histories COUNT`. With this argument, the bench
+/// runs nothing else, for a profiler.
 fn requested_histories() -> Result<Option<u64>, BenchError> {
     let mut words = std::env::args().skip_while(|word| word != "--histories");
     match (words.next(), words.next()) {
@@ -57,7 +56,7 @@ fn run_histories(world: &World, count: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Measures the time of all events of one order, and of one event with few and with many pending orders.
+/// Measures all events of one order, and one event with few and with many pending orders.
 fn engine(world: &World) -> Result<(), BenchError> {
     let mut engine = world.engine()?;
     let (mut dseq, mut inputs) = (0, 0);
@@ -80,8 +79,7 @@ fn engine(world: &World) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Passes all events of one order to the engine, from the creation to the lost bid. Returns the number of
-/// engine inputs.
+/// Passes all events of one order to the engine. Returns the number of engine inputs.
 fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
     let order = world.order(dseq);
     let mut inputs = 0;
@@ -119,8 +117,7 @@ fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
     inputs + 1
 }
 
-/// Returns the mean time of one event, in microseconds, with `orders` pending orders. Consecutive events
-/// concern different orders.
+/// Returns the mean time of one event, in microseconds, with `orders` pending orders.
 fn event_us(world: &World, orders: u64) -> Result<f64, BenchError> {
     let mut engine = world.engine_with_bids(orders)?;
     let in_hand = engine.status(now(1)).orders.len();
@@ -142,8 +139,8 @@ fn event_us(world: &World, orders: u64) -> Result<f64, BenchError> {
     }))
 }
 
-/// Measures the time to place one order on a cluster of one thousand nodes. In the best case the first node has
-/// enough capacity, in the worst case no node has.
+/// Measures the time to place one order on one thousand nodes. In the best case the first node has enough
+/// capacity, in the worst case none has.
 fn fit(world: &World) {
     let units = &world.spec.resources;
     let mut roomy = NodeInventory::new(&uniform_nodes(1_000, 1_000_000));
@@ -187,14 +184,14 @@ fn price(world: &World) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Returns the mean time of one call in microseconds. A tenth of the measuring time is spent on warming up.
+/// Returns the mean time of one call in microseconds, after a warm-up.
 fn micros<T>(mut call: impl FnMut() -> T) -> f64 {
     run_for(MEASURE_FOR / 10, &mut call);
     let (calls, took) = run_for(MEASURE_FOR, &mut call);
     took.as_secs_f64() * 1e6 / f64::from(calls)
 }
 
-/// Number of calls between two readings of the clock. More frequent readings would change the measured time.
+/// Number of calls between two readings of the clock, because a reading takes time.
 const BATCH: u32 = 64;
 
 #[expect(

@@ -32,7 +32,7 @@ fn main() -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Returns the number of bytes that the engine allocates to place one order on `nodes` nodes. Only the last node has
+/// Returns the number of bytes that are allocated to place one order on `nodes` nodes. Only the last node has
 /// enough capacity.
 fn fit_bytes(world: &World, nodes: usize) -> i64 {
     let mut spec = uniform_nodes(nodes, 10);

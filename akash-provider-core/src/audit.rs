@@ -72,8 +72,7 @@ impl ActKind {
         }
     }
 
-    /// Returns true if the act destroys data. The log entry of such an act must be durable before the act
-    /// starts.
+    /// Returns true if the act destroys data. Its log entry must be durable before the act starts.
     #[must_use]
     pub const fn destroys(self) -> bool {
         match self {
@@ -134,7 +133,7 @@ impl RecordEvidence {
 /// Facts that led to an act.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Evidence {
-    /// Height of the newest block that the provider had processed; `None` if unknown.
+    /// Height of the newest processed block; `None` if unknown.
     pub height: Option<Height>,
     /// Source and height of the report that the lease is closed, such as `("chain", 1200)`.
     pub report: Option<(&'static str, Height)>,
@@ -176,8 +175,8 @@ impl Act {
         }
     }
 
-    /// Returns the act of a message. The act of `CloseBid` is always [`ActKind::BidClose`], although this
-    /// message also closes leases.
+    /// Returns the act of a message. `CloseBid` is always [`ActKind::BidClose`], although it also closes
+    /// leases.
     #[must_use]
     pub fn from_msg(msg: &Msg, actor: Actor) -> Self {
         let new = |kind, subject: &dyn ToString| Self::new(kind, actor, subject.to_string());
@@ -219,7 +218,7 @@ pub struct ActOutcome {
     pub message: Option<String>,
     /// Height of the block that contains the transaction.
     pub height: Option<Height>,
-    /// Hash and fee of the transaction. `None` if the act has no transaction, or if hash and fee are unknown.
+    /// Hash and fee of the transaction, if the act has a transaction and they are known.
     pub receipt: Option<TxReceipt>,
 }
 
@@ -235,8 +234,9 @@ impl ActOutcome {
         }
     }
 
-    /// Returns the outcome of a transaction, without a receipt. `Err` contains the error text of a
-    /// transaction that was not sent; the result is then `not_sent`.
+    /// Returns the outcome of a transaction, without a receipt.
+    ///
+    /// `Err` contains the error text of a transaction that was not sent. The result is then `not_sent`.
     #[must_use]
     pub fn from_tx(result: Result<&TxOutcome, String>) -> Self {
         match result {

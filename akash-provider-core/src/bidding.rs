@@ -34,7 +34,7 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Reason why the provider does not bid on an order. Metrics use `code`, operators read `Display`.
+/// Reason why the provider does not bid on an order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -47,8 +47,7 @@ pub enum Decline {
         /// Value that the order requires for the attribute `key`.
         value: String,
     },
-    /// The configuration allows bids only on orders that require certain attributes, and this order lacks one
-    /// of them.
+    /// The order lacks an attribute that the configuration requires of orders.
     #[error("this provider bids only on orders that require {key}={value}")]
     NotForUs {
         /// Key of the first configured attribute that the order lacks.
@@ -56,7 +55,7 @@ pub enum Decline {
         /// Configured value of the attribute `key`.
         value: String,
     },
-    /// No storage capability that the provider declares has all attributes of a volume.
+    /// No declared storage capability has all attributes of a volume.
     #[error("unit {unit}: volume `{volume}` requires {wanted}, which no declared storage capability offers")]
     Storage {
         /// Resource id of the unit with the volume.
@@ -84,13 +83,13 @@ pub enum Decline {
         /// Maximum number of volumes per unit in the configuration.
         limit: u32,
     },
-    /// An audit that the order requires is missing for this provider.
+    /// The provider lacks an audit that the order requires.
     #[error("the order requires signatures: {missing}")]
     SignedBy {
         /// Missing signatures of auditors, as text.
         missing: String,
     },
-    /// The order names more auditors than the provider queries for one order.
+    /// The order names more auditors than the provider queries.
     #[error("the order names {auditors} auditors; the limit is {limit}")]
     TooManyAuditors {
         /// Number of auditors that the order names.
@@ -98,7 +97,7 @@ pub enum Decline {
         /// Maximum number of auditors queried for one order.
         limit: u32,
     },
-    /// Evaluating the order would need more work than the limit for one order.
+    /// Evaluating the order would need too much work.
     #[error("the order has {value} {what}; the limit is {limit}")]
     TooLarge {
         /// Name of the quantity that exceeds its limit.
@@ -111,7 +110,7 @@ pub enum Decline {
     /// The group violates a limit of the Akash network.
     #[error("the group is invalid: {problem}")]
     InvalidGroup {
-        /// Violated limit, and the place of the violation in the group, as text.
+        /// Violated limit, and its place in the group, as text.
         problem: String,
     },
     /// The order requires a reclamation window that the provider does not offer.
@@ -119,12 +118,12 @@ pub enum Decline {
         "the order requires a reclamation window of at least {wanted_s} s; this provider offers {offered}"
     )]
     Reclamation {
-        /// Minimum reclamation window that the order accepts, in seconds, rounded up.
+        /// Minimum reclamation window of the order, in seconds, rounded up.
         wanted_s: u64,
-        /// Reclamation window that the provider offers, in seconds, or `none`, as text.
+        /// Reclamation window of the provider in seconds, or `none`, as text.
         offered: String,
     },
-    /// The chain does not accept a bid with the reclamation window of this provider.
+    /// The chain does not accept the reclamation window of this provider.
     #[error(
         "this provider offers a reclamation window of {offered_s} s; the chain accepts {min_s} s to {max_s} s"
     )]
@@ -141,11 +140,11 @@ pub enum Decline {
         "the order already has {bids} bids or more; the chain accepts another bid only on an order with at most {limit}"
     )]
     OrderFull {
-        /// Number of open, active and closed bids on the order. After a refusal by the chain, this is the
-        /// lowest possible number.
+        /// Number of open, active and closed bids on the order. After a refusal by the chain, the lowest
+        /// possible number.
         bids: u32,
-        /// The chain parameter `order_max_bids`. The chain accepts a bid while the number of bids does not
-        /// exceed this value.
+        /// The chain parameter `order_max_bids`. The chain accepts a bid unless the number of bids exceeds
+        /// it.
         limit: u32,
     },
     /// The chain accepts none of the configured bid deposits.
@@ -162,7 +161,7 @@ pub enum Decline {
         /// Description of the missing capacity, in one line.
         message: String,
     },
-    /// Services of the order need hostnames, and the cluster does not route hostnames.
+    /// Services of the order need hostnames, which the cluster does not route.
     #[error(
         "the order needs hostnames for {wanted} services and this provider's cluster serves no hostnames"
     )]
@@ -181,7 +180,7 @@ pub enum Decline {
     LeasedIpsExhausted {
         /// Number of leased IPs that the order needs.
         wanted: u32,
-        /// Number of leased IPs that are not in use and not reserved.
+        /// Number of leased IPs that are free and not reserved.
         free: u32,
     },
     /// Too few external ports are free.
@@ -220,8 +219,8 @@ pub enum Decline {
         /// Error text of the chain.
         message: String,
     },
-    /// The provider has already bid on this order. The chain allows one bid of a provider per order, even
-    /// after that bid is closed.
+    /// The provider has already bid on this order. The chain allows one bid per provider and order, even
+    /// after the bid is closed.
     #[error("this provider has already bid on the order and the chain allows one bid per order")]
     AlreadyBid,
     /// Data that the decision needs could not be read.
@@ -264,8 +263,7 @@ impl Decline {
         }
     }
 
-    /// Returns whether the reason can disappear, so that the provider can bid on the same order later. For
-    /// example, capacity can be freed.
+    /// Returns true if the provider may bid on the same order later, for example after capacity was freed.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(
@@ -284,25 +282,24 @@ impl Decline {
 /// Data about the provider and the market that a bid decision uses.
 #[derive(Debug, Clone, Copy)]
 pub struct OrderContext<'a> {
-    /// Provider attributes that are registered on the chain. With `None`, the provider is not registered, and
-    /// every order is declined.
+    /// Registered attributes of the provider. With `None`, the provider is not registered, and every order is
+    /// declined.
     pub attributes: Option<&'a [Attribute]>,
     /// Provider attributes that auditors have signed.
     pub audited: &'a [AuditedAttributes],
     /// Market parameters of the chain. With `None`, the checks that need the parameters are skipped.
     pub params: Option<&'a MarketParams>,
-    /// Number of bids that other providers placed on the order, counted as the chain counts them for its
-    /// limit. With `None`, the engine does not run [`check_bid_count`] after it has reserved capacity.
+    /// Number of bids of other providers on the order, as the chain counts them for its limit. With `None`,
+    /// the number is not checked.
     pub bids: Option<u32>,
 }
 
 /// Checks whether the provider may bid on an order.
 ///
-/// [`check_size`] runs first and declines orders that are too expensive to evaluate. The following checks run
-/// in this order: attributes that the order requires, attributes that the provider requires of orders,
-/// capabilities, number of volumes, hostnames, signatures, limits of the group, reclamation window, deposit.
-/// The Go provider does not check the reclamation window and the deposit, but the chain refuses a bid that
-/// violates their rules.
+/// [`check_size`] runs first. The following checks run in this order: attributes that the order requires,
+/// attributes that the provider requires of orders, capabilities, number of volumes, hostnames, signatures,
+/// limits of the group, reclamation window, deposit. The Go provider does not check the reclamation window
+/// and the deposit, but the chain refuses a bid that violates their rules.
 ///
 /// # Errors
 /// Returns the first reason not to bid.
@@ -355,8 +352,8 @@ fn check_hostnames(group: &GroupSpec, config: &Config) -> Result<(), Decline> {
 /// Checks whether an order accepts another bid. `bids` is the number of open, active and closed bids. Lost
 /// bids do not count.
 ///
-/// The chain refuses a bid only if the order already has *more* bids than the limit. An order can therefore
-/// get one bid more than the limit.
+/// An order can get one bid more than the limit, because the chain refuses a bid only if the limit is already
+/// exceeded.
 ///
 /// # Errors
 /// Returns [`Decline::OrderFull`].
@@ -383,8 +380,8 @@ fn check_volumes(group: &GroupSpec, limit: u32) -> Result<(), Decline> {
     Ok(())
 }
 
-/// Checks that a provider with the reclamation window `offered` may bid on an order that requires a window of at least
-/// `wanted`. A window of zero is the same as `None`.
+/// Checks that the reclamation window `offered` is at least the window `wanted` of an order. Zero is the same
+/// as `None`.
 ///
 /// # Errors
 /// Returns [`Decline::Reclamation`].
@@ -415,8 +412,7 @@ fn check_reclamation_range(params: Option<&MarketParams>, config: &Config) -> Re
     Ok(())
 }
 
-/// Converts a duration to seconds, rounded up, so that a user can configure the number that a decline message
-/// contains.
+/// Converts a duration to seconds, rounded up, so that the number in a decline can be configured.
 fn whole_seconds_up(window: Duration) -> u64 {
     window
         .as_secs()
@@ -424,7 +420,7 @@ fn whole_seconds_up(window: Duration) -> u64 {
 }
 
 /// Returns the configured deposits that the chain accepts, in the sequence of the configuration. Without
-/// parameters, returns all configured deposits. The caller selects a deposit that the account can pay.
+/// parameters, returns all.
 pub fn deposits<'a>(config: &'a Config, params: Option<&MarketParams>) -> impl Iterator<Item = &'a Coin> {
     let taken = move |deposit: &&Coin| {
         let enough = |least: &Coin| least.denom == deposit.denom && deposit.amount >= least.amount;
@@ -454,7 +450,7 @@ pub fn check_deposit(params: &MarketParams, config: &Config) -> Result<(), Decli
     })
 }
 
-/// Formats attributes as `key=value` pairs for a decline. At most twelve pairs are listed.
+/// Formats at most twelve attributes as `key=value` pairs.
 fn show_attributes(attributes: &[Attribute]) -> String {
     const SHOWN: usize = 12;
     let mut texts: Vec<String> = attributes

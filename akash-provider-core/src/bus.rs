@@ -18,8 +18,7 @@ pub use fan_out::FanOut;
 pub use leader::LeaderBus;
 pub use local::{LocalBus, QUEUE_LIMIT};
 
-/// Item in the stream of a subscriber: an event, or a notice about lost events. A consumer must handle both
-/// variants, and should not use a `_` arm.
+/// Item in the stream of a subscriber: an event, or a notice about lost events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
     /// An event of a topic.
@@ -30,8 +29,7 @@ pub enum Delivery {
         event: Arc<Event>,
     },
     /// The subscriber was too slow and lost this number of events of its topics. `None` means that the number
-    /// is unknown, for example after the bus was replaced by a bus with an older state. After `None`, the
-    /// last event of each retained topic follows.
+    /// is unknown. The last event of each retained topic then follows.
     Lagged(Option<u64>),
 }
 
@@ -41,9 +39,8 @@ pub type EventStream = BoxStream<'static, Delivery>;
 /// Transport of events to other components and processes.
 ///
 /// # Contract
-/// A subscriber receives each event of its topics once, in the order of publication across these topics, and
-/// no event of other topics. The bus stores the last event of each retained topic ([`Topic::is_retained`]),
-/// and no event of other topics.
+/// A subscriber receives each event of its topics once, in the order of publication across these topics. The
+/// bus stores only the last event of each retained topic ([`Topic::is_retained`]).
 ///
 /// The queue of a subscriber is bounded, and the publisher never waits for a subscriber. A subscriber that is
 /// too slow receives [`Delivery::Lagged`] with the minimum number of lost events, if known. A dropped
@@ -58,7 +55,7 @@ pub type EventStream = BoxStream<'static, Delivery>;
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Bus: fmt::Debug + Send + Sync + 'static {
-    /// Publishes an event. Returns when the bus has accepted the event, without waiting for subscribers.
+    /// Publishes an event. Returns when the bus has accepted the event.
     async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error>;
 
     /// Publishes several events in order and returns one result per event.
@@ -70,13 +67,12 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
         outcomes
     }
 
-    /// Recommended maximum number of events in one call of [`Bus::publish_all`]. More than 1 if one call is
-    /// cheaper than several calls.
+    /// Recommended maximum number of events in one call of [`Bus::publish_all`].
     fn at_once(&self) -> usize {
         1
     }
 
-    /// Subscribes to topics. All events that are published after this function has returned are delivered.
+    /// Subscribes to topics. All events after the return are delivered.
     async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error>;
 
     /// Returns the last event of a retained topic.

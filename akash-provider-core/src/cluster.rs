@@ -29,12 +29,11 @@ pub struct WorkloadSpec {
     pub group: Arc<Group>,
     /// Scheduling parameters of the resource units, by resource id.
     pub params: Arc<SchedulerParamsById>,
-    /// Hostnames to declare after the deploy. Each hostname routes to one service.
+    /// Hostnames to declare after the deploy, each for one service.
     pub hostnames: Vec<HostnameDeclaration>,
-    /// Leased IPs to declare after the deploy, one entry for each expose with an IP.
+    /// Leased IPs to declare after the deploy, one for each expose with an IP.
     pub ips: Vec<IpDeclaration>,
-    /// Leadership epoch of the provider instance that writes. The backend refuses the write if the epoch is
-    /// lower than in the last write.
+    /// Leadership epoch of the writing provider. The backend refuses a lower epoch than in the last write.
     pub epoch: u64,
 }
 
@@ -73,20 +72,19 @@ pub struct IpDeclaration {
 
 /// All leases of the provider in a cluster.
 ///
-/// If a lease is in none of the fields, the cluster has no record and no workload of this lease. A backend
-/// that cannot guarantee this returns an error instead of a listing.
+/// If a lease is in none of the fields, the cluster has no record and no workload of this lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Listing {
-    /// Specification of the last `record` or `deploy` call for each lease with a usable record.
+    /// Specification of the last `record` or `deploy` call of each lease with a usable record.
     pub deployments: Vec<WorkloadSpec>,
     /// Objects of leases with a missing or unreadable workload record.
     #[serde(default)]
     pub unusable: Vec<UnusableRecord>,
-    /// Leases with a record, but with a missing or modified object, such as the workload. The provider
-    /// repeats the deploy of each such lease that was deployed before.
+    /// Leases with a record, but with a missing or modified object. The provider repeats a previous deploy of
+    /// such a lease.
     #[serde(default)]
     pub incomplete: Vec<LeaseId>,
-    /// Further problems that the backend found in the cluster, one line each, for the operator.
+    /// Further problems in the cluster, one line each, for the operator.
     #[serde(default)]
     pub remarks: Vec<String>,
     /// Location of the Manifest records, as text: ``namespace `lease` of https://10.0.0.1:6443``.
@@ -94,14 +92,15 @@ pub struct Listing {
     pub place: String,
 }
 
-/// Object of a lease. The workload record of the lease is missing or unreadable. While the object exists, the
-/// provider does not close the lease for a missing manifest.
+/// Object of a lease with a missing or unreadable workload record.
+///
+/// While the object exists, the provider does not close the lease for a missing manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnusableRecord {
-    /// Lease of the object. `None` if the object does not name its lease.
+    /// Lease of the object, or `None` if the object does not name its lease.
     pub lease: Option<LeaseId>,
-    /// Name of the object in the backend. If `lease` is `None` and the name equals [`LeaseId::namespace`] of
-    /// a lease, the object belongs to this lease.
+    /// Name of the object in the backend. If `lease` is `None`, a name equal to [`LeaseId::namespace`]
+    /// identifies the lease.
     pub name: String,
     /// Defect of the record: unreadable, or missing.
     pub remains: RecordDefect,
@@ -115,13 +114,12 @@ pub struct UnusableRecord {
 pub enum RecordDefect {
     /// The record cannot be read.
     Unreadable,
-    /// The record of the lease is missing, but a namespace or another container for its workload exists.
+    /// The record of the lease is missing, but a namespace for its workload exists.
     Unrecorded,
 }
 
 impl UnusableRecord {
-    /// Returns true if the object belongs to `lease`. Compares the lease id, or the name if the object has no
-    /// lease id.
+    /// Returns true if the object has the id of `lease` or, without an id, its namespace as the name.
     #[must_use]
     pub fn belongs_to(&self, lease: &LeaseId) -> bool {
         match &self.lease {
@@ -146,8 +144,9 @@ impl From<Vec<WorkloadSpec>> for Listing {
 #[serde(tag = "change", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ClusterChange {
-    /// Health of every workload. The first item of a stream, and the first item after every gap, is a
-    /// snapshot. A lease that is missing in the snapshot is not running.
+    /// Health of every workload, as the first item of a stream and after every gap.
+    ///
+    /// A missing lease is not running.
     Snapshot {
         /// Health of every workload of the provider.
         health: BTreeMap<LeaseId, Health>,
@@ -159,27 +158,26 @@ pub enum ClusterChange {
         /// Current health that the backend observed.
         health: Health,
     },
-    /// The watch of the backend failed. The health of every workload is unknown until the next snapshot.
+    /// The watch of the backend failed. The health of all workloads is unknown until the next snapshot.
     Lost,
-    /// Objects of running leases, such as hostnames, were deleted, or the API server again serves a resource
-    /// kind that was unavailable. In both cases, the provider compares the cluster with the leases, and
-    /// repeats failed deploys.
+    /// The provider should compare the cluster with the leases. Objects of running leases were deleted, or a
+    /// resource kind is available again.
     RecordsLost,
 }
 
 /// Result of a teardown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Teardown {
-    /// The workload has stopped, and the listing no longer contains the lease.
+    /// The workload has stopped, and the lease is not listed any more.
     Done,
-    /// The teardown is in progress. The caller repeats the call.
+    /// The teardown is not done. The caller repeats the call.
     InProgress,
 }
 
 /// Status of the services of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct LeaseStatus {
-    /// One entry for each service of the lease. The key is the name of the service.
+    /// One entry for each service of the lease, by the name of the service.
     pub services: BTreeMap<String, ServiceStatus>,
     /// Forwarded ports by service name.
     pub forwarded_ports: BTreeMap<String, Vec<ForwardedPort>>,
@@ -215,18 +213,17 @@ pub struct ServiceStatus {
     /// Additional status of these hostnames.
     #[serde(default)]
     pub hostnames: BTreeMap<String, HostnameNotes>,
-    /// Number of replicas that have the newest specification of the service.
+    /// Number of replicas with the newest specification of the service.
     pub updated_replicas: u32,
     /// Number of ready replicas.
     pub ready_replicas: u32,
     /// Number of existing replicas, ready or not.
     pub replicas: u32,
-    /// Same number as `available`. The status of the Go provider contains both fields.
+    /// Same number as `available`, for clients of the Go provider.
     pub available_replicas: u32,
-    /// Workload generation that the backend has processed; 0 if the backend does not count generations.
+    /// Workload generation that the backend has processed; 0 without generations.
     pub observed_generation: i64,
-    /// Newest termination of a container. `None` if no container terminated, or if the backend does not
-    /// report terminations.
+    /// Newest termination of a container; `None` if unknown or if no container terminated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_termination: Option<Termination>,
 }
@@ -234,7 +231,7 @@ pub struct ServiceStatus {
 /// Termination of a container of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Termination {
-    /// Reason as named by the backend, such as `OOMKilled`; empty if the backend reports no reason.
+    /// Reason from the backend, such as `OOMKilled`, or empty.
     pub reason: String,
     /// Exit code of the command.
     pub exit_code: i32,
@@ -245,7 +242,7 @@ pub struct Termination {
 /// Additional status of a declared hostname.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct HostnameNotes {
-    /// Condition that must be met before requests are routed, as text for the tenant.
+    /// Unmet condition for the routing of requests, as text for the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
     /// Result of the reachability probe.
@@ -272,7 +269,7 @@ pub enum ReachState {
     Yes,
     /// The hostname was probed, and it does not respond.
     No,
-    /// The hostname was not probed, or its address is unknown.
+    /// The hostname was not probed, or the address of the hostname is unknown.
     Unknown,
 }
 
@@ -300,7 +297,7 @@ pub struct DeclaredHostname {
     pub lease: LeaseId,
 }
 
-/// Returns the proxy settings of a hostname, from its expose in the manifest.
+/// Returns the proxy settings of a hostname from the manifest.
 #[must_use]
 pub fn http_options<'a>(group: &'a Group, name: &HostnameDeclaration) -> Option<&'a HttpOptions> {
     let service = group.services.iter().find(|s| s.name == name.service)?;

@@ -37,7 +37,7 @@ const OTHER: &str = "other";
 pub enum MessageOutcome {
     /// A block contains the message, and the message was executed.
     Committed,
-    /// The chain refused the message, either before a block contained it or in a block.
+    /// The chain refused the message, before or in a block.
     Refused,
     /// The message may have been sent, and its outcome is unknown.
     Unknown,
@@ -54,15 +54,15 @@ pub struct TxStatistics {
     pub messages: BTreeMap<(&'static str, MessageOutcome), u64>,
     /// Number of messages that the chain refused, by error code, such as `market/21`.
     pub refusals: BTreeMap<String, u64>,
-    /// Number of times that a transaction was sent to a node. Sending the same transaction again counts again.
+    /// Number of times that a transaction was sent to a node, including repetitions.
     pub submissions: u64,
-    /// Number of times that a node refused a sent transaction, by error code. The code of a full mempool is `sdk/20`.
+    /// Number of times that a node refused a sent transaction, by error code. A full mempool is `sdk/20`.
     pub refused_submissions: BTreeMap<String, u64>,
-    /// Number of times that a node refused a sent transaction because its mempool was full.
+    /// Number of times that the full mempool of a node refused a transaction.
     pub mempool_full: u64,
     /// Number of transactions that blocks contain, successful or failed.
     pub included: u64,
-    /// Total fees of the transactions in blocks, by denomination. Fees that a fee granter paid are included.
+    /// Total fees of the transactions in blocks, by denomination, including fees that a granter paid.
     pub fees: BTreeMap<Denom, u64>,
     /// Total gas that the transactions in blocks used.
     pub gas_used: u64,
@@ -114,7 +114,7 @@ impl Default for TxCounters {
 }
 
 impl TxCounters {
-    /// Counts the outcome of a call once for each message of the call.
+    /// Counts the outcome of a call, once for each message.
     pub(super) fn count_outcome(
         &self,
         names: &[&'static str],
@@ -146,7 +146,7 @@ impl TxCounters {
         self.submissions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a refusal of a sent transaction by a node. Ignores other responses.
+    /// Counts a response if the node refused the transaction.
     pub(super) fn count_response(&self, response: &Result<Submission, Failure>) {
         if let Ok(Submission::Refused { code, .. }) = response {
             self.refused_submissions.increment(known_code(&code.to_string()));
@@ -186,7 +186,7 @@ fn is_mempool_full(code: &Code) -> bool {
     code.is_sdk(MEMPOOL_FULL)
 }
 
-/// Returns a code of the form `codespace/number` or `codespace`, or [`OTHER`] for any other text.
+/// Returns a valid code (`codespace/number` or `codespace`) unchanged, otherwise [`OTHER`].
 fn known_code(code: &str) -> String {
     let is_space = |text: &str| {
         let is_letter =

@@ -24,12 +24,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Capacity of the inbox for calls and blocks. The task needs microseconds for each item.
+/// Capacity of the inbox for calls and blocks.
 const INBOX: usize = 1024;
-/// Maximum time of one call to a node. The limits of the endpoints are normally shorter.
+/// Maximum time of one call to a node, normally longer than the limits of the endpoints.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Lower bound of the limit for stored transaction hashes. Above `max(HASHES_MIN, 4 × transactions in
-/// flight)`, the hashes of completed transactions are removed.
+/// Minimum limit for stored transaction hashes. The limit is `max(HASHES_MIN, 4 × transactions in flight)`.
 const HASHES_MIN: usize = 256;
 
 type CallResult = Result<TxOutcome, Failure>;
@@ -40,7 +39,7 @@ enum Command {
     Block(ObservedBlock),
 }
 
-/// Channel to the caller that waits for an outcome, and the caller's permission to send.
+/// Channel to the caller of a transaction, and its permission to send.
 struct Reply {
     sender: oneshot::Sender<CallResult>,
     fence: Option<Fence>,
@@ -63,8 +62,7 @@ impl Reply {
     }
 }
 
-/// Permission of this instance to sign and send transactions. The instance loses the permission together with the
-/// leadership.
+/// Permission of this instance to sign and send transactions, which ends with the leadership.
 #[derive(Clone)]
 pub(crate) struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -121,11 +119,11 @@ impl Drop for DropGuard<'_> {
 }
 
 impl TxWriter {
-    /// Creates a writer for one signing key, and its task.
+    /// Creates a writer for one signing key, and its task. The caller runs the task.
     ///
-    /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. At
-    /// the end, an unfinished call gets an unknown outcome if a node may have its transaction, otherwise an
-    /// error. The fees in `expenses` count towards the hourly ceiling.
+    /// The task ends when `stop` is cancelled or all writers are dropped. An unfinished call then gets an
+    /// unknown outcome if a node may have its transaction, otherwise an error. The fees in `expenses` count
+    /// towards the hourly ceiling.
     #[must_use]
     pub fn new(
         api: Arc<dyn TxApi>,
@@ -146,13 +144,13 @@ impl TxWriter {
         (writer, Box::pin(task.run(commands, stop)))
     }
 
-    /// Reports a block to the writer. The writer finds the outcomes of its transactions in the block. If a
-    /// block is not reported, for example because the inbox is full, the writer queries nodes instead.
+    /// Reports a block to the writer, which finds the outcomes of its transactions in the block. Without this
+    /// report, the writer queries nodes.
     pub fn observe_block(&self, seen: ObservedBlock) {
         drop(self.inbox.try_send(Command::Block(seen)));
     }
 
-    /// Returns the status of the writer after the last event that its task has handled.
+    /// Returns the status of the writer after its last event.
     #[must_use]
     pub fn status(&self) -> WriterStatus {
         lock(&self.status).clone()
@@ -247,7 +245,7 @@ struct Task {
     ceilings: Ceilings,
     planner: Planner,
     expenses: Arc<dyn ExpenseStore>,
-    /// True if the last attempt to store the gas and fees of the last hour failed. The failure was already logged.
+    /// True if the last attempt to store the gas and fees failed. The failure was already logged.
     has_store_failed: bool,
     began: Instant,
     replies: BTreeMap<Ticket, Reply>,
@@ -297,7 +295,7 @@ impl Task {
         self.step(Input::Stop);
     }
 
-    /// Waits for the next event and handles it. Returns false when the task must end.
+    /// Waits for an event and handles it. Returns false when the task must end.
     async fn turn(&mut self, commands: &mut mpsc::Receiver<Command>, stop: &CancellationToken) -> bool {
         let deadline = self.planner.next_deadline();
         let until = deadline.map(|at| self.began + Duration::from_millis(at.0));
@@ -350,8 +348,8 @@ impl Task {
         }
     }
 
-    /// Refuses unsent calls that have lost the permission to send. The permission can expire while the
-    /// process is suspended.
+    /// Refuses unsent calls without the permission to send. The permission can expire while the process is
+    /// suspended.
     fn withdraw(&mut self) {
         let replies = self.replies.iter();
         let shut = replies.filter(|(_, reply)| reply.is_shut());
@@ -385,7 +383,6 @@ impl Task {
         *lock(&self.status) = self.planner.status();
     }
 
-    /// Counts the responses of nodes to sent transactions, and the transactions in blocks.
     fn count(&self, input: &Input) {
         match input {
             Input::Sent(_, response) => self.counters.count_response(response),
@@ -398,8 +395,8 @@ impl Task {
         }
     }
 
-    /// Before a transaction is sent, stores the gas and fees of the last hour. Logs only the first of
-    /// consecutive failures.
+    /// Stores the gas and fees of the last hour before a transaction. Only the first of consecutive failures
+    /// is logged.
     fn store_expenses(&mut self, now: Mono) {
         let stored = self
             .expenses
@@ -472,14 +469,13 @@ impl Task {
     }
 }
 
-/// Returns the number of the current minute since the Unix epoch.
+/// Returns the current minute since the Unix epoch.
 fn today() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() / 60
 }
 
-/// Checks whether a simulation was refused because the signing account lacks funds. Nodes return no error
-/// code for this case.
+/// Checks whether a simulation was refused for lack of funds. Nodes return no error code for this case.
 async fn explain_refusal(
     api: &dyn TxApi,
     address: &Address,

@@ -15,7 +15,7 @@ pub(crate) const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Entry of the log: the intent or the outcome of an act.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Number of the act, unique within the process. The intent and the outcomes of an act have the same number.
+    /// Number of the act, unique within the process. All entries of an act have the same number.
     pub number: u64,
     /// Act of the entry.
     pub act: Arc<Act>,
@@ -82,12 +82,11 @@ impl AuditedAct {
         }
     }
 
-    /// Records the intent of the act. If the act destroys data, waits until the entry is durable. After a
-    /// success, further calls have no effect.
+    /// Records the intent of the act. If the act destroys data, waits until the entry is durable.
     ///
     /// # Errors
-    /// Returns an error if the act must not start yet, because its entry is possibly not durable. The method
-    /// waits at most ten seconds.
+    /// Returns an error after at most ten seconds if the entry is possibly not durable. The act must not
+    /// start then.
     pub async fn record_intent(&self) -> Result<(), Error> {
         if self.progress().is_started {
             return Ok(());
@@ -106,8 +105,7 @@ impl AuditedAct {
         Ok(())
     }
 
-    /// Records the outcome of the act. Does nothing if no intent is recorded, or if the same outcome was
-    /// recorded last.
+    /// Records the outcome of the act, unless no intent or the same outcome was recorded last.
     pub fn record_outcome(&self, outcome: ActOutcome) {
         let mut progress = self.progress();
         if !progress.is_started || progress.outcome.as_ref() == Some(&outcome) {

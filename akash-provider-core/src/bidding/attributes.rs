@@ -13,8 +13,7 @@ pub fn matches(required: &Attribute, offered: &Attribute) -> bool {
     key_and_value_match(required, &offered.key, &offered.value)
 }
 
-/// Returns whether the offered attributes satisfy every requirement. An empty list of requirements is always
-/// satisfied.
+/// Returns true if the offered attributes satisfy every requirement, or if there is no requirement.
 #[must_use]
 pub fn is_subset(required: &[Attribute], offered: &[Attribute]) -> bool {
     first_unmet(required, offered).is_none()
@@ -26,15 +25,15 @@ pub fn first_unmet<'a>(required: &'a [Attribute], offered: &[Attribute]) -> Opti
     required.iter().find(|r| !offered.iter().any(|o| matches(r, o)))
 }
 
-/// Returns whether at least one requirement is satisfied. Returns false for an empty list of requirements.
+/// Returns true if at least one requirement is satisfied.
 #[must_use]
 pub fn any_of(required: &[Attribute], offered: &[Attribute]) -> bool {
     required.iter().any(|r| offered.iter().any(|o| matches(r, o)))
 }
 
-/// Returns whether the chain accepts `key` as the key of a requirement. A valid key is a letter, followed by
-/// letters, digits and `_ / . -`, with an optional `*` at the end. The length is 2 to 128 characters. The
-/// 128th character must be a letter, digit, `_` or `*`.
+/// Returns whether the chain accepts `key` as the key of a requirement. A valid key has 2 to 128 characters:
+/// a letter, then letters, digits and `_ / . -`, then an optional `*`. The 128th character must be a letter,
+/// digit, `_` or `*`.
 #[must_use]
 pub fn is_valid_key(key: &str) -> bool {
     let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
@@ -112,8 +111,8 @@ pub fn glob(pattern: &str, name: &str) -> bool {
     name.is_empty()
 }
 
-/// Splits a pattern into three values: true if the pattern starts with a star, the text up to the next star
-/// outside a class, and the remaining text.
+/// Splits a pattern into three values: whether the pattern starts with a star, the text up to the next star,
+/// and the rest.
 fn next_part(pattern: &str) -> (bool, &str, &str) {
     let part = pattern.trim_start_matches('*');
     let star = part.len() < pattern.len();
@@ -134,8 +133,10 @@ fn next_part(pattern: &str) -> (bool, &str, &str) {
     (star, part, "")
 }
 
-/// Matches `part` at the start of `name`, and returns the rest of `name`. If `star` is true, the match may
-/// start later, but not after a `/`. If `last` is true, the match must reach the end of `name`.
+/// Matches `part` at the start of `name` and returns the rest of `name`.
+///
+/// With `star`, the match may start later, but not after a `/`. With `last`, the match must reach the end of
+/// `name`.
 fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a str> {
     let mut from = name;
     loop {
@@ -154,8 +155,7 @@ fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a st
 
 struct Malformed;
 
-/// Matches a pattern without stars at the start of `name`. Returns the rest of `name`, or `None` without a
-/// match.
+/// Matches a pattern without stars at the start of `name`. Returns the rest of `name` after a match.
 fn fit<'a>(part: &str, name: &'a str) -> Result<Option<&'a str>, Malformed> {
     let (mut pattern, mut name) = (part.chars(), name.chars());
     let mut fits = true;
@@ -173,7 +173,7 @@ fn fit<'a>(part: &str, name: &'a str) -> Result<Option<&'a str>, Malformed> {
     Ok(fits.then_some(name.as_str()))
 }
 
-/// Reads a class after its `[` and returns whether the class contains `c`.
+/// Reads a class after its `[` and returns true if the class contains `c`.
 fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Malformed> {
     let negated = pattern.as_str().starts_with('^');
     if negated {
@@ -198,8 +198,8 @@ fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Mal
     }
 }
 
-/// Reads the first or the last character of a range in a class. Returns an error if the pattern ends before
-/// this character, because the class is then not closed.
+/// Reads the first or the last character of a range in a class. The end of the pattern is an error, because
+/// the class is then not closed.
 fn class_char(pattern: &mut std::str::Chars<'_>) -> Result<char, Malformed> {
     let c = match pattern.next() {
         None | Some('-' | ']') => return Err(Malformed),

@@ -13,12 +13,12 @@ pub(super) const GPU: &str = "capabilities/gpu/";
 pub struct Capabilities<'a> {
     /// Key and value pairs of `capabilities/storage/<n>/<key>`, by `<n>`.
     storage: BTreeMap<&'a str, Vec<(&'a str, &'a str)>>,
-    /// `<rest>` and value of `capabilities/gpu/<rest>`, where `<rest>` has at least two segments.
+    /// `<rest>` and value of `capabilities/gpu/<rest>`. The rest has at least two segments.
     gpu: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Capabilities<'a> {
-    /// Parses the capabilities in `attributes`. Ignores attributes that are not capabilities.
+    /// Parses the capabilities in `attributes`, and ignores other attributes.
     #[must_use]
     pub fn from_attributes(attributes: &'a [Attribute]) -> Self {
         let mut storage: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
@@ -38,8 +38,8 @@ impl<'a> Capabilities<'a> {
     /// Checks every volume and every GPU request of `units`.
     ///
     /// A volume without attributes is always accepted. For any other volume, *one* declared storage
-    /// capability must have all attributes of the volume. For a unit with GPU attributes, the provider must
-    /// declare at least one of these attributes. A unit without GPU attributes accepts every GPU.
+    /// capability must have all its attributes. For a unit with GPU attributes, the provider must declare at
+    /// least one of them.
     ///
     /// # Errors
     /// Returns [`Decline::Storage`] or [`Decline::Gpu`] for the first volume or GPU that the provider does

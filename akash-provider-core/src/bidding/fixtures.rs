@@ -7,8 +7,7 @@ use crate::types::{
 };
 use std::sync::Arc;
 
-/// Returns a unit with one replica: half a core, 512 MiB of memory and 1 GiB of ephemeral storage, for at
-/// most 1000 uact.
+/// Returns a small unit with one replica, for at most 1000 uact.
 pub(crate) fn unit(id: u32) -> ResourceUnit {
     let resources = Resources {
         id,
@@ -34,7 +33,7 @@ pub(crate) fn unit(id: u32) -> ResourceUnit {
     }
 }
 
-/// Returns a group with the single unit `unit(1)` and without requirements.
+/// Returns a group with the single unit `unit(1)`, without requirements.
 pub(crate) fn group() -> GroupSpec {
     GroupSpec {
         name: "westcoast".to_owned(),

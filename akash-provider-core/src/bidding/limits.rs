@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const MI: u64 = 1 << 20;
 const TI: u64 = 1 << 40;
-/// Maximum amount of a resource per group, divided by the maximum per resource unit.
+/// Maximum amount of a resource per group, as a multiple of the maximum per unit.
 const GROUP_FACTOR: u128 = 50;
 
 /// Minimum CPU of a unit, in thousandths of a core.

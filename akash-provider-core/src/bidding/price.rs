@@ -6,8 +6,8 @@ use crate::pricing::{PRICE_PRECISION, PriceRequest};
 use crate::types::{DecCoin, GroupSpec, MarketParams, Order, ResourceUnit};
 use std::sync::Arc;
 
-/// Creates the price request for an order. `units` are the resource units to reserve for the order. The
-/// caller adds the utilization of the cluster.
+/// Creates the price request for an order, without the utilization of the cluster. `units` are the resource
+/// units to reserve.
 #[must_use]
 pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceRequest {
     PriceRequest {
@@ -20,11 +20,11 @@ pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceReque
     }
 }
 
-/// Checks the response of a pricing strategy, and returns the price to bid for a group.
+/// Returns the price to bid for a group from the response of a pricing strategy.
 ///
 /// # Errors
-/// Returns [`Decline::Price`] when the strategy failed, [`Decline::InvalidGroup`] when the units of the group
-/// have several denominations, and the errors of [`check_price`].
+/// Returns [`Decline::Price`] after a failure of the strategy, [`Decline::InvalidGroup`] for units with
+/// several denominations, and the errors of [`check_price`].
 pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Result<DecCoin, Decline> {
     let price = answer.map_err(|failure| Decline::Price {
         message: failure.message,
@@ -36,8 +36,9 @@ pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Resul
     Ok(price)
 }
 
-/// Checks that the chain accepts prices in the denomination of a group. The check never fails for the group
-/// of an order, because the chain accepts no deployment in another denomination.
+/// Checks that the chain accepts prices in the denomination of a group.
+///
+/// The check never fails for an existing order.
 pub fn check_denom(group: &GroupSpec, params: &MarketParams) -> Result<(), Decline> {
     let order = group.max_price().map(|price| price.denom).unwrap_or_default();
     let accepted = || params.bid_min_deposits.iter().map(|deposit| &deposit.denom);
@@ -54,8 +55,7 @@ pub fn check_denom(group: &GroupSpec, params: &MarketParams) -> Result<(), Decli
 /// Checks that a price has the denomination of the tenant, is above zero and does not exceed `maximum`.
 ///
 /// # Errors
-/// Returns [`Decline::PriceDenom`], [`Decline::Price`] or [`Decline::PriceTooHigh`]. The denomination is
-/// checked first, because the chain fails on a price in another denomination instead of refusing the bid.
+/// Returns [`Decline::PriceDenom`], [`Decline::Price`] or [`Decline::PriceTooHigh`].
 pub fn check_price(price: &DecCoin, maximum: &DecCoin) -> Result<(), Decline> {
     if price.denom != maximum.denom {
         return Err(Decline::PriceDenom {

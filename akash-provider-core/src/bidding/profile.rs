@@ -6,11 +6,10 @@ use crate::types::{Attribute, AuditedAttributes, GroupSpec};
 use std::collections::BTreeSet;
 
 /// Returns the attributes and the audits that permit a provider to bid on all `groups`. The attributes are
-/// the placement attributes, one storage capability for each kind of volume, and all GPU models. The
-/// placement attributes are signed by `auditor` and by every auditor that a group names.
+/// placement attributes, storage capabilities and GPU models.
 ///
-/// A wildcard at the end of a key is replaced (`region/*` becomes `region/any`). If the groups require
-/// different values for one key, the key is declared several times.
+/// The placement attributes are signed by `auditor` and by every auditor that a group names. A wildcard at
+/// the end of a key is replaced: `region/*` becomes `region/any`.
 #[must_use]
 pub fn accepting_profile(groups: &[GroupSpec], auditor: &str) -> (Vec<Attribute>, Vec<AuditedAttributes>) {
     // Sorted, so that the same groups always result in the same profile.
@@ -46,7 +45,7 @@ pub fn accepting_profile(groups: &[GroupSpec], auditor: &str) -> (Vec<Attribute>
     (declared, audited.collect())
 }
 
-/// Returns an attribute that satisfies the requirement and contains no wildcard.
+/// Returns an attribute without a wildcard that satisfies the requirement.
 fn concrete(required: &Attribute) -> Attribute {
     let Some(stem) = required.key.strip_suffix('*') else {
         return required.clone();

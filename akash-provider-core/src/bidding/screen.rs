@@ -14,8 +14,7 @@ use std::sync::Arc;
 pub struct Verdict {
     /// Bid that the provider would place, or the first reason not to bid.
     pub bid: Result<Offer, Decline>,
-    /// For each node, the reasons why the order fits or does not fit. Complete even if the order is declined
-    /// for another reason.
+    /// Reasons why the order fits or does not fit on each node. Complete even if the order is declined.
     pub explanation: Explanation,
 }
 
@@ -24,12 +23,12 @@ pub struct Verdict {
 pub struct Offer {
     /// Price of the whole group, per block.
     pub price: DecCoin,
-    /// Units that would be reserved: overcommit is applied, and each GPU has a concrete model.
+    /// Units that would be reserved, with overcommit and concrete GPU models.
     pub units: Arc<Vec<ResourceUnit>>,
 }
 
 impl Offer {
-    /// Creates the offer from `answer`, the response of a pricing strategy to `request`.
+    /// Creates the offer from the response of a pricing strategy to `request`.
     ///
     /// # Errors
     /// Returns the errors of [`judge_price`].
@@ -41,7 +40,7 @@ impl Offer {
 }
 
 /// Runs all checks that precede the price calculation, and returns the price request. The call takes up to
-/// some milliseconds, depending on the size of the group and the number of nodes.
+/// some milliseconds.
 ///
 /// # Errors
 /// Returns the first reason not to bid, the same as the engine would report.
@@ -62,11 +61,10 @@ pub fn evaluate(
     Ok(request)
 }
 
-/// Evaluates an order. Runs [`evaluate`], requests the price within
-/// [`pricing_timeout`](crate::config::Config::pricing_timeout), and explains for each node whether the order fits.
+/// Evaluates an order, requests its price, and explains for each node whether the order fits.
 ///
-/// The result equals the decision of the engine in the same state, except in two cases that only the engine
-/// detects: the chain refuses the bid, or the account cannot pay for the bid.
+/// The engine makes the same decision in the same state, unless the chain refuses the bid or the account
+/// cannot pay for the bid.
 #[cfg(feature = "runtime")]
 pub async fn screen(
     order: &Order,

@@ -4,13 +4,12 @@ use super::{Decline, attributes};
 use crate::types::{Attribute, AuditedAttributes, GroupSpec, SignedBy};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of auditors in one order. The provider sends one query to the chain node for each auditor. Real
-/// orders name only a few auditors.
+/// Maximum number of auditors in one order. Each auditor costs one query of the chain.
 pub const AUDITORS_MAX: usize = 32;
 /// Maximum number of auditors that a decline message lists.
 const SHOWN: usize = 3;
 
-/// Returns the auditors of an order without duplicates: first those of `all_of`, then those of `any_of`.
+/// Returns the auditors of an order without duplicates: those of `all_of`, then those of `any_of`.
 #[must_use]
 pub fn auditors(group: &GroupSpec) -> Vec<&str> {
     let signed_by = &group.requirements.signed_by;
@@ -22,7 +21,7 @@ pub fn auditors(group: &GroupSpec) -> Vec<&str> {
         .collect()
 }
 
-/// Checks the number of auditors that an order names. An auditor that is named twice counts twice.
+/// Checks the number of auditors that an order names. Duplicates count.
 ///
 /// # Errors
 /// Returns [`Decline::TooManyAuditors`].
@@ -37,10 +36,10 @@ pub(super) fn check_count(signed_by: &SignedBy) -> Result<(), Decline> {
     Ok(())
 }
 
-/// Checks that the required audits exist and contain the required attributes.
+/// Checks that every auditor of `all_of`, and at least one auditor of a non-empty `any_of`, has signed all
+/// required attributes.
 ///
-/// Every auditor of `all_of` must have signed all required attributes. If `any_of` is not empty, at least one of its
-/// auditors must have signed all required attributes too. If an auditor has several records, the last record counts.
+/// The last record of an auditor counts.
 ///
 /// # Errors
 /// Returns [`Decline::SignedBy`] with the first missing audit.

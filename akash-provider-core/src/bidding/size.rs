@@ -8,14 +8,11 @@ use super::{Decline, OrderContext, signed_by};
 use crate::config::Config;
 use crate::types::{AuditedAttributes, GroupSpec};
 
-/// Maximum number of resource units of one order. Each unit is placed separately. A unit with several
-/// possible GPU models is placed once for each model that is tried.
+/// Maximum number of resource units of one order. The time of an evaluation depends on this number.
 pub const UNITS_MAX: usize = 512;
-/// Maximum number of attribute comparisons for one order. A comparison compares one requested attribute with
-/// one declared or signed attribute.
+/// Maximum number of attribute comparisons for one order.
 pub const COMPARISONS_MAX: usize = 1_000_000;
-/// Maximum length of one text in a decline, in characters. Tenants choose these texts, and the texts appear
-/// in logs and use memory.
+/// Maximum length of one text in a decline, in characters. Tenants choose these texts.
 const TEXT_MAX: usize = 400;
 
 /// Checks the limits that depend on the group alone.
@@ -67,8 +64,7 @@ fn limit(what: &str, value: usize, limit: usize) -> Result<(), Decline> {
 }
 
 impl Decline {
-    /// Shortens the texts of the decline to the maximum length. Tenants, nodes and price scripts choose these
-    /// texts.
+    /// Shortens the texts of the decline, which tenants, nodes and price scripts choose.
     #[must_use]
     pub fn shortened(mut self) -> Self {
         match &mut self {

@@ -19,8 +19,8 @@ use std::time::Duration;
 pub struct Setup {
     /// Maximum time of one delivery.
     pub timeout: Duration,
-    /// Number of 4 KiB events that the suite publishes to a subscriber that does not read. The number must
-    /// exceed the queue length of one subscriber.
+    /// Number of 4 KiB events for a subscriber that does not read. The number must exceed the queue length of
+    /// one subscriber.
     pub flood: u32,
 }
 
@@ -38,7 +38,7 @@ fn fact(number: u32) -> Arc<Event> {
     Arc::new(Event::BreakerTripped { wanted: number })
 }
 
-/// Creates a large event. The buffers of a connection cannot hold [`Setup::flood`] of these events.
+/// Creates a large event. [`Setup::flood`] such events exceed the buffers of a connection.
 fn large(number: u32) -> Arc<Event> {
     let owner = Address::from_bytes(&[7; 20]).expect("20 bytes are an address");
     let deployment = DeploymentId {
@@ -136,8 +136,8 @@ pub async fn retained_topics_keep_their_last_event(bus: &dyn Bus, setup: &Setup)
     }
 }
 
-/// Checks that every event is delivered in order or counted in a `Lagged`, and that the queue of one
-/// subscriber is bounded.
+/// Checks that every event is delivered in order or counted as lost, and that the queue of a subscriber is
+/// bounded.
 ///
 /// # Panics
 /// Panics when the bus violates the rule.

@@ -12,9 +12,8 @@ use std::time::Duration;
 /// Publishes on a first bus, and forwards every event to other buses without waiting for them.
 ///
 /// The first bus serves subscribers and [`Bus::last`]. Each of the other buses has its own queue. Events that
-/// do not fit in the queue are dropped. Facts (events of `Topic::Facts`) that a bus refuses are dropped too.
-/// If a bus refuses a status (an event of another topic), the latest status of this topic is published again
-/// until the bus accepts it. The number of dropped events is logged.
+/// do not fit in the queue, and refused facts (events of `Topic::Facts`), are dropped. After a bus refuses a
+/// status (an event of another topic), the latest status is published until the bus accepts it.
 ///
 /// ```
 /// use akash_provider_core::bus::{Bus, FanOut, LocalBus};
@@ -34,7 +33,7 @@ pub struct FanOut {
 }
 
 impl FanOut {
-    /// Creates the bus. Must be called within a Tokio runtime, because each other bus gets a task.
+    /// Creates the bus. Must be called within a Tokio runtime.
     #[must_use]
     pub fn new(first: Arc<dyn Bus>, others: Vec<Arc<dyn Bus>>) -> Self {
         let others = others.into_iter().map(PublishQueue::start).collect();
@@ -42,8 +41,8 @@ impl FanOut {
         Self { first, others }
     }
 
-    /// Stops forwarding and waits up to `limit` for the other buses to publish their queues. Dropping the
-    /// `FanOut` instead discards the queues.
+    /// Stops forwarding and waits up to `limit` for the queues to be published. Dropping the `FanOut`
+    /// discards the queues.
     pub async fn finish(&self, limit: Duration) {
         let others = std::mem::take(&mut *lock(&self.others));
         let others = others.into_iter().map(|outlet| outlet.finish(limit));

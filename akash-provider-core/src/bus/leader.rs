@@ -16,16 +16,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of facts that a standby stores for a take-over. If more facts arrive, the oldest facts are
-/// dropped.
+/// Maximum number of facts that a standby stores. The oldest facts are dropped.
 const FACTS_MAX: usize = 4096;
 
 /// Publishes while this instance leads. On a standby, stores the events that the next leader has to publish.
 ///
-/// A standby observes the same events as the leader. The standby stores the latest event of each retained topic, and
-/// the facts (events of `Topic::Facts`) that have an [id](Event::id) and are younger than `window`. After a fail-over,
-/// the new leader first publishes the stored events, so that no event between the failure and the take-over is lost. A
-/// fact that the old leader has already published arrives a second time with the same id.
+/// A standby observes the same events as the leader. The standby stores the latest event of each retained
+/// topic, and the facts (events of `Topic::Facts`) that have an [id](Event::id) and are younger than
+/// `window`. After a fail-over, the new leader first publishes the stored events. A fact can arrive twice,
+/// with the same id.
 ///
 /// The inner bus always serves subscribers and [`Bus::last`].
 #[derive(Debug)]
@@ -43,8 +42,9 @@ struct Stored {
 }
 
 impl<B: Bus> LeaderBus<B> {
-    /// Creates a bus that publishes while `gate` is open. `window` is the maximum age of a stored fact. Twice
-    /// the duration of the election lease is sufficient for a fail-over.
+    /// Creates a bus that publishes while `gate` is open.
+    ///
+    /// `window` is the maximum age of a stored fact. Twice the duration of the election lease is sufficient.
     #[must_use]
     pub fn new(bus: B, gate: LeadershipGate, window: Duration) -> Self {
         Self {
@@ -55,8 +55,7 @@ impl<B: Bus> LeaderBus<B> {
         }
     }
 
-    /// Stores events, and returns one `Ok` per event. The events are published when this instance becomes the
-    /// leader.
+    /// Stores events for publication by the next leader, and returns one `Ok` per event.
     fn store(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         let stored = &mut *lock(&self.stored);
         for (topic, event) in events {

@@ -8,12 +8,11 @@ use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-/// Default length of a subscriber's queue, in events. A busy provider needs some minutes to publish this number of
-/// events.
+/// Default length of a subscriber's queue, in events.
 pub const QUEUE_LIMIT: usize = 1024;
 
-/// A bus in memory. Each subscriber has its own bounded queue. If a subscriber is too slow, one
-/// [`Delivery::Lagged`] replaces the oldest events in its queue. Clones share the same bus.
+/// A bus in memory. Each subscriber has its own bounded queue. For a slow subscriber, one
+/// [`Delivery::Lagged`] replaces the oldest events. Clones share the same bus.
 #[derive(Debug, Clone)]
 pub struct LocalBus {
     state: Arc<Mutex<State>>,
@@ -45,7 +44,7 @@ impl LocalBus {
         Self::with_limit(QUEUE_LIMIT)
     }
 
-    /// Creates a bus with queues of `limit` events. The minimum is 2, for a lag notice and an event.
+    /// Creates a bus with queues of `limit` events, at least 2.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         Self {
@@ -55,8 +54,7 @@ impl LocalBus {
     }
 }
 
-/// Adds a delivery to a queue. If the queue is full, replaces its oldest events with one
-/// [`Delivery::Lagged`].
+/// Adds a delivery to a queue. In a full queue, one [`Delivery::Lagged`] replaces the oldest events.
 fn enqueue(queue: &mut VecDeque<Delivery>, limit: usize, delivery: Delivery) {
     if queue.len() >= limit {
         let mut lost = 0;

@@ -42,12 +42,11 @@ use std::time::Duration;
 
 /// Maximum number of blocks until a transaction is included.
 const BLOCKS_MAX: u32 = 20;
-/// Maximum time to wait for a call of the client or the driver, or for the next item of a stream.
+/// Maximum time to wait for a call or for the next item of a stream.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs every check. The provider and the competing provider of the driver must be registered and able to pay
-/// deposits. The tenant must be able to pay for a few deployments. Other users of the chain do not affect the
-/// result.
+/// deposits. The tenant must be able to pay for a few deployments.
 ///
 /// # Panics
 /// Panics when the client violates a rule. The message names the rule.
@@ -148,7 +147,7 @@ pub(super) async fn resync(events: &mut Events, what: &Rule) -> Snapshot {
     }
 }
 
-/// Collects the events of a deployment up to `last`, then waits for the end of the block.
+/// Collects the events of a deployment up to `last` and the end of its block.
 pub(super) async fn facts_until(
     events: &mut Events,
     deployment: &DeploymentId,
@@ -247,8 +246,8 @@ pub async fn missing_records_are_empty_results(client: &dyn ChainClient, driver:
     assert_eq!(ahead, None, "{what}: a future block has no time");
 }
 
-/// Checks the order of events: first `Resync`, then facts in order, and after each block a `Block` with a
-/// greater height. A later subscription starts with the current state.
+/// Checks the order of events: first `Resync`, then the facts of each block, then a `Block` with a greater
+/// height.
 ///
 /// # Panics
 /// Panics when the client violates the rule.
@@ -301,8 +300,8 @@ pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn D
         .await;
 }
 
-/// Checks that a committed bid is visible by query and by event. A second bid on the order is refused with
-/// `BidExists`, even after the first bid is closed.
+/// Checks that a committed bid is visible by query and by event, and that a second bid on the order is
+/// refused, even after the first bid is closed.
 ///
 /// # Panics
 /// Panics when the client violates the rule.

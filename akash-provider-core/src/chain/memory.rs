@@ -21,19 +21,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Maximum number of events in the queue of a subscriber. If the queue is full, a `Resync` replaces its content.
+/// Maximum number of queued events of a subscriber. A `Resync` replaces a full queue.
 const QUEUE_LIMIT: usize = 4096;
 
 /// Lifetime of a transaction, in block time.
 const TX_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Time at which a transaction is included in a block.
+/// Time of the inclusion of a transaction in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inclusion {
-    /// The transaction is included in the block that the next [`MemoryChain::advance`] completes. The outcome
-    /// is known after this block.
+    /// The transaction is included in the block that the next [`MemoryChain::advance`] completes.
     NextBlock,
-    /// Every transaction of a provider or a tenant completes a block at once.
+    /// Every transaction completes a block at once.
     Immediate {
         /// Time between the previous block and the new block.
         block_time: Duration,
@@ -49,9 +48,10 @@ pub enum BroadcastResult {
     NotSent,
     /// The caller receives the outcome `Unknown`.
     Unknown {
-        /// Number of blocks between the broadcast and the block that includes the transaction: 0 means the
-        /// next block. If the transaction expires before this block, it has no effect. `None` means that no
-        /// block includes the transaction.
+        /// Number of blocks between the broadcast and the inclusion: 0 means the next block. `None` means
+        /// that no block includes the transaction.
+        ///
+        /// An expired transaction has no effect.
         included_after: Option<u32>,
     },
 }
@@ -101,27 +101,25 @@ struct State {
     deaf: bool,
     keep: Keep,
     maker: Maker,
-    /// False if nothing except the block maker can have changed the market since the previous block.
+    /// False if only the block maker can have changed the market since the previous block.
     touched: bool,
-    /// True if a snapshot request during an incomplete block waits for the end of the block.
+    /// True if a snapshot request waits for the end of an incomplete block.
     waits_for_block_end: bool,
-    /// Pending snapshot requests, which get their snapshot at the end of the block.
+    /// Snapshot requests that wait for the end of the block.
     snapshots: Vec<(Address, oneshot::Sender<Snapshot>)>,
 }
 
-/// Returns the error of a call if the chain is dropped while the call waits for a block.
 fn chain_dropped(operation: &'static str, error: oneshot::error::RecvError) -> Error {
     Error::new(ErrorKind::Stopped, operation, "the chain was dropped").with_source(error)
 }
 
-/// Adds transactions to every block and receives every completed block. A server uses this trait to offer the
-/// chain to remote clients. The chain is locked during a call, so the block maker must not call the chain.
+/// Adds transactions to every block and receives every completed block. A block maker must not call the
+/// chain, which is locked during the call.
 pub trait BlockMaker: Send + 'static {
     /// Executes pending transactions in a block with the given time and returns the facts.
     fn execute(&mut self, market: &mut Market, time: BlockTime) -> Vec<ChainEvent>;
-    /// Receives a completed block. `direct` contains the events of messages that the block maker did not
-    /// execute. If `touched` is false, only the block maker can have changed the market since the previous
-    /// block.
+    /// Receives a completed block. `direct` contains the events of other messages. `touched` is false if only
+    /// the block maker can have changed the market since the previous block.
     fn completed(&mut self, market: &Market, direct: &[ChainEvent], touched: bool);
 }
 
@@ -158,7 +156,7 @@ struct Pending {
 struct Subscriber {
     provider: Address,
     feed: Feed<Result<ChainEvent, Error>>,
-    /// Number of events of the incomplete block that are already in the `Resync` of this subscriber.
+    /// Number of events of the incomplete block in the `Resync` of this subscriber.
     sent_facts: usize,
 }
 
@@ -173,7 +171,7 @@ impl fmt::Debug for MemoryChain {
 }
 
 impl MemoryChain {
-    /// Creates a chain on which transactions wait for the next block.
+    /// Creates a chain with [`Inclusion::NextBlock`].
     #[must_use]
     pub fn new(config: MarketConfig) -> Self {
         Self::with_market(Market::new(config))
@@ -206,9 +204,9 @@ impl MemoryChain {
         }
     }
 
-    /// Calls `look` with the market, to read the market or to set balances, parameters and keys. Subscribers
-    /// receive no events about these changes. For transactions, use [`MemoryChain::tenant`] and the chain
-    /// port.
+    /// Calls `look` with the market, to read it or to set balances, parameters and keys.
+    ///
+    /// Subscribers receive no events about these changes.
     pub fn market<R>(&self, look: impl FnOnce(&mut Market) -> R) -> R {
         let mut state = lock(&self.state);
         state.touched = true;
@@ -220,9 +218,8 @@ impl MemoryChain {
         lock(&self.state).maker = Maker(Some(Box::new(maker)));
     }
 
-    /// Sets a function that stores the market. The chain calls `store` after each message of a tenant and
-    /// after each block, before subscribers receive the events. A change by [`MemoryChain::market`] is stored
-    /// at the next call of `store`.
+    /// Sets a function that stores the market after each message of a tenant and after each block, before
+    /// subscribers receive the events.
     pub fn on_change(&self, store: impl FnMut(&Market) + Send + 'static) {
         lock(&self.state).keep = Keep(Some(Box::new(store)));
     }
@@ -242,8 +239,8 @@ impl MemoryChain {
         Ok(events)
     }
 
-    /// Completes a block with all pending transactions, `elapsed` after the previous block. Returns the
-    /// height of the completed block.
+    /// Completes a block with all pending transactions, `elapsed` after the previous block. Returns its
+    /// height.
     pub fn advance(&self, elapsed: Duration) -> Height {
         lock(&self.state).close_block(elapsed)
     }
@@ -259,8 +256,8 @@ impl MemoryChain {
         lock(&self.state).inclusion = inclusion;
     }
 
-    /// Delays snapshots until the end of an incomplete block, as on a real chain, so another task must
-    /// complete the blocks. By default, a snapshot contains the events of the incomplete block.
+    /// Delays snapshots until the end of an incomplete block, as on a real chain. Another task must complete
+    /// the blocks.
     pub fn wait_for_block_end(&self) {
         lock(&self.state).waits_for_block_end = true;
     }
@@ -271,7 +268,7 @@ impl MemoryChain {
         lock(&self.state).queue_limit = limit.max(1);
     }
 
-    /// Adds the result of one broadcast. Several calls set the results of consecutive broadcasts. All further
+    /// Adds the result of one broadcast. Several calls set the results of consecutive broadcasts. Later
     /// transactions are included.
     pub fn set_next_broadcast(&self, result: BroadcastResult) {
         lock(&self.state).results.push_back(result);
@@ -287,8 +284,8 @@ impl MemoryChain {
         lock(&self.state).outage = None;
     }
 
-    /// Until [`MemoryChain::thaw_reads`], queries return the state at the time of this call, like a node that
-    /// no longer follows the chain.
+    /// Lets queries return the current state until [`MemoryChain::thaw_reads`], like a node that no longer
+    /// follows the chain.
     pub fn freeze_reads(&self) {
         let mut state = lock(&self.state);
         state.stale = Some(Box::new(state.market.clone()));
@@ -299,8 +296,7 @@ impl MemoryChain {
         lock(&self.state).stale = None;
     }
 
-    /// Sets the [`Agreement`] in the responses to queries of bids and leases. The chain in memory compares no
-    /// endpoints.
+    /// Sets the [`Agreement`] in the responses to queries of bids and leases.
     pub fn set_agreement(&self, agreement: Agreement) {
         lock(&self.state).agreement = agreement;
     }
@@ -310,8 +306,7 @@ impl MemoryChain {
         lock(&self.state).catching_up = catching_up;
     }
 
-    /// Interrupts event streams. Subscribers receive an error, then no events until
-    /// [`MemoryChain::restore_events`].
+    /// Sends an error to all subscribers, then no events until [`MemoryChain::restore_events`].
     pub fn interrupt_events(&self) {
         let mut state = lock(&self.state);
         state.deaf = true;
@@ -326,7 +321,7 @@ impl MemoryChain {
         state.subscribers.retain_mut(pushed);
     }
 
-    /// Restores event streams. Subscribers receive a `Resync` and all later events.
+    /// Sends a `Resync` and all later events to the subscribers.
     pub fn restore_events(&self) {
         let mut state = lock(&self.state);
         state.deaf = false;
@@ -402,7 +397,7 @@ impl State {
         }
     }
 
-    /// Sends a complete block to all subscribers. A subscriber with a full queue receives a `Resync` instead.
+    /// Sends a complete block to all subscribers, or a `Resync` if the queue of a subscriber is full.
     fn tell(&mut self, facts: &[ChainEvent]) {
         let (market, limit, deaf) = (&self.market, self.queue_limit, self.deaf);
         self.subscribers.retain_mut(|subscriber| {

@@ -78,7 +78,7 @@ fn matches<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
 /// Request for one page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PageRequest {
-    /// Key that the previous page returned; `None` for the first page. The content is opaque.
+    /// Opaque key from the previous page; `None` for the first page.
     pub key: Option<Vec<u8>>,
     /// Maximum number of records; 0 for the default of the backend.
     pub limit: u32,
@@ -99,9 +99,8 @@ const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1000;
 
 impl<T> Page<T> {
-    /// Returns one page of records that are sorted by id. A page has at most `limit` records: 100 if the
-    /// request has no limit, and never more than 1000. The page key is the id of the last record, so records
-    /// that are added or removed between two queries do not shift the next page.
+    /// Returns one page of records that are sorted by id. The limit is 100 by default and 1000 at most. The
+    /// page key is the id of the last record, so that new and removed records do not shift the next page.
     ///
     /// # Errors
     /// Returns `Invalid` when the key was not returned by a previous page.
@@ -148,18 +147,18 @@ pub struct SyncInfo {
     pub height: Height,
     /// Time of the newest block.
     pub time: BlockTime,
-    /// True if the node is still replaying old blocks, so its responses are outdated.
+    /// True if the node still replays old blocks.
     pub catching_up: bool,
 }
 
-/// A chain account, with the data that is needed to sign its transactions.
+/// A chain account, with the data for signing its transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// Bech32 address of the account.
     pub address: Address,
     /// Compressed secp256k1 public key; `None` before the first transaction of the account.
     pub pubkey: Option<Vec<u8>>,
-    /// Account number on the chain. The signed bytes contain this number.
+    /// Account number on the chain, part of the signed bytes.
     pub number: u64,
     /// Sequence number of the next transaction. Each transaction increments the sequence.
     pub sequence: u64,
@@ -168,12 +167,11 @@ pub struct Account {
 /// Queries of the chain.
 ///
 /// # Contract
-/// "Not found" is `Ok(None)` or an empty page. A failed query is an error, never an empty result. A client
-/// does not guess missing data. If a record is incomplete, the client returns
-/// [`Disputed`](crate::types::Agreement::Disputed), and the provider closes no lease because of this record.
-/// Responses come from a node that has the configured chain id and is not catching up. All queries after the
-/// outcome of a transaction return the changes of this transaction, with an [`Observed`] height that is not
-/// lower than the height of the transaction. A provider record is returned exactly as the provider sent it.
+/// "Not found" is `Ok(None)` or an empty page. A failed query is an error, never an empty result. For an
+/// incomplete record, the client returns [`Disputed`](crate::types::Agreement::Disputed), and the provider
+/// closes no lease. Responses come from a node that has the configured chain id and is not catching up.
+/// Queries after the outcome of a transaction return its changes, with at least its height in [`Observed`]. A
+/// provider record is returned exactly as the provider sent it.
 ///
 /// Each page has at most `limit` records. The pages contain every matching record once, and the number of
 /// pages is finite. [`Page::from_sorted`] builds such pages. After `query_timeout`, the caller drops the
@@ -231,10 +229,9 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
 /// Each call is one transaction: all its messages are executed, or none. The caller sends each bid in its own
 /// transaction.
 ///
-/// `Unknown` does not mean "not included": the transaction can be included until it expires, and not later.
-/// As soon as a node may have received a message, every failure is reported as `Unknown`, not as an error. A
-/// committed transaction is durable. The caller may drop the future after `tx_timeout`. The sent transaction
-/// can still be included.
+/// A transaction with the outcome `Unknown` can be included until it expires. As soon as a node may have
+/// received a message, every failure is `Unknown`, not an error. A committed transaction is durable. The
+/// caller may drop the future after `tx_timeout`. The sent transaction can still be included.
 ///
 /// If the chain refuses a message, the reason is returned. A second bid on an order is
 /// [`TxError::BidExists`](crate::types::TxError::BidExists), even after the first bid was closed. A message
@@ -248,8 +245,8 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
     /// Returns an error only if the transaction was certainly not sent.
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error>;
 
-    /// For the last [`ChainTx::broadcast_msgs`] call with this message, returns the hash and the fee of the
-    /// sent transaction. Returns `None` if this call sent no transaction, or if the client has no receipt.
+    /// Returns the hash and the fee of the transaction of the last [`ChainTx::broadcast_msgs`] call with this
+    /// message. Returns `None` if no transaction was sent, or if the client has no receipt.
     fn receipt_of(&self, _message: &Msg) -> Option<TxReceipt> {
         None
     }
@@ -265,9 +262,9 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
 /// shutdown. After an error item, a `Resync` follows eventually.
 ///
 /// `Block` confirms that *all* facts of the block were sent. A block without facts also has a `Block`. An
-/// implementation sends `Block` late rather than too early. A fact that is sent twice has no effect, so after
-/// an interruption an implementation sends a block again rather than skip a block. The queue of a slow
-/// consumer is bounded, and a `Resync` replaces the missed events.
+/// implementation sends `Block` late rather than too early. After an interruption, an implementation may
+/// repeat facts, but must not skip a block. The queue of a slow consumer is bounded, and a `Resync` replaces
+/// the missed events.
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainEvents: fmt::Debug + Send + Sync + 'static {
     /// Subscribes to the events that concern `provider` (`ChainEvent::concerns`).

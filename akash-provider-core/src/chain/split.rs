@@ -48,8 +48,7 @@ pub struct SplitChain<R, T> {
 }
 
 impl<R, T> SplitChain<R, T> {
-    /// Creates a client that reads from `reads` and sends through `sends`. Both can be an `Arc` or a `Box` of
-    /// a port.
+    /// Creates a client that reads from `reads` and sends through `sends`.
     pub const fn new(reads: R, sends: T) -> Self {
         Self { reads, sends }
     }

@@ -59,31 +59,27 @@ pub use workloads::{
 pub struct Setup {
     /// Provider of the generated leases.
     pub provider: Address,
-    /// Image of the deployed service. The image must run without arguments or with [`Setup::run`].
+    /// Image of the deployed service, which runs without arguments or with [`Setup::run`].
     pub image: String,
     /// Command of the service in manifest form; empty for the default command of the image.
     pub run: Vec<String>,
-    /// Minimum number of lines that each replica writes to its output after its start. With 0, the suite does
-    /// not check the content of logs.
+    /// Minimum number of lines that each replica writes to its output. With 0, the content of logs is not
+    /// checked.
     pub lines: usize,
-    /// Image of a service that never runs. The deploy of the image must fail, or the workload must never
-    /// become healthy.
+    /// Image of a service that never becomes healthy.
     pub broken_image: String,
     /// A command that the image contains and that exits with code 0.
     pub command: Vec<String>,
-    /// Maximum time of a call, of a teardown, and of a wait for a healthy workload or for the next stream
-    /// item.
+    /// Maximum time of a call, a teardown, or a wait for health or for a stream item.
     pub timeout: Duration,
-    /// Time for which the suite waits for unexpected events, such as a restart. Must exceed the reaction time
-    /// of the backend.
+    /// Time to wait for unexpected events, such as a restart. Must exceed the reaction time of the backend.
     pub quiet_time: Duration,
     /// Interval between two polls.
     pub poll_interval: Duration,
 }
 
 impl Setup {
-    /// Creates parameters for a backend that responds within seconds, runs `nginx:1.27` and notices changes
-    /// of workloads within 100 ms.
+    /// Creates parameters for a fast backend that runs `nginx:1.27`.
     #[must_use]
     pub fn new(provider: Address) -> Self {
         Self {
@@ -179,8 +175,7 @@ fn expose(port: u16, global: bool) -> ServiceExpose {
     }
 }
 
-/// Runs every check, including the checks of the facets that the backend has. Before the call, the backend
-/// must have no workloads of the provider in `setup`.
+/// Runs every check, including the available facets. The backend must have no workloads of the provider.
 ///
 /// # Panics
 /// Panics when the backend violates a rule. The message names the rule.
@@ -190,8 +185,7 @@ pub async fn suite(cluster: &dyn Cluster, setup: &Setup) {
     }
 }
 
-/// Runs the checks of [`suite`] concurrently, for a backend with slow teardowns. Every check uses its own
-/// leases.
+/// Runs the checks of [`suite`] concurrently, for a backend with slow teardowns.
 ///
 /// # Panics
 /// Panics when the backend violates a rule. The message names the rule.

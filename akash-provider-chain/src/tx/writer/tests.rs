@@ -64,7 +64,7 @@ fn key() -> PrivateKey {
     PrivateKey::from_bytes(&[7; 32]).unwrap()
 }
 
-/// Starts a node that completes a block every two seconds until `stop` is cancelled.
+/// Starts a node that completes a block every two seconds.
 fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
     let api = Arc::new(Api {
         node: Mutex::new(Node::new(key().public())),
@@ -81,7 +81,6 @@ fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
     api
 }
 
-/// Starts a writer and its node. The returned token stops both.
 fn started() -> (TxWriter, Arc<Api>, CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
     let api = node(Duration::ZERO, &stop);
@@ -330,7 +329,7 @@ impl ExpenseStore for NoDisk {
 }
 
 /// Creates a writer and places bids for 30 seconds. Returns the number of bids in blocks, and the `problem`
-/// in the status of the writer.
+/// of the writer.
 async fn bids(
     api: &Arc<Api>,
     expenses: Arc<dyn ExpenseStore>,

@@ -19,7 +19,7 @@ async fn pointers_to_a_bus_conform() {
     suite(&(Box::new(LocalBus::new()) as Box<dyn Bus>), &Setup::default()).await;
 }
 
-/// A mistake of a bus. Each mistake violates one rule of the bus contract.
+/// A mistake of a bus, which violates one rule of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     LosesInSilence,
@@ -240,7 +240,7 @@ async fn every_mistake_is_detected() {
     }
 }
 
-/// A bus with unbounded queues. Only the TCP buffers limit the number of unread events.
+/// A bus with unbounded queues, except the TCP buffers.
 #[derive(Debug, Default)]
 struct TcpBus {
     readers: Mutex<Vec<TcpStream>>,

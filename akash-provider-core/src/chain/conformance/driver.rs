@@ -12,22 +12,22 @@ use futures::FutureExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Acts as the tenant and as a competing provider, and makes blocks or waits for blocks. A method returns
-/// when its effect is in a block, or is certain to be in the next block. A method panics when the chain
-/// refuses the action.
+/// Acts as the tenant and as a competing provider, and makes or awaits blocks.
+///
+/// A method returns when its effect is in a block, or certain to be in the next block. A method panics when
+/// the chain refuses the action.
 #[async_trait]
 pub trait Driver: Send + Sync {
-    /// Returns the registered provider that the client under test belongs to.
+    /// Returns the registered provider of the client under test.
     fn provider(&self) -> Address;
     /// Returns a second registered provider.
     fn competitor(&self) -> Address;
-    /// Returns the price that the suite uses for every bid. The price does not exceed the maximum of the
-    /// driver's orders.
+    /// Returns the price of every bid, at most the maximum of the driver's orders.
     fn price(&self) -> DecCoin;
     /// Returns the id of an order that never exists.
     fn no_order(&self) -> OrderId;
-    /// Creates a deployment with the given number of groups without required attributes, and returns the id of each
-    /// group's order.
+    /// Creates a deployment with groups without required attributes, and returns the id of each group's
+    /// order.
     async fn create_deployment(&self, groups: u32) -> Vec<OrderId>;
     /// Closes a deployment.
     async fn close_deployment(&self, id: &DeploymentId);
@@ -41,8 +41,9 @@ pub trait Driver: Send + Sync {
     async fn next_block(&self);
 }
 
-/// Returns the message that creates a deployment for [`Driver::create_deployment`], with the given number of
-/// groups. Each group has one unit, no required attributes, and a maximum price of `price` per block.
+/// Returns the message that creates a deployment for [`Driver::create_deployment`].
+///
+/// Each group has one unit, no required attributes, and a maximum price of `price` per block.
 #[must_use]
 pub fn deployment_of(id: &DeploymentId, groups: u32, price: &DecCoin) -> TenantMsg {
     let unit = ResourceUnit {

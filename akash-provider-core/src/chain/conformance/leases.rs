@@ -14,8 +14,8 @@ pub(super) fn close_bid(id: &BidId) -> Msg {
     }
 }
 
-/// Checks a bid on an order that another provider wins. Queries return the bid with the state `Lost`, no
-/// `BidClosed` event arrives, and closing the bid fails with `UnknownBid`.
+/// Checks a bid on an order that another provider wins. The bid has the state `Lost`, no `BidClosed` event
+/// arrives, and closing the bid fails with `UnknownBid`.
 ///
 /// # Panics
 /// Panics when the client violates the rule.
@@ -55,9 +55,8 @@ pub async fn a_lost_bid_is_visible_without_an_event(client: &dyn ChainClient, dr
     .await;
 }
 
-/// Checks the life cycle of a lease: the provider wins the lease, withdraws the earnings and closes the lease
-/// with a reason, and the group is paused. The tenant closes a second lease, and its group gets a new order
-/// at once.
+/// Checks the life cycle of a lease. The group is paused after the provider closes the lease, and gets a new
+/// order after the tenant closes the lease.
 ///
 /// # Panics
 /// Panics when the client violates the rule.

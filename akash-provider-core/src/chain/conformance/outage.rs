@@ -9,12 +9,11 @@ use futures::future::{BoxFuture, FutureExt, join_all};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Maximum time of a query during an outage. A query without a result after this time does not violate the
-/// rule.
+/// Maximum time of a query during an outage. A longer query does not violate the rule.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Checks that no query returns a record, "not found" or an empty list during an outage. A query returns an error or
-/// waits. After the outage, the events continue with a `Resync`.
+/// Checks that every query returns an error or waits during an outage. After the outage, the events continue
+/// with a `Resync`.
 ///
 /// # Panics
 /// Panics when the client violates the rule.
@@ -54,8 +53,7 @@ pub async fn a_failed_query_is_never_an_absence(
     .await;
 }
 
-/// Name of a query and its result as text. The result is `None` if the query was still waiting at the end of
-/// [`SILENCE`].
+/// Name of a query and its result as text, or `None` if the query was still waiting after [`SILENCE`].
 type Queried = (&'static str, Option<Result<String, Error>>);
 
 fn query<'a, T: Debug>(

@@ -91,8 +91,7 @@ async fn an_outcome_is_known_only_after_its_block() {
     assert_eq!(outcome.await.unwrap(), TxOutcome::Committed { height });
 }
 
-/// A snapshot during an incomplete block has the height of the previous block, because the incomplete block
-/// may still get further orders.
+/// A snapshot during an incomplete block has the height of the previous block.
 #[tokio::test]
 async fn snapshot_within_a_block_has_the_height_of_the_complete_block() {
     let chain = chain();
@@ -267,7 +266,7 @@ async fn a_wrong_page_key_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
-/// Returns a buffer with the encoded market. The chain updates the buffer after each change.
+/// Returns a buffer with the encoded market, updated after each change.
 fn stored_market(chain: &MemoryChain) -> Arc<Mutex<Vec<u8>>> {
     let newest: Arc<Mutex<Vec<u8>>> = Arc::default();
     let target = Arc::clone(&newest);

@@ -38,7 +38,7 @@ fn is_ours(rule: &Rule, setup: &Setup, lease: &LeaseId, call: &str) {
 }
 
 /// Returns the entry of a lease in the result of `deployments`. Fails if a listed lease belongs to another
-/// provider. An unusable record can belong to another provider.
+/// provider.
 pub(super) async fn listed(
     cluster: &dyn Cluster,
     setup: &Setup,
@@ -65,7 +65,7 @@ pub(super) async fn listed(
     found
 }
 
-/// Fails unless `deployments` lists exactly this workload for the lease.
+/// Fails unless `deployments` lists this workload for the lease.
 pub(super) async fn assert_listed(
     cluster: &dyn Cluster,
     setup: &Setup,
@@ -101,8 +101,8 @@ fn brief(deployment: Option<&WorkloadSpec>) -> String {
     )
 }
 
-/// Returns the health that a change reports for a lease. `None` means that the change does not report the
-/// lease. `Some(None)` means that the lease is not running.
+/// Returns the health that a change reports for a lease. Returns `None` without a report, and `Some(None)` if
+/// the lease is not running.
 pub(super) fn health_in(
     rule: &Rule,
     setup: &Setup,
@@ -124,7 +124,7 @@ pub(super) fn health_in(
     }
 }
 
-/// Reads changes until the lease has the health `wanted`. `None` means that the lease is not running.
+/// Reads changes until the lease has the health `wanted`, or does not run for `None`.
 pub(super) async fn wait_for(
     changes: &mut Changes,
     setup: &Setup,
@@ -156,8 +156,7 @@ pub(super) async fn wait_for(
     ));
 }
 
-/// Reads changes of the lease during the quiet time. Returns the first health for which `is_wrong` returns
-/// true.
+/// Reads changes of the lease during the quiet time. Returns the first wrong health.
 pub(super) async fn unexpected_health(
     changes: &mut Changes,
     setup: &Setup,

@@ -30,8 +30,8 @@ async fn holder(hostnames: &Arc<dyn Hostnames>, hostname: &str, rule: &Rule) -> 
     holder
 }
 
-/// Checks three rules. A declared hostname is listed once. A declaration for another lease moves the hostname
-/// to that lease. Only the lease that holds the hostname can remove it.
+/// Checks that a hostname is listed once, moves to another lease by a declaration, and can be removed only by
+/// the lease that has it.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.
@@ -73,8 +73,8 @@ pub async fn a_hostname_has_one_holder(cluster: &dyn Cluster, setup: &Setup) {
     }
 }
 
-/// Checks that a lease can remove only its own hostnames. Before the call, lease `two` must hold the hostname
-/// `first`, and lease `one` the hostname `second`.
+/// Checks that a lease can remove only its own hostnames. Lease `two` must have the hostname `first`, and
+/// lease `one` the hostname `second`.
 async fn only_its_holder_takes_it_back(
     hostnames: &Arc<dyn Hostnames>,
     (one, two): (&LeaseId, &LeaseId),
@@ -137,8 +137,7 @@ async fn declared(ips: &Arc<dyn LeasedIps>, lease: &LeaseId, rule: &Rule) -> Vec
     declared
 }
 
-/// Checks three rules. A declared address is listed. Without `overwrite`, a declaration for another lease is
-/// a conflict. With `overwrite`, the address moves between leases of one tenant.
+/// Checks that a declared address is listed, and moves between leases of one tenant only with `overwrite`.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

@@ -5,8 +5,8 @@ use super::checks::{health_in, remove, unexpected_health, wait_for};
 use crate::cluster::{Cluster, ClusterChange, Health};
 use crate::conformance::{Outage, SearchResult};
 
-/// Checks a backend that cannot observe its workloads. Existing watchers are notified, new watchers receive
-/// no health, and both receive a snapshot after the outage.
+/// Checks that watchers receive no health while the backend cannot observe its workloads, and a snapshot
+/// afterwards.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

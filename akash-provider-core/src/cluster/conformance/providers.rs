@@ -6,8 +6,7 @@ use crate::cluster::{Cluster, Health, LogOptions};
 use crate::conformance::Rule;
 use crate::types::LeaseId;
 
-/// Checks that two providers can share a cluster: no client lists, reports, reads or removes a lease of the
-/// other provider.
+/// Checks that no provider reads or changes the leases of another provider in the same cluster.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

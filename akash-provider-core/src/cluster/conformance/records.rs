@@ -6,15 +6,14 @@ use crate::types::LeaseId;
 use futures::future::BoxFuture;
 use std::fmt;
 
-/// Function that damages the stored record of a lease. The backend has observed the damage when the future completes.
+/// Function that damages the stored record of a lease, and waits until the backend has observed the damage.
 pub type DamageFn<'a> = Box<dyn Fn(LeaseId) -> BoxFuture<'a, ()> + Send + Sync + 'a>;
 
 /// Functions that damage records of a backend.
 pub struct Damage<'a> {
     /// Makes a record unreadable.
     pub corrupt: DamageFn<'a>,
-    /// Deletes a record but not its workload; `None` if a workload of this backend cannot exist without its
-    /// record.
+    /// Deletes a record but not its workload; `None` if no workload can exist without its record.
     pub delete: Option<DamageFn<'a>>,
 }
 
@@ -26,8 +25,8 @@ impl fmt::Debug for Damage<'_> {
     }
 }
 
-/// Checks three rules for an unreadable record and for a workload without a record. The defect is reported. A
-/// deploy of the same manifest repairs the record. A teardown removes the workload.
+/// Checks that an unreadable or missing record is reported, is repaired by a deploy, and does not prevent a
+/// teardown.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

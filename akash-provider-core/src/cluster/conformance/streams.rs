@@ -12,8 +12,7 @@ use futures::stream::BoxStream;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Checks that logs and events exist for the services of the lease. For other services, the calls return
-/// `NotFound`.
+/// Checks that logs and events exist only for the services of the lease.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.
@@ -129,9 +128,8 @@ fn counts(lines: &Lines) -> String {
     }
 }
 
-/// Checks three rules. Logs contain the lines of every replica under the name of the replica, the oldest
-/// first. `tail_lines` limits the lines per replica. A follower receives existing lines too. Skipped if
-/// [`Setup::lines`] is 0.
+/// Checks that logs contain the lines of every replica, the oldest first, and that `tail_lines` limits the
+/// lines per replica. ¶ Skipped if [`Setup::lines`] is 0.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

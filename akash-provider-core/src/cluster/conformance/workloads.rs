@@ -61,8 +61,7 @@ pub async fn a_recorded_deployment_is_listed(cluster: &dyn Cluster, setup: &Setu
     assert_listed(cluster, setup, &lease, None, &rule).await;
 }
 
-/// Checks that the watch starts with a snapshot, then reports when a deployed lease becomes healthy and when
-/// this lease is removed.
+/// Checks that the watch reports a snapshot, then the health and the removal of a deployed lease.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.
@@ -157,8 +156,8 @@ async fn wants_replicas(cluster: &dyn Cluster, lease: &LeaseId, count: u32, rule
     );
 }
 
-/// Checks that a former leader cannot overwrite the records of its successor: `record` and `deploy` fail with
-/// a conflict for an older epoch, and succeed for a later epoch.
+/// Checks that a former leader cannot overwrite the records of its successor: a write with an older epoch is
+/// a conflict.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.
@@ -188,8 +187,7 @@ pub async fn an_older_term_writes_nothing(cluster: &dyn Cluster, setup: &Setup) 
     remove(cluster, setup, &lease, &rule).await;
 }
 
-/// Checks that a repeated `record` and `deploy` of a running workload changes nothing: the workload keeps its
-/// health and ports, and followed logs continue.
+/// Checks that a repeated `record` or `deploy` does not change a running workload.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.
@@ -231,8 +229,7 @@ pub async fn a_repeated_deploy_changes_nothing(cluster: &dyn Cluster, setup: &Se
     remove(cluster, setup, &lease, &rule).await;
 }
 
-/// Checks that a workload that cannot run is refused by `record` and `deploy`, or is never reported as
-/// healthy.
+/// Checks that a workload that cannot run is refused, or never healthy.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.
@@ -278,7 +275,7 @@ pub async fn a_broken_image_is_never_healthy(cluster: &dyn Cluster, setup: &Setu
     remove(cluster, setup, &lease, &rule).await;
 }
 
-/// Checks that the teardown of one lease does not affect other leases, even those of the same tenant.
+/// Checks that a teardown does not affect other leases, even of the same tenant.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.
@@ -297,8 +294,8 @@ pub async fn leases_are_independent(cluster: &dyn Cluster, setup: &Setup) {
     remove(cluster, setup, &stays, &rule).await;
 }
 
-/// Checks that a new client of the same backend lists all recorded and deployed workloads. Each call of
-/// `open` creates a client.
+/// Checks that a new client of the same backend, created by `open`, lists all recorded and deployed
+/// workloads.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

@@ -148,7 +148,7 @@ impl FaultyClient {
         }
     }
 
-    /// Applies the mistake to the events of one block. The last event in `block` is [`ChainEvent::Block`].
+    /// Applies the mistake to the events of one block, which end with [`ChainEvent::Block`].
     fn block(&self, mut block: Vec<ChainEvent>) -> Vec<ChainEvent> {
         let created = |event: &ChainEvent| matches!(event, ChainEvent::DeploymentCreated { .. });
         match self.mistake {
@@ -348,8 +348,7 @@ impl ChainEvents for FaultyClient {
     }
 }
 
-/// Runs the suite and the outage check on a chain client with this mistake. Returns the message of the
-/// failure.
+/// Runs the suite and the outage check on a client with this mistake. Returns the message of the failure.
 async fn found(mistake: Mistake) -> Option<String> {
     let driver = MemoryDriver::new();
     let client = FaultyClient {

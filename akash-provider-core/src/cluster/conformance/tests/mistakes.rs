@@ -189,7 +189,7 @@ impl FaultyCluster {
         }
     }
 
-    /// Returns an error for a lease of another provider, except in a client with this mistake.
+    /// Returns an error for a lease of another provider, unless the client has this mistake.
     fn check(&self, lease: &LeaseId, mistake: Mistake) -> Result<(), Error> {
         if lease.provider == self.provider || self.is(mistake) {
             return Ok(());
@@ -207,7 +207,7 @@ impl FaultyCluster {
         lease
     }
 
-    /// If `refused` is a conflict, tears down the lease and deploys it again. Otherwise returns `refused`.
+    /// After a conflict, tears down the lease and deploys it again. Otherwise returns `refused`.
     async fn forced(&self, refused: Result<(), Error>, deployment: &WorkloadSpec) -> Result<(), Error> {
         if refused.as_ref().is_err_and(|e| e.kind() == ErrorKind::Conflict) {
             self.truth.teardown_lease(&deployment.lease).await?;
