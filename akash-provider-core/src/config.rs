@@ -28,9 +28,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Settings of a provider. The types contain the units. If the Akash network defines a value, this value is
-/// the default. The description of a setting names the flag of the Go provider in parentheses, with its
-/// default value or special values.
+/// Settings of a provider. The types contain the units. The description of a setting names the flag of the Go
+/// provider in parentheses, with its default value or special values.
 ///
 /// In files (JSON, TOML, YAML), a duration is a text such as `500ms`, `30s`, `5m` or `1h30m`. An optional
 /// duration can be `never`. A missing setting has its default value. Only [`provider`](Self::provider) and
@@ -40,23 +39,23 @@ use std::time::Duration;
 #[serde(default = "Config::of_nobody", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// Chain account of the provider. The account signs every message and is part of every bid id.
+    /// Chain account of the provider, which signs every message.
     pub provider: Address,
     /// Chain id of the Akash network. The provider refuses a snapshot of another chain.
     pub chain_id: String,
     /// Deposit of every bid (`bid-deposit`).
     pub bid_deposit: Coin,
     /// Whether each bid is simulated before it is sent, so that a refused bid costs no fee. With `true`, the
-    /// provider does not query the number of bids of an order.
+    /// number of bids of an order is not queried.
     pub refused_bids_are_free: bool,
-    /// Whether prices depend on the capacity in use. With `true`, orders that were declined because of a high
-    /// price are evaluated again when capacity is freed.
+    /// Whether prices depend on the capacity in use. With `true`, orders with too high a price are evaluated
+    /// again when capacity is freed.
     pub prices_follow_capacity: bool,
     /// Deposits in other denominations than `bid_deposit`, in order of preference. Used if the chain does not
     /// accept `bid_deposit`, or if the account cannot pay it.
     pub other_bid_deposits: Vec<Coin>,
-    /// Expected fee of a bid (`gas-prices`). The provider reserves this amount for each sent bid. Use 0 if
-    /// the fee is unknown or another account pays it.
+    /// Expected fee of a bid (`gas-prices`), reserved for each sent bid. Use 0 if the fee is unknown or
+    /// another account pays it.
     pub bid_fee: Coin,
     /// Maximum time an open bid waits for a lease, in block time; `None` means no limit (`bid-timeout`, 5 m;
     /// 0 = never).
@@ -69,51 +68,51 @@ pub struct Config {
     /// Reclamation window offered in every bid (`reclamation-window`; 0 = not offered).
     #[serde(with = "duration::or_never")]
     pub reclamation_window: Option<Duration>,
-    /// Attributes that every order must require in its placement. The provider declines all other orders
-    /// (`attributes` in the `provider-config` file).
+    /// Attributes that every order must require in its placement, otherwise it is declined (`attributes` in
+    /// the `provider-config` file).
     pub required_attributes: Vec<Attribute>,
     /// Maximum number of volumes per unit (fixed at 4 in the Go provider).
     pub max_volumes_per_unit: u32,
-    /// CPU overcommit in percent. With 50, the provider sells 1.5 times the physical CPU capacity
-    /// (`overcommit-pct-cpu`).
+    /// CPU overcommit in percent, where 50 means 1.5 times the physical CPU capacity (`overcommit-pct-cpu`).
     pub overcommit_cpu_percent: u32,
     /// Memory overcommit in percent, as for CPU (`overcommit-pct-mem`).
     pub overcommit_memory_percent: u32,
     /// Storage overcommit in percent, as for CPU (`overcommit-pct-storage`).
     pub overcommit_storage_percent: u32,
-    /// Number of external ports for random-port endpoints. With 0, every order that needs such a port is
-    /// declined (`cluster-node-port-quantity`; the default is 2768, the size of the usual node port range).
+    /// Number of external ports for random-port endpoints. With 0, orders with such endpoints are declined
+    /// (`cluster-node-port-quantity`; the default is 2768).
     pub external_ports: u32,
     /// Whether the cluster can assign leased IPs to tenants.
     pub leased_ips: bool,
-    /// Whether the backend routes hostnames. If not, every order with a service behind the shared HTTP
-    /// ingress is declined.
+    /// Whether the backend routes hostnames. If not, orders with a service behind the shared HTTP ingress are
+    /// declined.
     pub hostnames: bool,
-    /// Domain below which every ingress service gets an automatic hostname (`deployment-ingress-static-hosts`
-    /// with `deployment-ingress-domain`).
+    /// Domain of the automatic hostname of every ingress service (`deployment-ingress-static-hosts` with
+    /// `deployment-ingress-domain`).
     pub static_hosts_domain: Option<String>,
-    /// Hostnames that tenants cannot use. An entry with a leading dot blocks the domain and all its
-    /// subdomains (`deployment-blocked-hostnames`). The host in the provider record on the chain is always
-    /// blocked.
+    /// Hostnames that tenants cannot use. A leading dot blocks the domain and all its subdomains
+    /// (`deployment-blocked-hostnames`).
+    ///
+    /// The host in the provider record on the chain is always blocked.
     pub blocked_hostnames: Vec<String>,
-    /// Maximum unhealthy time of a workload, after which the provider closes the lease; `None` means no
-    /// limit. The provider adds up all periods of bad health since the last good health, or since the last
-    /// deploy of a new version. Time with unknown health or during an outage does not count.
+    /// Maximum total unhealthy time of a workload since its last good health or new version. The provider
+    /// then closes the lease; `None` means no limit.
+    ///
+    /// Time with unknown health or during an outage does not count.
     #[serde(with = "duration::or_never")]
     pub unhealthy_limit: Option<Duration>,
     /// Interval between checks of a deployment's escrow balance, in block time
     /// (`lease-funds-monitor-interval`, 1 m to 24 h).
     #[serde(with = "duration")]
     pub balance_check_interval: Duration,
-    /// Interval between withdrawals of the earnings of a lease, in block time; `None` disables withdrawals at
-    /// an interval (`withdrawal-period`, 24 h; 0 = off).
+    /// Interval between withdrawals of the earnings of a lease, in block time; `None` disables these
+    /// withdrawals (`withdrawal-period`, 24 h; 0 = off).
     #[serde(with = "duration::or_never")]
     pub withdrawal_period: Option<Duration>,
-    /// Expected average block time (6.5 s in the Go provider). The provider uses this value until it has
-    /// observed enough blocks to measure the block time.
+    /// Expected average block time until enough blocks were observed (6.5 s in the Go provider).
     #[serde(with = "duration")]
     pub average_block_time: Duration,
-    /// Interval between full scans, which compare the chain, the cluster and the state of the engine.
+    /// Interval between full scans, which compare the chain, the cluster and the engine.
     #[serde(with = "duration")]
     pub scan_interval: Duration,
     /// Time window in which the circuit breaker counts the leases that the provider closes.
@@ -124,24 +123,22 @@ pub struct Config {
     pub breaker_floor: u32,
     /// Percentage of all leases that the provider may close within the window.
     pub breaker_percent: u32,
-    /// Maximum number of closes by the provider within the window, even if `breaker_percent` allows more. If
-    /// `breaker_floor` is higher, `breaker_floor` applies.
+    /// Maximum number of closes by the provider within the window, even if `breaker_percent` allows more. A
+    /// higher `breaker_floor` takes precedence.
     pub breaker_ceiling: u32,
     /// Time after a start during which the provider closes no lease on its own decision.
     #[serde(with = "duration")]
     pub breaker_warmup: Duration,
     /// Whether the circuit breaker had tripped before the restart.
     pub breaker_tripped: bool,
-    /// Owners for which the circuit breaker had tripped before the restart. If there are more than 64 owners,
-    /// the breaker trips for all owners.
+    /// Owners with a tripped circuit breaker before the restart. With more than 64 owners, the breaker trips
+    /// for all.
     pub breaker_held_owners: BTreeSet<Address>,
-    /// Maximum time for which an unreachable second chain endpoint delays the confirmation of a lease close.
-    /// The time starts when an event or a full scan reports the close. After this time, the response of the
-    /// first endpoint is sufficient.
+    /// Maximum time to wait for an unreachable second chain endpoint to confirm a lease close. Then the
+    /// response of the first endpoint is sufficient.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
-    /// Time that a new leader waits before it closes a lease. During this time, transactions of the old
-    /// leader expire.
+    /// Time that a new leader waits before it closes a lease, so that transactions of the old leader expire.
     #[serde(with = "duration")]
     pub takeover_grace: Duration,
     /// Maximum number of pending manifest requests per deployment. Further requests are refused.
@@ -149,7 +146,7 @@ pub struct Config {
     /// Maximum time to wait for the cluster at the start (`cluster-wait-ready-duration`).
     #[serde(with = "duration")]
     pub cluster_ready_timeout: Duration,
-    /// Maximum time to finish pending work at shutdown. Work that is not finished is logged and dropped.
+    /// Maximum time to finish pending work at shutdown. The remaining work is logged and dropped.
     #[serde(with = "duration")]
     pub shutdown_grace: Duration,
     /// Timeout of one chain query (`rpc-query-timeout`, 1 m).
@@ -158,7 +155,7 @@ pub struct Config {
     /// Timeout of one call to the cluster.
     #[serde(with = "duration")]
     pub cluster_timeout: Duration,
-    /// Timeout of one price calculation, including the time to wait for a free pricing process.
+    /// Timeout of one price calculation, with the wait for a free pricing process.
     #[serde(with = "duration")]
     pub pricing_timeout: Duration,
     /// Timeout of one transaction until its outcome is known (`tx-broadcast-timeout`).
@@ -173,8 +170,8 @@ impl Config {
     /// Reads the settings from a part of a file, such as a section of a TOML file or a value of a JSON file.
     ///
     /// # Errors
-    /// Returns an error that names the setting, its value and the accepted values. Causes are an unreadable
-    /// value, a missing `provider` or `chain_id`, and the errors of [`Config::validate`].
+    /// Returns an error for an unreadable value or a missing `provider` or `chain_id`, and the errors of
+    /// [`Config::validate`].
     pub fn read<'de, D: Deserializer<'de>>(part: D) -> Result<Self, InvalidConfig> {
         let read: Self = serde_path_to_error::deserialize(part).map_err(|error| {
             let path = error.path().to_string();
@@ -190,7 +187,6 @@ impl Config {
         Ok(read)
     }
 
-    /// Returns the default settings without provider and chain id, for deserialization.
     fn of_nobody() -> Self {
         Self::new(Address::nobody(), "")
     }
@@ -259,7 +255,7 @@ impl Config {
     /// Checks every setting, and combinations of settings.
     ///
     /// # Errors
-    /// Returns an error that names the setting, its value and the accepted values.
+    /// Returns an error with the setting, its value and the accepted values.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         if self.provider == Address::nobody() {
             let help = "missing; set the address of the provider's account, such as akash1…";
@@ -347,8 +343,8 @@ impl InvalidConfig {
         &self.name
     }
 
-    /// Returns the value as text. The text is empty if the setting is missing, or if [`help`](Self::help)
-    /// already contains the value.
+    /// Returns the value as text, or an empty text if the setting is missing or [`help`](Self::help) contains
+    /// the value.
     #[must_use]
     pub fn value(&self) -> &str {
         self.value.as_deref().unwrap_or_default()

@@ -19,13 +19,12 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of items that a search reads, because a stream may be endless.
 const ITEMS_MAX: u32 = 100_000;
-/// Time that is added to twice the time limit of a call. If a call blocks its thread for `2 × limit +
-/// BLOCKED`, the process exits.
+/// Time in addition to twice the time limit of a call. A call that blocks its thread longer ends the process.
 const BLOCKED: Duration = Duration::from_secs(5);
 /// Interval between checks whether a call blocks its thread.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A rule that implementations of a trait must follow, with the time limit of each call.
+/// A rule for the implementations of a trait, with the time limit of each call.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     name: Cow<'static, str>,
@@ -54,7 +53,6 @@ impl Rule {
         panic!("{self}: {message}")
     }
 
-    /// Panics with the name of the rule and the message if `is_so` is false.
     pub(crate) fn holds(&self, is_so: bool, message: impl fmt::Display) {
         if !is_so {
             self.broken(message);
@@ -73,7 +71,7 @@ impl Rule {
         }
     }
 
-    /// Runs a synchronous call. If the call blocks for too long, the process exits.
+    /// Runs a synchronous call. If the call blocks too long, the process exits.
     pub(crate) fn at_once<T>(&self, call: &str, answer: impl FnOnce() -> T) -> T {
         let _watch = Watch::begin(self, call);
         answer()
@@ -87,7 +85,7 @@ impl Rule {
         }
     }
 
-    /// Returns the value in `found`. Panics with the name of `call` if `found` is `None`.
+    /// Returns the value in `found`, or panics with the name of `call`.
     pub(crate) fn there<T>(&self, call: &str, found: Option<T>) -> T {
         found.unwrap_or_else(|| self.broken(format!("`{call}` was expected to find a value and found none")))
     }
@@ -99,7 +97,7 @@ impl Rule {
         ))
     }
 
-    /// Panics unless `call` returns an error of this `kind`. The panic message contains the reason `why`.
+    /// Panics unless `call` returns an error of this `kind`. The message contains the reason `why`.
     pub(crate) async fn refused<T>(
         &self,
         call: &str,
@@ -117,8 +115,7 @@ impl Rule {
         ));
     }
 
-    /// Reads a stream until `wanted` returns a value for an item. The time and the number of items are
-    /// limited, even if the stream never pauses.
+    /// Reads a stream until `wanted` returns a value for an item, within limits for time and number of items.
     pub(crate) async fn find<T, R>(
         &self,
         call: &str,
@@ -149,12 +146,12 @@ impl Rule {
     }
 }
 
-/// Function of a test that changes a backend from outside, for example to start an outage.
+/// Function that changes a backend from outside, for example to start an outage.
 pub type ActionFn<'a> = Box<dyn Fn() -> BoxFuture<'a, ()> + Send + Sync + 'a>;
 
 /// Functions that start and end an outage of a backend.
 pub struct Outage<'a> {
-    /// Starts the outage: the backend cannot observe the current state until the end of the outage.
+    /// Starts the outage: the backend cannot observe the current state.
     pub start: ActionFn<'a>,
     /// Ends the outage.
     pub end: ActionFn<'a>,
@@ -176,7 +173,7 @@ pub(crate) enum SearchResult<R> {
     Late,
 }
 
-/// Calls in progress by number: the deadline, and the message to print when the deadline passes.
+/// Calls in progress by number, each with its deadline and the message for a passed deadline.
 static UNDER_WAY: Mutex<BTreeMap<u64, (Instant, String)>> = Mutex::new(BTreeMap::new());
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static GUARD: Once = Once::new();
@@ -229,7 +226,7 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("panic without a message")
 }
 
-/// Runs a suite and returns its failure, or `None` if the suite passes.
+/// Runs a suite and returns its failure, if any.
 #[cfg(test)]
 pub(crate) async fn verdict(suite: impl Future<Output = ()>) -> Option<String> {
     use futures::FutureExt;

@@ -66,21 +66,20 @@ pub struct ElectionConfig {
     pub me: Candidate,
     /// Timing of heartbeats and of the election lease.
     pub timing: Timing,
-    /// Initial state for the next leader. If the election record contains no state, this instance stores this
-    /// initial state when it becomes the leader.
+    /// State for the next leader, used if the election record contains no state.
     pub state: String,
-    /// Highest term that was known before the start. A new leader uses a higher term.
+    /// Highest term before the start. A new leader uses a higher term.
     pub known_term: u64,
     /// Timeout of one call to the store.
     pub call_timeout: Duration,
-    /// Whether this instance leads without an election after the store has denied all requests during one
-    /// lease duration.
+    /// Whether this instance leads without an election if the store denies all requests during one lease
+    /// duration.
     pub may_be_alone: bool,
 }
 
 impl ElectionConfig {
-    /// Creates a configuration with an empty initial state. The call timeout is a third of the election
-    /// lease, because a later response would come too late.
+    /// Creates a configuration with an empty initial state, and a third of the election lease as the call
+    /// timeout.
     #[must_use]
     pub fn new(name: impl Into<String>, me: Candidate, timing: Timing) -> Self {
         Self {
@@ -111,10 +110,10 @@ pub struct ElectionStatus {
     /// Address of the leader for requests. `None` if the leader published no address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_address: Option<String>,
-    /// Names of the settings that differ between this instance and the current or previous leader.
+    /// Names of the settings that differ between this instance and the last leader.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_settings: Vec<String>,
-    /// Implausible term in the election record, if any. This instance does not use the term.
+    /// Implausible term in the election record, if any, which is not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
     /// Whether this instance leads without an election, because the store denies all requests.
@@ -124,7 +123,9 @@ pub struct ElectionStatus {
 }
 
 /// Handle of a running election. Dropping the handle stops the heartbeats, and a standby takes over after
-/// [`Timing::lease`]. [`Election::release`] releases the leadership at once.
+/// [`Timing::lease`].
+///
+/// [`Election::release`] releases the leadership at once.
 #[derive(Debug)]
 pub struct Election {
     gate: LeadershipGate,
@@ -139,10 +140,9 @@ pub struct Election {
 #[derive(Debug, Default)]
 struct Shared {
     status: Mutex<ElectionStatus>,
-    /// State for the next leader: set by this instance while it leads, otherwise copied from the election
-    /// record.
+    /// State for the next leader: of this instance while it leads, otherwise from the election record.
     state: Mutex<String>,
-    /// New state for the next leader, which is not written to the record yet.
+    /// New state for the next leader, not written yet.
     new_state: Mutex<Option<String>>,
     /// New settings of this instance, which the next call to the store uses.
     settings: Mutex<Option<BTreeMap<String, String>>>,
@@ -200,7 +200,7 @@ impl Election {
         self.gate.clone()
     }
 
-    /// Returns whether the election task has panicked. In this case, this instance can never lead again.
+    /// Returns true if the election task has panicked, so that this instance can never lead again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.task.is_finished() && !self.stopping.is_cancelled()
@@ -216,15 +216,14 @@ impl Election {
         status
     }
 
-    /// Returns the state for the next leader. While this instance leads, returns the state that this instance
-    /// stored. Otherwise returns the state that was last read from the election record.
+    /// Returns the state for the next leader: while this instance leads, its own state, otherwise the state
+    /// in the election record.
     #[must_use]
     pub fn state(&self) -> String {
         lock(&self.shared.state).clone()
     }
 
-    /// While this instance leads, stores state for the next leader. The state is written at once. A failed
-    /// write is retried.
+    /// Stores state for the next leader at once, while this instance leads. A failed write is retried.
     ///
     /// # Errors
     /// Returns an error when the state, encoded as a JSON string, is longer than half of [`PAYLOAD_MAX`].
@@ -247,15 +246,15 @@ impl Election {
         Ok(())
     }
 
-    /// Replaces the settings that all instances must share. A leader writes its settings to the election
-    /// record at once. A standby compares its settings with the settings of the leader.
+    /// Replaces the settings that all instances must share. A leader publishes its settings, a standby
+    /// compares them.
     pub fn set_settings(&self, settings: BTreeMap<String, String>) {
         *lock(&self.shared.settings) = Some(settings);
         self.shared.wake.notify_one();
     }
 
-    /// Releases the leadership, so that a standby can take over at once. Before this call, the caller stops
-    /// the work that the gate guards.
+    /// Releases the leadership, so that a standby can take over at once. The caller must stop the guarded
+    /// work first.
     pub async fn release(&self) {
         self.stopping.cancel();
         self.ended.cancelled().await;
@@ -269,9 +268,9 @@ struct ElectionTask {
     origin: Instant,
     gate: LeadershipGate,
     shared: Arc<Shared>,
-    /// Whether the store has accepted at least one call, and thus permits the election.
+    /// Whether the store has accepted at least one call.
     has_seen_it: bool,
-    /// Time of the first denied request, if all requests since then were denied.
+    /// Time of the first of the consecutive denied requests.
     denied_since: Option<Instant>,
 }
 
@@ -295,8 +294,7 @@ impl ElectionTask {
         self.release().await;
     }
 
-    /// Releases the election record. Retries once, because a write that was canceled at shutdown may have
-    /// changed the version of the record.
+    /// Releases the election record. Retries once, because a canceled write may have changed its version.
     async fn release(&mut self) {
         if !self.contest.holds() {
             return;
@@ -343,7 +341,7 @@ impl ElectionTask {
         }
     }
 
-    /// Performs one call to the store, applies its result and returns the delay until the next call.
+    /// Performs one call to the store, and returns the delay until the next call.
     async fn round(&mut self) -> Duration {
         self.take_new_state();
         self.take_settings();
@@ -405,9 +403,9 @@ impl ElectionTask {
         ))
     }
 
-    /// Returns whether the store has denied every request since the start, and denied the first request at
-    /// least one lease duration ago. A shorter time does not suffice: a new permission may reach another
-    /// instance first.
+    /// Returns true if the store has denied every request since the start, for at least one lease duration.
+    ///
+    /// In a shorter time, another instance may already have the permission.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {
         let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
         if self.has_seen_it || !is_denied || !self.config.may_be_alone {

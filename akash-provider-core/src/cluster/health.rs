@@ -52,7 +52,7 @@ pub enum Outage {
 }
 
 impl Health {
-    /// Returns whether time with this health counts as unhealthy time.
+    /// Returns true if time with this health counts as unhealthy time.
     #[must_use]
     pub const fn is_counted(self) -> bool {
         match self {

@@ -29,8 +29,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Maximum number of stored log lines of one lease, stored events of one lease, or queued changes of one slow
-/// watcher.
+/// Maximum number of stored log lines or events of one lease, or of queued changes of one slow watcher.
 const HISTORY_LIMIT: usize = 1000;
 
 /// First forwarded port.
@@ -72,7 +71,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns whether the cluster contains no workload, record, hostname or address of any lease.
+    /// Returns true if the cluster contains nothing of any lease.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -107,7 +106,7 @@ struct State {
     banner: Option<String>,
 }
 
-/// Streams of followers, each with the followed services. An empty list means all services.
+/// Streams of followers, each with the followed services. An empty list means all.
 type Readers<T> = Vec<Reader<T>>;
 type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
 
@@ -124,7 +123,7 @@ struct Workload {
     /// Specification of the last `record` or `deploy` call.
     recorded: WorkloadSpec,
     record: Record,
-    /// Specification of the last `deploy` call; `None` if the workload was only recorded.
+    /// Specification of the last `deploy` call; `None` without a `deploy` call.
     running: Option<WorkloadSpec>,
     health: Health,
     /// Number of ticks until the workload is healthy.
@@ -192,14 +191,14 @@ impl MemoryCluster {
         lock(&self.state).script.all_calls()
     }
 
-    /// Makes the record of a lease unreadable until the next `record` or `deploy` for this lease. Returns false if
-    /// the cluster does not contain the lease.
+    /// Makes the record of a lease unreadable until its next `record` or `deploy`. Returns false if the
+    /// cluster does not contain the lease.
     pub fn corrupt_record(&self, lease: &LeaseId, problem: &str) -> bool {
         self.set_record(lease, Record::Corrupt(problem.to_owned()))
     }
 
-    /// Deletes the record of a lease. The next `record` or `deploy` for this lease stores a record again. The
-    /// workload keeps running. Returns false if the cluster does not contain the lease.
+    /// Deletes the record of a lease until its next `record` or `deploy`. The workload keeps running. Returns
+    /// false if the cluster does not contain the lease.
     pub fn delete_record(&self, lease: &LeaseId) -> bool {
         self.set_record(lease, Record::Lost)
     }
@@ -233,7 +232,7 @@ impl MemoryCluster {
         lock(&self.state).start_ticks = ticks;
     }
 
-    /// Sets the log lines that each replica writes when it starts. By default nothing is logged.
+    /// Sets the log lines of each replica at its start. By default nothing is logged.
     pub fn set_start_lines(&self, lines: impl IntoIterator<Item = impl Into<String>>) {
         lock(&self.state).start_lines = lines.into_iter().map(Into::into).collect();
     }
@@ -243,8 +242,7 @@ impl MemoryCluster {
         lock(&self.state).public_host = Some(host.to_owned());
     }
 
-    /// Advances starting workloads by one tick. A workload becomes healthy after the configured number of
-    /// ticks.
+    /// Advances starting workloads by one tick.
     pub fn tick(&self) {
         let mut state = lock(&self.state);
         let mut good = Vec::new();
@@ -261,7 +259,7 @@ impl MemoryCluster {
         }
     }
 
-    /// Sets the number of `InProgress` responses that every teardown returns before `Done`.
+    /// Sets the number of `InProgress` responses before the `Done` of a teardown.
     pub fn set_teardown_delay(&self, answers: u32) {
         lock(&self.state).teardown_delay = answers;
     }
@@ -274,7 +272,7 @@ impl MemoryCluster {
         state.blind = true;
     }
 
-    /// Ends [`lose_watch`](Self::lose_watch): watchers receive a snapshot, then all later changes.
+    /// Ends [`lose_watch`](Self::lose_watch). Watchers receive a snapshot, then all later changes.
     pub fn restore_watch(&self) {
         let mut state = lock(&self.state);
         // The watch is enabled before the snapshot, because a disabled watch sends nothing.
@@ -297,20 +295,21 @@ impl MemoryCluster {
         lock(&self.state).script.set(operation, Fault::Hang);
     }
 
-    /// Removes all injected faults of an operation. A call that already hangs continues to hang.
+    /// Removes all injected faults of an operation. A hanging call continues to hang.
     pub fn restore(&self, operation: Operation) {
         lock(&self.state).script.clear(operation);
         self.released.notify_waiters();
     }
 
-    /// Sets the behavior of commands in services. By default a command copies its input to its output.
+    /// Sets the behavior of commands. By default a command copies its input to its output.
     pub fn set_exec(&self, exec: ExecFn) {
         lock(&self.state).exec = Some(exec);
     }
 
-    /// Sets the banner: a text that every replica logs at its first deploy, and that commands print first. If
-    /// a banner is set and [`set_exec`](Self::set_exec) was not called, a command with a terminal echoes its
-    /// input until Ctrl-C, Ctrl-D, `exit` or the end of the input.
+    /// Sets the banner: a text that every replica logs at its first deploy, and that commands print first.
+    ///
+    /// With a banner and without [`set_exec`](Self::set_exec), a command with a terminal echoes its input
+    /// until Ctrl-C, Ctrl-D, `exit` or the end of the input.
     pub fn set_banner(&self, text: &str) {
         lock(&self.state).banner = Some(text.to_owned());
     }
@@ -336,8 +335,7 @@ impl MemoryCluster {
     }
 }
 
-/// Returns whether the image of a service can start. A registry under `.invalid` cannot exist, so its images never
-/// start.
+/// Returns true if the image can start. Registries under `.invalid` do not exist.
 fn has_image(service: &Service) -> bool {
     let registry = service.image.split('/').next().unwrap_or_default();
     let host = registry.split(':').next().unwrap_or_default();
@@ -402,7 +400,7 @@ impl Workload {
         remember(&mut self.logs, (service.to_owned(), line));
     }
 
-    /// Logs the start lines of every replica with an image that can start.
+    /// Logs the start lines of every replica that can start.
     fn add_start_lines(&mut self, deployment: &WorkloadSpec, lines: &[String]) {
         for service in deployment.group.services.iter().filter(|s| has_image(s)) {
             for (replica, line) in (0..service.count).flat_map(|n| lines.iter().map(move |l| (n, l))) {
@@ -424,8 +422,7 @@ impl Workload {
         remember(&mut self.events, event);
     }
 
-    /// Assigns an external port to each expose that needs one. An expose that has a port keeps the port.
-    /// Other exposes get the lowest free ports.
+    /// Assigns an external port to each expose that needs one: its previous port, or the lowest free port.
     fn assign_ports(&mut self, mut taken: BTreeSet<u16>) {
         let mut ports = BTreeMap::new();
         for service in self.running.iter().flat_map(|d| &d.group.services) {
@@ -482,7 +479,7 @@ impl State {
         }
     }
 
-    /// Refuses a write if its epoch is older than the epoch of the last write.
+    /// Refuses a write with an older epoch than the last write.
     fn check_epoch(&self, deployment: &WorkloadSpec, operation: &'static str) -> Result<(), Error> {
         let Some(there) = self.workloads.get(&deployment.lease) else {
             return Ok(());

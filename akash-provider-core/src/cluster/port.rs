@@ -21,8 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// # Contract
 /// Every call is idempotent and can be repeated after any error. The backend never changes or returns leases
 /// of another provider or another chain. The caller makes the calls for one lease sequentially, and calls for
-/// different leases concurrently. The caller cancels a call after `cluster_timeout` and repeats the call,
-/// while the canceled operation may still be in progress.
+/// different leases concurrently. After `cluster_timeout`, the caller cancels and repeats a call. The
+/// canceled operation may still be in progress.
 ///
 /// A [`WorkloadSpec`] contains the epoch of the leader that writes it. `record` and `deploy` with an older
 /// epoch than the last write change nothing and return a conflict.
@@ -48,10 +48,8 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Creates or updates the workload of a lease.
     ///
     /// # Behavior
-    /// - The call returns when the backend has accepted the workload, without waiting until the workload is
-    ///   healthy.
-    /// - A repeated deploy of the same input changes nothing: the workload keeps running with its ports, and
-    ///   its reported health does not change.
+    /// - The call returns when the backend has accepted the workload, before the workload is healthy.
+    /// - A repeated deploy of the same input changes nothing.
     /// - A permanently refused deploy does not affect the running workload.
     ///
     /// # Errors
@@ -67,9 +65,8 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// - A newer record replaces the older record. The running workload keeps the specification of the last `deploy`.
     ///
     /// # Errors
-    /// Returns `Invalid` for a workload that `deploy` would refuse with `Invalid`, because the tenant must
-    /// not get a confirmation for such a workload. Returns `Conflict` when an instance with a later epoch has
-    /// written the lease.
+    /// Returns the errors of [`Cluster::deploy`], so that the tenant gets no confirmation for an invalid
+    /// workload.
     async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
 
     /// Returns a stream of health changes.
@@ -77,8 +74,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// # Behavior
     /// - The first item, and the first item after each gap, is a snapshot. If no health was observed, the
     ///   stream returns [`ClusterChange::Lost`] or an error.
-    /// - The stream reports only observed health. The stream omits workloads that are only recorded or have
-    ///   not started, and health from before an outage.
+    /// - The stream reports only observed health. Workloads that have not started are omitted.
     /// - The stream contains only leases of this provider.
     /// - The stream ends only when the backend stops.
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>>;
@@ -87,8 +83,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Behavior
     /// - For an unknown lease, the call returns `Done`.
-    /// - `Done` means that no workload of the lease runs and `deployments` no longer lists the lease. After
-    ///   `Done`, the provider uses the capacity for other leases.
+    /// - `Done` means that no workload of the lease runs and `deployments` no longer lists the lease.
     /// - Other leases of the same tenant are not affected.
     /// - Repeated calls return `InProgress` until the teardown is done.
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
@@ -102,21 +97,20 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// - Each lease of this provider occurs once. Leases of other providers are omitted.
     ///
     /// # Errors
-    /// Returns an error when a part of the list cannot be read, or when it is unknown which lease an
-    /// unreadable object belongs to. An incomplete list is never returned.
+    /// Returns an error when a part of the list cannot be read, or when the lease of an unreadable object is
+    /// unknown.
     async fn deployments(&self) -> Result<Listing, Error>;
 
     /// Returns the last recorded or deployed manifest group, or `None` for an unknown lease.
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error>;
 
-    /// Returns the status of all services of a lease. The call also succeeds for a lease that is recorded but
-    /// not deployed.
+    /// Returns the status of all services of a lease, even if the lease is recorded but not deployed.
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error>;
 
     /// Returns the status of one service.
     async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error>;
 
-    /// Returns the forwarded ports of a lease. The map key is the name of the service.
+    /// Returns the forwarded ports of a lease, by the name of the service.
     async fn forwarded_port_status(
         &self,
         lease: &LeaseId,
@@ -127,8 +121,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Behavior
     /// - Existing lines come first, the oldest line of each replica first. Each line contains the name of its
-    ///   replica. After these lines, the stream ends, or continues with new lines if [`LogOptions::follow`]
-    ///   is set.
+    ///   replica. Then the stream ends, unless [`LogOptions::follow`] is set.
     /// - [`LogOptions::tail_lines`] limits the existing lines to the last lines of each replica.
     /// - If any of the requested services is unknown, the call returns `NotFound`.
     async fn lease_logs(
@@ -151,17 +144,18 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Returns the version of the backend as free text.
     async fn version(&self) -> Result<String, Error>;
 
-    /// Returns the implementation of [`Hostnames`], or `None` if the backend routes no hostnames. With `None`, the
-    /// provider declines orders with services behind hostnames. The result is constant for the lifetime of the
-    /// backend.
+    /// Returns the implementation of [`Hostnames`], or `None` if the backend routes no hostnames.
+    ///
+    /// With `None`, the provider declines orders with services behind hostnames. The result is constant.
     fn hostnames(&self) -> Option<Arc<dyn Hostnames>>;
 
-    /// Returns the implementation of [`LeasedIps`], or `None` if the backend has no leased IPs. With `None`, the
-    /// provider declines orders with leased IPs. The result is constant for the lifetime of the backend.
+    /// Returns the implementation of [`LeasedIps`], or `None` if the backend has no leased IPs.
+    ///
+    /// With `None`, the provider declines orders with leased IPs. The result is constant.
     fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>>;
 
-    /// Returns the implementation of [`Shell`], or `None` if the backend runs no commands. The result is constant for
-    /// the lifetime of the backend.
+    /// Returns the implementation of [`Shell`], or `None` if the backend runs no commands. The result is
+    /// constant.
     fn shell(&self) -> Option<Arc<dyn Shell>>;
 }
 
@@ -170,14 +164,13 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
-    /// Routes a hostname to a service of a lease, and removes the previous route of the hostname.
+    /// Routes a hostname to a service of a lease, instead of its previous route.
     async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error>;
 
-    /// Removes a hostname that this lease holds. If another lease holds the hostname, the call succeeds and
-    /// changes nothing.
+    /// Removes a hostname of this lease. Succeeds without an effect for a hostname of another lease.
     async fn purge_declared_hostname(&self, lease: &LeaseId, hostname: &str) -> Result<(), Error>;
 
-    /// Removes all hostnames of a lease. The call also succeeds if the lease has no hostnames.
+    /// Removes all hostnames of a lease, if any.
     async fn purge_declared_hostnames(&self, lease: &LeaseId) -> Result<(), Error>;
 
     /// Returns all declared hostnames with their leases.
@@ -189,14 +182,16 @@ pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
-    /// Routes a leased IP to a service. If another lease of the same tenant holds the sharing key in `ip`,
-    /// `overwrite` moves the key to this lease. Without `overwrite`, the call returns a conflict.
+    /// Routes a leased IP to a service.
+    ///
+    /// If another lease of the same tenant has the sharing key in `ip`, `overwrite` moves the key to this
+    /// lease. Without `overwrite`, the call returns a conflict.
     async fn declare_ip(&self, lease: &LeaseId, ip: &IpDeclaration, overwrite: bool) -> Result<(), Error>;
 
-    /// Removes the route of a leased IP. The call also succeeds if the route does not exist.
+    /// Removes the route of a leased IP, if the route exists.
     async fn purge_declared_ip(&self, lease: &LeaseId, ip: &IpDeclaration) -> Result<(), Error>;
 
-    /// Removes all routes of leased IPs of a lease. The call also succeeds if the lease has no routes.
+    /// Removes all routes of leased IPs of a lease, if any.
     async fn purge_declared_ips(&self, lease: &LeaseId) -> Result<(), Error>;
 
     /// Returns the declared leased IPs of a lease.
@@ -227,7 +222,7 @@ pub struct ExecRequest {
     pub replica: u32,
     /// Program and its arguments.
     pub command: Vec<String>,
-    /// Whether the command gets a terminal. `ExecIo::resize` sends the terminal sizes.
+    /// Whether the command gets a terminal.
     pub tty: bool,
 }
 
@@ -289,7 +284,7 @@ pub enum Severity {
     Normal,
     /// Needs attention.
     Warning,
-    /// Severity as named by the backend; empty if the backend reports no severity.
+    /// Severity from the backend, or empty.
     Other(String),
 }
 
@@ -354,12 +349,12 @@ pub struct LeaseEvent {
     pub reporting_instance: String,
 }
 
-/// Object that an event is about; empty if the backend does not report the object.
+/// Object of an event; empty if the backend does not report it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EventObject {
     /// Kind, for example `Pod`.
     pub kind: String,
-    /// Namespace of the object; empty if the backend has no namespaces or does not report the namespace.
+    /// Namespace of the object; empty if unknown or without namespaces.
     pub namespace: String,
     /// Name of the object; empty if the backend does not report it.
     pub name: String,

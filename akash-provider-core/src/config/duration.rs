@@ -33,7 +33,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     Duration::deserialize(deserializer)
 }
 
-/// Deserializes a duration from text, or from the older form `{"secs": 30, "nanos": 0}`.
+/// Deserializes a duration from text, or from the old form `{"secs": 30, "nanos": 0}`.
 struct Text;
 
 impl<'de> Visitor<'de> for Text {

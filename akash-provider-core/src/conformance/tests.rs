@@ -35,7 +35,7 @@ async fn a_missing_refusal_names_the_reason() {
         .await;
 }
 
-/// Environment variable that the test sets for its child process. A process with this variable blocks.
+/// Environment variable of the child process, which then blocks.
 const BLOCKS: &str = "CONFORMANCE_BLOCKS";
 
 #[test]

@@ -94,8 +94,7 @@ pub async fn a_record_is_created_once(store: &dyn ElectionStore, other: &dyn Ele
     );
 }
 
-/// Checks that holder, term, lease duration and payload are read exactly as they were written. The records
-/// include released records and empty values.
+/// Checks that holder, term, lease duration and payload are read exactly as they were written.
 ///
 /// # Panics
 /// Panics when the store violates the rule.
@@ -138,8 +137,7 @@ pub async fn all_connections_read_the_written_record(
     }
 }
 
-/// Checks several concurrent writes that replace the same version: one write succeeds, and the other writes
-/// return a conflict.
+/// Checks that one of several concurrent writes to a version succeeds, and the others are conflicts.
 ///
 /// # Panics
 /// Panics when the store violates the rule.

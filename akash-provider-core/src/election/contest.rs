@@ -13,13 +13,13 @@ pub struct Candidate {
     pub identity: String,
     /// Address for requests while this instance leads; empty for no address.
     pub address: String,
-    /// Settings that all instances must share. The value of each setting is a short hash.
+    /// Settings that all instances must share, each with a short hash as its value.
     pub settings: BTreeMap<String, String>,
-    /// Names of the settings that identify the election. A candidate never leads if its value of such a
-    /// setting differs from the record.
+    /// Names of the settings that identify the election. A candidate with another value of such a setting
+    /// never leads.
     pub fixed: &'static [&'static str],
     /// Whether this candidate can at once replace a leader that has other settings. If false, the candidate
-    /// waits one more lease duration, so that a candidate with the leader's settings can take over first.
+    /// waits one more lease duration, because candidates with the leader's settings take precedence.
     pub brings_settings: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct Candidate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TakeoverDelay {
     AtOnce,
-    /// The candidate waits, so that a candidate with the leader's settings can take over first.
+    /// The candidate waits, because candidates with the leader's settings take precedence.
     Later,
     Never,
 }
@@ -55,7 +55,7 @@ pub(super) enum Plan {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CachedRecord {
-    /// No current copy of the election record is cached. The record must be read.
+    /// The election record must be read.
     Unknown,
     Absent,
     There(Stored),
@@ -65,7 +65,7 @@ enum CachedRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct OwnTerm {
     term: u64,
-    /// Time at which the call for the last successful heartbeat started.
+    /// Start of the call for the last successful heartbeat.
     confirmed: Duration,
 }
 
@@ -73,33 +73,31 @@ struct OwnTerm {
 #[derive(Debug, Clone)]
 pub(super) struct Contest {
     me: Candidate,
-    /// Settings that changed on this instance: for each name, the previous value and the time of the change.
+    /// Changed settings of this instance, each with the previous value and the time of the change.
     changed: BTreeMap<String, (String, Duration)>,
     timing: Timing,
     /// Timeout of the next call to the election store.
     call_limit: Duration,
-    /// Number of consecutive calls without a response, and the duration of the last of these calls.
+    /// Number of consecutive calls without a response, and the duration of the last call.
     failures: (u32, Duration),
     cached_record: CachedRecord,
-    /// Last observed content of the election record, and the time at which this instance first observed this
-    /// content.
+    /// Last content of the election record, and the time of its first observation.
     unchanged: Option<(Record, Duration)>,
     own_term: Option<OwnTerm>,
-    /// Earliest time at which this instance may lead after the election record was deleted. Until then, the
+    /// Earliest time at which this instance may lead after the election record was deleted, because the
     /// previous leader possibly still leads.
     not_before: Duration,
     /// Whether a `create` call without a response can still create the record.
     may_create: bool,
     highest_term: u64,
-    /// Last term that was read from the record if this term is implausible, otherwise `None`.
+    /// Last term in the record if this term is implausible, otherwise `None`.
     implausible: Option<u64>,
-    /// State for the next leader. A leader stores its own state here. A standby stores the state that it last
-    /// read.
+    /// State for the next leader. A standby stores the state that it last read.
     state: String,
 }
 
 impl Contest {
-    /// Creates a candidate. `state` applies only if the election record does not exist or contains no state.
+    /// Creates a candidate. `state` applies only if the election record contains no state.
     pub(super) fn new(me: Candidate, state: String, timing: Timing) -> Self {
         let timing = timing.sane();
         Self {
@@ -129,7 +127,7 @@ impl Contest {
         self
     }
 
-    /// Returns the term that was last read if this term is implausible, otherwise `None`.
+    /// Returns the last term in the record if this term is implausible, otherwise `None`.
     pub(super) const fn implausible(&self) -> Option<u64> {
         self.implausible
     }
@@ -138,8 +136,8 @@ impl Contest {
         self.highest_term
     }
 
-    /// Returns the term in which this instance leads, and the time at which the leadership ends unless a
-    /// heartbeat follows.
+    /// Returns the term in which this instance leads, and the end of the leadership without a further
+    /// heartbeat.
     pub(super) fn leads(&self, now: Duration) -> Option<(u64, Duration)> {
         let own_term = self.own_term?;
         let until = own_term.confirmed + self.timing.renew;
@@ -160,10 +158,11 @@ impl Contest {
             .map_or_else(Vec::new, |record| self.differing(&record.payload))
     }
 
-    /// Returns the names of settings that differ between this instance and the record. Ignores settings that
-    /// only one side has. Also ignores a setting that changed on this instance while the record has the
-    /// previous value: the holder may have made the same change after its last heartbeat. If the record is
-    /// clearly newer than the change, the setting is not ignored.
+    /// Returns the names of settings that differ between this instance and the record. Settings that only one
+    /// side has do not count.
+    ///
+    /// A setting that changed recently on this instance does not count while the record has the previous
+    /// value, because the holder may have made the same change.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged
@@ -192,8 +191,7 @@ impl Contest {
         is_changed
     }
 
-    /// Returns the timeout of the next call. While the store responds, the timeout is short, so that one lost
-    /// call does not delay a take-over.
+    /// Returns the timeout of the next call, which is short while the store responds.
     pub(super) const fn call_limit(&self) -> Duration {
         self.call_limit
     }
@@ -202,8 +200,8 @@ impl Contest {
         &self.state
     }
 
-    /// Sets the state for the next leader. The next heartbeat writes the state to the election record. Returns false
-    /// if this instance does not lead.
+    /// Sets the state for the next leader, which the next heartbeat writes. Returns false if this instance
+    /// does not lead.
     pub(super) fn set_state(&mut self, state: String) -> bool {
         let leads = self.own_term.is_some();
         if leads {
@@ -269,7 +267,7 @@ impl Contest {
         }
     }
 
-    /// Returns the action that releases the leadership. Returns `None` if this instance does not lead.
+    /// Returns the action that releases the leadership, or `None` if this instance does not lead.
     pub(super) fn release(&mut self) -> Option<Plan> {
         let own_term = self.own_term.take()?;
         let CachedRecord::There(Stored { record, version }) = &self.cached_record else {
@@ -301,8 +299,7 @@ impl Contest {
         self.cache(stored, now);
     }
 
-    /// Processes the election record that was read at shutdown. Returns true if this instance is still the
-    /// holder and can release the leadership.
+    /// Processes the election record at shutdown. Returns true if this instance is still the holder.
     pub(super) fn still_holds(&mut self, stored: Option<Stored>) -> bool {
         let ours = stored.filter(|stored| stored.record.holder.as_ref() == Some(&self.me.identity));
         self.own_term = ours.as_ref().map(|stored| OwnTerm {
@@ -313,13 +310,12 @@ impl Contest {
         self.own_term.is_some()
     }
 
-    /// Returns whether this instance is the holder of the record, even if its last heartbeat is too old to
-    /// lead.
+    /// Returns true if this instance is the holder, even if its last heartbeat is too old to lead.
     pub(super) const fn holds(&self) -> bool {
         self.own_term.is_some()
     }
 
-    /// Records a successful write of this instance. `begun` is the time at which the call started.
+    /// Records a successful write of this instance. `begun` is the start of the call.
     pub(super) fn wrote(&mut self, plan: &Plan, stored: Stored, begun: Duration, now: Duration) {
         if matches!(plan, Plan::Create(_)) {
             // No other instance has led in the meantime if the record was held continuously.
@@ -344,8 +340,7 @@ impl Contest {
         self.cache(stored, begun);
     }
 
-    /// Marks the cached election record as outdated after a failed call or a conflict. The record must be
-    /// read again.
+    /// Marks the cached election record as outdated, so that it is read again.
     pub(super) fn failed(&mut self) {
         self.cached_record = CachedRecord::Unknown;
     }
@@ -390,8 +385,7 @@ impl Contest {
         self.free_from(record).is_some_and(|free| free <= now)
     }
 
-    /// Returns the earliest time at which this candidate may replace the holder of the election record.
-    /// Returns `None` if the candidate must not lead at any time.
+    /// Returns the earliest time at which this candidate may replace the holder, or `None` for never.
     fn free_from(&self, record: &Record) -> Option<Duration> {
         let since = self.unchanged.as_ref().map(|(_, since)| *since)?;
         // At least one second, because a record can contain zero.
@@ -407,15 +401,14 @@ impl Contest {
         }
     }
 
-    /// Returns whether `term` is a plausible election term. A forged, very high term is rejected, because
-    /// later leaders could not use a higher term.
+    /// Returns true if `term` is plausible. Later leaders could not exceed a forged, very high term.
     const fn is_plausible(&self, term: u64) -> bool {
         let leap = self.highest_term.saturating_add(TERM_LEAP);
         // The next term of this instance is always plausible.
         term <= self.next_term() || (term <= leap && term <= TERM_MAX)
     }
 
-    /// Returns the term of a record. If this term is implausible, returns the highest known term.
+    /// Returns the term of a record or, if it is implausible, the highest known term.
     const fn term_of(&self, record: &Record) -> u64 {
         if self.is_plausible(record.term) {
             record.term
@@ -424,8 +417,7 @@ impl Contest {
         }
     }
 
-    /// Returns the term for a new leadership. The new term is higher than the highest known term, even if the
-    /// record contains a lower term.
+    /// Returns the term for a new leadership, higher than the highest known term.
     const fn next_term(&self) -> u64 {
         self.highest_term.saturating_add(1)
     }

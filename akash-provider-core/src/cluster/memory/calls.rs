@@ -6,8 +6,8 @@ use crate::feed::lock;
 use crate::types::LeaseId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of leases for which calls are counted. Only long-running tests use more leases, and these tests do
-/// not read the counters.
+/// Maximum number of leases with counted calls. Only long-running tests, which read no counters, use more
+/// leases.
 pub(super) const COUNTED_MAX: usize = 1024;
 
 /// Kind of a call to the cluster port or to one of its facets.
@@ -65,7 +65,7 @@ impl Operation {
         }
     }
 
-    /// Returns whether this operation changes a lease. Two calls that change the same lease must not overlap.
+    /// Returns true if the operation changes a lease. Two such calls for one lease must not overlap.
     const fn is_exclusive(self) -> bool {
         match self {
             Self::Deploy
@@ -91,8 +91,8 @@ impl Operation {
 pub struct Calls {
     /// Started calls by operation, including failed calls.
     pub begun: BTreeMap<Operation, u64>,
-    /// Number of overlaps: a call that changes the lease started before an earlier such call ended. The value
-    /// is 0 if the caller follows the contract.
+    /// Number of calls that changed the lease before an earlier change ended. The value is 0 if the caller
+    /// follows the contract.
     pub overlaps: u64,
     under_way: u32,
 }
@@ -116,7 +116,7 @@ pub(super) enum Fault {
 pub(super) struct Script {
     faults: BTreeMap<Operation, Fault>,
     calls: BTreeMap<LeaseId, Calls>,
-    /// Leases with counted calls, in the order of their first call.
+    /// Leases with counted calls, sorted by their first call.
     counted: VecDeque<LeaseId>,
 }
 
@@ -150,7 +150,7 @@ impl Script {
         }
     }
 
-    /// Removes the counters of the lease with the oldest first call. Skips leases with a call in progress.
+    /// Removes the counters of the oldest lease without a call in progress.
     fn make_room(&mut self) {
         while self.counted.len() >= COUNTED_MAX {
             let is_over = |lease: &LeaseId| self.calls.get(lease).is_none_or(|calls| calls.under_way == 0);
@@ -188,7 +188,7 @@ impl Script {
     }
 }
 
-/// A started call. The call counts as in progress until this value is dropped.
+/// A call, which is in progress until this value is dropped.
 pub(super) struct Call<'a> {
     cluster: &'a MemoryCluster,
     operation: Operation,
@@ -207,7 +207,7 @@ impl Drop for Call<'_> {
 }
 
 impl Call<'_> {
-    /// Returns the result of the call, or a timeout if a test injected a lost response.
+    /// Returns the result of the call, or a timeout for an injected lost response.
     pub(super) fn answer<T>(self, value: T) -> Result<T, Error> {
         if lock(&self.cluster.state).script.loses_response(self.operation) {
             return Err(Error::new(
@@ -221,7 +221,7 @@ impl Call<'_> {
 }
 
 impl MemoryCluster {
-    /// Counts a call and yields to other tasks. The call hangs or fails if a test injected such a fault.
+    /// Counts a call and yields to other tasks. The call hangs or fails after an injected fault.
     pub(super) async fn begin<'a>(
         &'a self,
         operation: Operation,

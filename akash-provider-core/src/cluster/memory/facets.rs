@@ -84,8 +84,7 @@ impl State {
         declared.map(|ip| ip.sharing_key.as_str()).collect()
     }
 
-    /// Returns the addresses of a lease. Each address depends only on the sharing key, so IPs with the same
-    /// key share an address.
+    /// Returns the addresses of a lease. IPs with the same sharing key share an address.
     pub(super) fn assigned_ips(&self, lease: &LeaseId) -> BTreeMap<String, Vec<AssignedIp>> {
         let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
         for ip in self.ips.get(lease).into_iter().flatten() {
@@ -135,7 +134,7 @@ impl State {
     }
 }
 
-/// Returns the address for a sharing key, from the network range that is reserved for benchmarks.
+/// Returns the address for a sharing key, from the range for benchmarks.
 fn address_of(sharing_key: &str) -> IpAddr {
     let digest = sharing_key.bytes().fold(0_u32, |digest, byte| {
         digest.wrapping_mul(31).wrapping_add(byte.into())
@@ -191,8 +190,8 @@ impl LeasedIps for MemoryCluster {
 }
 
 impl MemoryCluster {
-    /// Returns the banner, and the function that runs commands (`None` for the default behavior). Fails if
-    /// the service or the replica does not run.
+    /// Returns the function that runs commands (`None` for the default behavior) and the banner. Fails if the
+    /// service or the replica does not run.
     fn find_exec(
         &self,
         lease: &LeaseId,

@@ -134,7 +134,7 @@ impl Workload {
         }
     }
 
-    /// Returns the stored lines, limited to the last `tail` lines of each replica.
+    /// Returns the last `tail` stored lines of each replica.
     fn lines(&self, options: &LogOptions) -> Vec<LogLine> {
         let wanted = |service: &String| options.services.is_empty() || options.services.contains(service);
         let lines = self.logs.iter().filter(|(s, _)| wanted(s)).map(|(_, l)| l);

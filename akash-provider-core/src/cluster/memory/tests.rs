@@ -300,7 +300,7 @@ async fn commands_run_the_injected_function() {
     assert_eq!(run(b"loud").await, (3, "LOUD".to_owned()));
 }
 
-/// Returns the output and the exit code of a terminal session with the given input.
+/// Returns the output and the exit code of a session with the given input.
 async fn typed(cluster: &MemoryCluster, tty: bool, input: &'static [u8]) -> (String, String, i32) {
     let (out, mut output) = tokio::io::duplex(64 * 1024);
     let (err, mut errors) = tokio::io::duplex(64 * 1024);
