@@ -70,7 +70,7 @@ struct Member {
 struct Selection {
     queries: Option<usize>,
     blocks: Option<usize>,
-    /// Endpoint that is faster than the selected endpoint, and the start of this state.
+    /// Candidate to replace the selected endpoint, and the time since which this candidate is faster.
     faster: Option<(usize, Instant)>,
     switches: u64,
     reason: Option<String>,
@@ -218,9 +218,8 @@ impl Endpoints {
 
     /// Returns the newest block that a node reports, and the hash of this block.
     ///
-    /// If the block is more than [`LAG_MAX`] above the processed block, the node must also serve the header
-    /// [`LAG_MAX`] below this block. With `is_new`, the node must serve this header even if no block was
-    /// processed yet.
+    /// If the block is more than [`LAG_MAX`] above the processed block, the node must also serve an earlier
+    /// header. With `is_new`, the header is required even if no block was processed yet.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -418,8 +417,8 @@ impl Endpoints {
     }
 }
 
-/// Makes the names of endpoints unique. Two addresses with different credentials have the same name, because
-/// names contain no credentials.
+/// Makes the names of endpoints unique. Addresses that differ only in their credentials have the same name,
+/// because names contain no credentials.
 fn make_names_unique(members: &mut [Member]) {
     let mut names = BTreeSet::new();
     for (at, member) in members.iter_mut().enumerate() {

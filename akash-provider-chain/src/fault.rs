@@ -104,9 +104,9 @@ pub enum Fault {
     /// The node is behind the processed block, or too many blocks behind another node.
     #[error("the node is at height {height}, below the required height {floor}")]
     Behind {
-        /// Height of the response or, after a health check, of the node.
+        /// Height of the response. After a health check, newest height of the node.
         height: u64,
-        /// Height of the processed block or, after a health check, of the best node, if higher.
+        /// Height of the processed block. After a health check, height of the best node, if higher.
         floor: u64,
     },
     /// The response contradicts the clock, the processed blocks or another node. Contains the reason.

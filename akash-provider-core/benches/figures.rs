@@ -39,7 +39,7 @@ fn main() -> Result<(), BenchError> {
 }
 
 /// Returns the number of order histories in the argument `--histories COUNT`. With this argument, the bench
-/// runs nothing else, for a profiler.
+/// runs only order histories.
 fn requested_histories() -> Result<Option<u64>, BenchError> {
     let mut words = std::env::args().skip_while(|word| word != "--histories");
     match (words.next(), words.next()) {

@@ -218,7 +218,7 @@ pub struct ActOutcome {
     pub message: Option<String>,
     /// Height of the block that contains the transaction.
     pub height: Option<Height>,
-    /// Hash and fee of the transaction, if the act has a transaction and they are known.
+    /// Hash and fee of the transaction, if known.
     pub receipt: Option<TxReceipt>,
 }
 

@@ -298,8 +298,7 @@ pub struct OrderContext<'a> {
 ///
 /// [`check_size`] runs first. The following checks run in this order: attributes that the order requires,
 /// attributes that the provider requires of orders, capabilities, number of volumes, hostnames, signatures,
-/// limits of the group, reclamation window, deposit. The Go provider does not check the reclamation window
-/// and the deposit, but the chain refuses a bid that violates their rules.
+/// limits of the group, reclamation window, deposit. The Go provider does not perform the last two checks.
 ///
 /// # Errors
 /// Returns the first reason not to bid.

@@ -72,7 +72,7 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
         1
     }
 
-    /// Subscribes to topics. All events after the return are delivered.
+    /// Subscribes to topics. All events that are published after the return are delivered.
     async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error>;
 
     /// Returns the last event of a retained topic.

@@ -119,7 +119,7 @@ pub enum RecordDefect {
 }
 
 impl UnusableRecord {
-    /// Returns true if the object has the id of `lease` or, without an id, its namespace as the name.
+    /// Returns true if the object belongs to `lease`, by its lease id or, without an id, by its name.
     #[must_use]
     pub fn belongs_to(&self, lease: &LeaseId) -> bool {
         match &self.lease {
@@ -221,7 +221,7 @@ pub struct ServiceStatus {
     pub replicas: u32,
     /// Same number as `available`, for clients of the Go provider.
     pub available_replicas: u32,
-    /// Workload generation that the backend has processed; 0 without generations.
+    /// Workload generation that the backend has processed; 0 if the backend does not count generations.
     pub observed_generation: i64,
     /// Newest termination of a container; `None` if unknown or if no container terminated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -242,7 +242,7 @@ pub struct Termination {
 /// Additional status of a declared hostname.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct HostnameNotes {
-    /// Unmet condition for the routing of requests, as text for the tenant.
+    /// Condition that must be met before requests are routed, as text for the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
     /// Result of the reachability probe.

@@ -28,8 +28,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Settings of a provider. The types contain the units. The description of a setting names the flag of the Go
-/// provider in parentheses, with its default value or special values.
+/// Settings of a provider. The types contain the units. The description of a setting names the corresponding
+/// flag of the Go provider, with its default value or special values in parentheses.
 ///
 /// In files (JSON, TOML, YAML), a duration is a text such as `500ms`, `30s`, `5m` or `1h30m`. An optional
 /// duration can be `never`. A missing setting has its default value. Only [`provider`](Self::provider) and
@@ -43,55 +43,57 @@ pub struct Config {
     pub provider: Address,
     /// Chain id of the Akash network. The provider refuses a snapshot of another chain.
     pub chain_id: String,
-    /// Deposit of every bid (`bid-deposit`).
+    /// Deposit of every bid. Flag of the Go provider: `bid-deposit`.
     pub bid_deposit: Coin,
     /// Whether each bid is simulated before it is sent, so that a refused bid costs no fee. With `true`, the
     /// number of bids of an order is not queried.
     pub refused_bids_are_free: bool,
-    /// Whether prices depend on the capacity in use. With `true`, orders with too high a price are evaluated
-    /// again when capacity is freed.
+    /// Whether prices depend on the capacity in use. With `true`, orders that were declined because of a high
+    /// price are evaluated again when capacity is freed.
     pub prices_follow_capacity: bool,
     /// Deposits in other denominations than `bid_deposit`, in order of preference. Used if the chain does not
     /// accept `bid_deposit`, or if the account cannot pay it.
     pub other_bid_deposits: Vec<Coin>,
-    /// Expected fee of a bid (`gas-prices`), reserved for each sent bid. Use 0 if the fee is unknown or
-    /// another account pays it.
+    /// Expected fee of a bid, reserved for each sent bid. Use 0 if the fee is unknown or another account pays
+    /// it. Flag of the Go provider: `gas-prices`.
     pub bid_fee: Coin,
-    /// Maximum time an open bid waits for a lease, in block time; `None` means no limit (`bid-timeout`, 5 m;
-    /// 0 = never).
+    /// Maximum time an open bid waits for a lease, in block time; `None` means no limit. Flag of the Go
+    /// provider: `bid-timeout` (5 m; 0 = never).
     #[serde(with = "duration::or_never")]
     pub bid_timeout: Option<Duration>,
-    /// Maximum time a lease waits for its manifest, in block time; `None` means no limit (`manifest-timeout`,
-    /// 5 m; 0 = never).
+    /// Maximum time a lease waits for its manifest, in block time; `None` means no limit. Flag of the Go
+    /// provider: `manifest-timeout` (5 m; 0 = never).
     #[serde(with = "duration::or_never")]
     pub manifest_timeout: Option<Duration>,
-    /// Reclamation window offered in every bid (`reclamation-window`; 0 = not offered).
+    /// Reclamation window offered in every bid. Flag of the Go provider: `reclamation-window` (0 = not
+    /// offered).
     #[serde(with = "duration::or_never")]
     pub reclamation_window: Option<Duration>,
-    /// Attributes that every order must require in its placement, otherwise it is declined (`attributes` in
-    /// the `provider-config` file).
+    /// Attributes that every order must require in its placement. The provider declines all other orders. Go
+    /// provider: `attributes` in the `provider-config` file.
     pub required_attributes: Vec<Attribute>,
-    /// Maximum number of volumes per unit (fixed at 4 in the Go provider).
+    /// Maximum number of volumes per unit. The Go provider always uses 4.
     pub max_volumes_per_unit: u32,
-    /// CPU overcommit in percent, where 50 means 1.5 times the physical CPU capacity (`overcommit-pct-cpu`).
+    /// CPU overcommit in percent, where 50 means 1.5 times the physical capacity. Flag of the Go provider:
+    /// `overcommit-pct-cpu`.
     pub overcommit_cpu_percent: u32,
-    /// Memory overcommit in percent, as for CPU (`overcommit-pct-mem`).
+    /// Memory overcommit in percent, as for CPU. Flag of the Go provider: `overcommit-pct-mem`.
     pub overcommit_memory_percent: u32,
-    /// Storage overcommit in percent, as for CPU (`overcommit-pct-storage`).
+    /// Storage overcommit in percent, as for CPU. Flag of the Go provider: `overcommit-pct-storage`.
     pub overcommit_storage_percent: u32,
-    /// Number of external ports for random-port endpoints. With 0, orders with such endpoints are declined
-    /// (`cluster-node-port-quantity`; the default is 2768).
+    /// Number of external ports for random-port endpoints; the default is 2768. With 0, orders with such
+    /// endpoints are declined. Flag of the Go provider: `cluster-node-port-quantity`.
     pub external_ports: u32,
     /// Whether the cluster can assign leased IPs to tenants.
     pub leased_ips: bool,
     /// Whether the backend routes hostnames. If not, orders with a service behind the shared HTTP ingress are
     /// declined.
     pub hostnames: bool,
-    /// Domain of the automatic hostname of every ingress service (`deployment-ingress-static-hosts` with
-    /// `deployment-ingress-domain`).
+    /// Domain of the automatic hostname of every ingress service. Flags of the Go provider:
+    /// `deployment-ingress-static-hosts` with `deployment-ingress-domain`.
     pub static_hosts_domain: Option<String>,
-    /// Hostnames that tenants cannot use. A leading dot blocks the domain and all its subdomains
-    /// (`deployment-blocked-hostnames`).
+    /// Hostnames that tenants cannot use. A leading dot blocks the domain and all its subdomains. Flag of the
+    /// Go provider: `deployment-blocked-hostnames`.
     ///
     /// The host in the provider record on the chain is always blocked.
     pub blocked_hostnames: Vec<String>,
@@ -101,15 +103,15 @@ pub struct Config {
     /// Time with unknown health or during an outage does not count.
     #[serde(with = "duration::or_never")]
     pub unhealthy_limit: Option<Duration>,
-    /// Interval between checks of a deployment's escrow balance, in block time
-    /// (`lease-funds-monitor-interval`, 1 m to 24 h).
+    /// Interval between checks of a deployment's escrow balance, in block time. Flag of the Go provider:
+    /// `lease-funds-monitor-interval` (1 m to 24 h).
     #[serde(with = "duration")]
     pub balance_check_interval: Duration,
     /// Interval between withdrawals of the earnings of a lease, in block time; `None` disables these
-    /// withdrawals (`withdrawal-period`, 24 h; 0 = off).
+    /// withdrawals. Flag of the Go provider: `withdrawal-period` (24 h; 0 = off).
     #[serde(with = "duration::or_never")]
     pub withdrawal_period: Option<Duration>,
-    /// Expected average block time until enough blocks were observed (6.5 s in the Go provider).
+    /// Expected average block time until enough blocks were observed. The Go provider uses 6.5 s.
     #[serde(with = "duration")]
     pub average_block_time: Duration,
     /// Interval between full scans, which compare the chain, the cluster and the engine.
@@ -143,13 +145,14 @@ pub struct Config {
     pub takeover_grace: Duration,
     /// Maximum number of pending manifest requests per deployment. Further requests are refused.
     pub manifest_queue_limit: u32,
-    /// Maximum time to wait for the cluster at the start (`cluster-wait-ready-duration`).
+    /// Maximum time to wait for the cluster at the start. Flag of the Go provider:
+    /// `cluster-wait-ready-duration`.
     #[serde(with = "duration")]
     pub cluster_ready_timeout: Duration,
     /// Maximum time to finish pending work at shutdown. The remaining work is logged and dropped.
     #[serde(with = "duration")]
     pub shutdown_grace: Duration,
-    /// Timeout of one chain query (`rpc-query-timeout`, 1 m).
+    /// Timeout of one chain query. Flag of the Go provider: `rpc-query-timeout` (1 m).
     #[serde(with = "duration")]
     pub query_timeout: Duration,
     /// Timeout of one call to the cluster.
@@ -158,10 +161,11 @@ pub struct Config {
     /// Timeout of one price calculation, with the wait for a free pricing process.
     #[serde(with = "duration")]
     pub pricing_timeout: Duration,
-    /// Timeout of one transaction until its outcome is known (`tx-broadcast-timeout`).
+    /// Timeout of one transaction until its outcome is known. Flag of the Go provider:
+    /// `tx-broadcast-timeout`.
     #[serde(with = "duration")]
     pub tx_timeout: Duration,
-    /// Timeout of a tenant's manifest request (120 s in the gateway of the Go provider).
+    /// Timeout of a tenant's manifest request. The gateway of the Go provider uses 120 s.
     #[serde(with = "duration")]
     pub manifest_request_timeout: Duration,
 }

@@ -47,7 +47,6 @@ impl Rule {
         self.timeout
     }
 
-    /// Panics with the name of the rule and the message.
     #[expect(clippy::panic, reason = "a suite reports a violation by panicking")]
     pub(crate) fn broken(&self, message: impl fmt::Display) -> ! {
         panic!("{self}: {message}")

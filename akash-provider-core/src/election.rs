@@ -113,7 +113,7 @@ pub struct ElectionStatus {
     /// Names of the settings that differ between this instance and the last leader.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_settings: Vec<String>,
-    /// Implausible term in the election record, if any, which is not used.
+    /// Implausible term in the election record, if any. This instance does not use the term.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
     /// Whether this instance leads without an election, because the store denies all requests.
@@ -200,7 +200,7 @@ impl Election {
         self.gate.clone()
     }
 
-    /// Returns true if the election task has panicked, so that this instance can never lead again.
+    /// Returns true if the election task has panicked. This instance can then never lead again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.task.is_finished() && !self.stopping.is_cancelled()
@@ -270,7 +270,7 @@ struct ElectionTask {
     shared: Arc<Shared>,
     /// Whether the store has accepted at least one call.
     has_seen_it: bool,
-    /// Time of the first of the consecutive denied requests.
+    /// Time of the first denied request, if all requests since then were denied.
     denied_since: Option<Instant>,
 }
 
@@ -393,7 +393,6 @@ impl ElectionTask {
         self.contest.pause(self.now())
     }
 
-    /// Returns an error message if the term of the election record is implausible.
     fn implausible_term(&self) -> Option<String> {
         let term = self.contest.implausible()?;
         Some(format!(

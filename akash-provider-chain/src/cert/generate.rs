@@ -25,7 +25,7 @@ use x509_cert::time::{Time, Validity};
 use zeroize::Zeroizing;
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
-/// Object identifier of the subject attribute that contains the format version.
+/// Object identifier of the subject attribute that contains the version of the certificate format.
 const VERSION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.23.133.2.6");
 const VERSION_TEXT: &str = "v0.0.1";
 pub(super) const CLIENT_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.2");
@@ -204,7 +204,6 @@ pub(super) fn spki(key: &SigningKey) -> Result<Vec<u8>, CertError> {
         .map_err(|e| CertError::Malformed(e.to_string()))
 }
 
-/// Returns the private key of the certificate, in PKCS#8 form.
 pub(super) fn private_key_der(key: &SigningKey) -> Result<Zeroizing<Vec<u8>>, CertError> {
     let der = p256::SecretKey::from(key.as_nonzero_scalar()).to_pkcs8_der();
     der.map(|d| d.to_bytes())

@@ -37,7 +37,7 @@ pub enum Step {
 }
 
 /// Returns the next step of the rotation. `published` contains all certificates of the account on the chain,
-/// queried while no certificate transaction is pending. `now` is the time since the Unix epoch.
+/// without pending changes. `now` is the time since the Unix epoch.
 #[must_use]
 pub fn next_step(
     current: Option<(&CertificateInfo, &[u8])>,

@@ -164,8 +164,10 @@ fn rebuilt_requests_have_the_recorded_bytes() {
     println!("{built} rebuilt requests");
 }
 
-/// Checks that decoding and encoding a recorded request gives the same bytes, and with `exact` also the
-/// response. Returns the decoded response, or `None` if no response was recorded.
+/// Checks that a recorded request has the same bytes after decoding and encoding. With `exact`, also checks
+/// the response.
+///
+/// Returns the decoded response, or `None` if no response was recorded.
 fn decode_recording<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {
     let name = &recording.name;
     let request = M::decode(&*recording.request).unwrap();

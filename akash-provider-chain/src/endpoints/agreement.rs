@@ -138,8 +138,8 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the records of two nodes. Two equal records agree at any heights. Otherwise, the node with
-    /// the higher height is queried again, at the lower height.
+    /// Compares the records of two nodes. Unless the records are equal, the node with the higher height is
+    /// queried again, at the lower height.
     ///
     /// Returns the new record (`None` if the first node was not queried again), the lower height, and the
     /// result of the comparison.
@@ -256,8 +256,8 @@ impl Endpoints {
         }
     }
 
-    /// Selects from `others` an endpoint with the fault [`Fault::Behind`] that is at most [`LAG_TIME`] older
-    /// than the endpoint `first`.
+    /// Selects from `others` an endpoint with the fault [`Fault::Behind`]. Its newest block is at most
+    /// [`LAG_TIME`] older than the newest block of `first`.
     ///
     /// If `first` reports a false height, honest endpoints have this fault.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {

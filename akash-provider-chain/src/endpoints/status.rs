@@ -200,7 +200,8 @@ impl Endpoints {
     /// Starts a back-off of each endpoint that is more than [`LAG_MAX`] blocks behind the best endpoint or
     /// the processed block.
     ///
-    /// The best endpoint does not count if its newest block contradicts the newest block of the endpoint.
+    /// The best endpoint does not count if its newest block contradicts the newest block of the lagging
+    /// endpoint.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());

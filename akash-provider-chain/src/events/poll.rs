@@ -6,7 +6,7 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior};
 
-/// Source that queries nodes for the newest height at an interval.
+/// Source of blocks that polls nodes for the newest height.
 #[derive(Debug)]
 pub(super) struct Poll {
     interval: Interval,

@@ -192,7 +192,6 @@ fn amino_local(body: &[u8]) -> Result<StoredKey, String> {
     })
 }
 
-/// Decodes a private key in amino format.
 pub(super) fn amino_private(bytes: &[u8]) -> Result<PrivateKey, String> {
     let key = bytes
         .strip_prefix(&AMINO_PRIVATE)

@@ -183,7 +183,7 @@ pub(crate) struct ReportedRecords {
 }
 
 impl ReportedRecords {
-    /// Returns true if the record was not logged before and another record can be logged.
+    /// Returns true if the record was not logged before and the maximum number of records is not reached.
     fn is_new(&self, kind: Kind, record: &[u8]) -> bool {
         // Identified by id if possible, because a malformed record may change.
         let key = match kind.id(record) {

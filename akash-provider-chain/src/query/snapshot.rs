@@ -34,7 +34,7 @@ pub struct Listing {
 
 impl Reader {
     /// Reads a snapshot of the records of `provider`. The records are from the newest height if the nodes
-    /// serve queries at a height.
+    /// serve queries at a given height.
     ///
     /// # Errors
     /// Returns an error if a query fails.
@@ -259,7 +259,7 @@ impl Reader {
         Ok(leases)
     }
 
-    /// Returns the deployments of leases, without malformed deployments, because a tenant can cause them.
+    /// Returns the deployments of leases. Malformed deployments are omitted, because a tenant can cause them.
     async fn deployments_of(
         &self,
         provider: &Address,

@@ -185,8 +185,8 @@ impl Chain {
         self.frame_as(height, height)
     }
 
-    /// Encodes the block at height `block` as a `NewBlock` event with the height `height`. Above the newest
-    /// block, the block is false.
+    /// Encodes the block at height `block` as a `NewBlock` event with the height `height`. If `height` is
+    /// above the newest block, the block is false.
     pub(crate) fn frame_as(&self, block: Height, height: Height) -> String {
         let state = self.lock();
         let (time, facts) = &state.blocks[&block];
@@ -308,7 +308,7 @@ fn odd_bid() -> Value {
     json!({"type": "akash.market.v1.EventBidCreated", "attributes": pairs})
 }
 
-/// Returns the behavior for this call, and decrements [`NodeBehavior::cut_searches`] at a search.
+/// Returns the behavior for this call. A transaction search decrements [`NodeBehavior::cut_searches`].
 fn now(behavior: &Mutex<NodeBehavior>, method: &str) -> NodeBehavior {
     let mut shared = behavior.lock().unwrap_or_else(PoisonError::into_inner);
     let now = shared.clone();

@@ -201,7 +201,7 @@ pub(super) enum Action {
     Find(FlightId, Draft),
     /// Query the state of the object that a message affects.
     FetchObject(FlightId, Msg),
-    /// Reply to a call. Each call gets exactly one.
+    /// Reply to a call. Each call gets exactly one reply.
     Reply(Ticket, Result<TxOutcome, Failure>),
 }
 
@@ -220,7 +220,7 @@ fn backoff(failures: u32) -> Duration {
     Duration::from_millis(500 << failures.saturating_sub(1).min(4))
 }
 
-/// State machine of the transaction writer. Each input contains the current time.
+/// State machine of the transaction writer, which receives the current time with each input.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Planner {
     config: Arc<PlannerConfig>,
@@ -229,7 +229,8 @@ pub(super) struct Planner {
     queue: BTreeMap<(u8, Ticket), Request>,
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
-    /// Deployments from which a lost transaction can still withdraw, until its expiry.
+    /// Deployments from which a lost transaction can still withdraw, each with the expiry of this
+    /// transaction.
     unresolved: Vec<(Expiry, DeploymentId)>,
     chain: ChainState,
     sequencer: Sequencer,

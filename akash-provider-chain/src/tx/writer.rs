@@ -39,7 +39,7 @@ enum Command {
     Block(ObservedBlock),
 }
 
-/// Channel to the caller of a transaction, and its permission to send.
+/// Channel to the caller, and the permission of the caller to send.
 struct Reply {
     sender: oneshot::Sender<CallResult>,
     fence: Option<Fence>,

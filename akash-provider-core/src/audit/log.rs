@@ -105,7 +105,8 @@ impl AuditedAct {
         Ok(())
     }
 
-    /// Records the outcome of the act, unless no intent or the same outcome was recorded last.
+    /// Records the outcome of the act. Does nothing without a recorded intent, or if the last recorded
+    /// outcome is the same.
     pub fn record_outcome(&self, outcome: ActOutcome) {
         let mut progress = self.progress();
         if !progress.is_started || progress.outcome.as_ref() == Some(&outcome) {

@@ -33,7 +33,6 @@ pub(crate) fn unit(id: u32) -> ResourceUnit {
     }
 }
 
-/// Returns a group with the single unit `unit(1)`, without requirements.
 pub(crate) fn group() -> GroupSpec {
     GroupSpec {
         name: "westcoast".to_owned(),

@@ -156,7 +156,7 @@ struct Pending {
 struct Subscriber {
     provider: Address,
     feed: Feed<Result<ChainEvent, Error>>,
-    /// Number of events of the incomplete block in the `Resync` of this subscriber.
+    /// Number of events of the incomplete block that the first `Resync` of this subscriber already contained.
     sent_facts: usize,
 }
 
@@ -284,8 +284,8 @@ impl MemoryChain {
         lock(&self.state).outage = None;
     }
 
-    /// Lets queries return the current state until [`MemoryChain::thaw_reads`], like a node that no longer
-    /// follows the chain.
+    /// Freezes the results of queries until [`MemoryChain::thaw_reads`], like a node that no longer follows
+    /// the chain.
     pub fn freeze_reads(&self) {
         let mut state = lock(&self.state);
         state.stale = Some(Box::new(state.market.clone()));

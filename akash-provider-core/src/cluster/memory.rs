@@ -71,7 +71,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns true if the cluster contains nothing of any lease.
+    /// Returns true if the cluster has no objects of any lease.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -335,7 +335,7 @@ impl MemoryCluster {
     }
 }
 
-/// Returns true if the image can start. Registries under `.invalid` do not exist.
+/// Returns true if the image can start. Images from a registry under `.invalid` never start.
 fn has_image(service: &Service) -> bool {
     let registry = service.image.split('/').next().unwrap_or_default();
     let host = registry.split(':').next().unwrap_or_default();
@@ -479,7 +479,7 @@ impl State {
         }
     }
 
-    /// Refuses a write with an older epoch than the last write.
+    /// Refuses a write if its epoch is older than the epoch of the last write.
     fn check_epoch(&self, deployment: &WorkloadSpec, operation: &'static str) -> Result<(), Error> {
         let Some(there) = self.workloads.get(&deployment.lease) else {
             return Ok(());

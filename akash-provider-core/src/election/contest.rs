@@ -152,7 +152,6 @@ impl Contest {
         }
     }
 
-    /// Returns the names of settings that differ between this instance and the election record.
     pub(super) fn other_settings(&self) -> Vec<String> {
         self.record()
             .map_or_else(Vec::new, |record| self.differing(&record.payload))

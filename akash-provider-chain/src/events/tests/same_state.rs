@@ -131,7 +131,7 @@ fn bid(chain: &Chain, dseq: u64, gseq: u32, provider: u8) -> BidId {
     }
 }
 
-/// Executes an action of a provider. Converts an action of the tenant to a message.
+/// Executes an action of a provider, or converts an action of the tenant to a message.
 fn perform(chain: &Chain, act: &Act) -> Option<TenantMsg> {
     match *act {
         Act::Create(d, g) => Some(create(d, g)),

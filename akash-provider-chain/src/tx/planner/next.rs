@@ -132,7 +132,7 @@ impl Planner {
         }
     }
 
-    /// Removes the withdrawals that can share a transaction with `first` from the queue. Returns `first` and
+    /// Removes from the queue the withdrawals that can share a transaction with `first`. Returns `first` and
     /// these withdrawals.
     fn batch_mates(&mut self, first: Request, busy: &mut BTreeSet<DeploymentId>) -> Vec<Request> {
         let mut members = vec![first];
@@ -265,7 +265,7 @@ impl Planner {
     }
 
     /// Delays a transaction that costs more than a ceiling, and returns the time of the next attempt. Only
-    /// the first of several delays is logged.
+    /// the first of several delayed transactions causes a warning.
     pub(super) fn delay(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
         let is_first = self.flights.values().all(|f| f.delay_reason.is_none());
         let Some(flight) = self.flights.get_mut(&id) else {

@@ -470,7 +470,7 @@ impl Planner {
         }
     }
 
-    /// Handles an expired transaction. With sequences, a young call gets a new draft, because another
+    /// Handles an expired transaction. With sequences, a recent call gets a new draft, because another
     /// transaction may have used the sequence.
     fn expire(&mut self, id: FlightId, out: &mut Vec<Action>) {
         let now = self.now;
@@ -506,7 +506,7 @@ impl Planner {
         self.reply(id, &Ok(outcome), out);
     }
 
-    /// Splits a shared transaction. Each of its calls is queued again alone.
+    /// Splits a shared transaction. Each call is queued again and sent alone.
     fn split(&mut self, id: FlightId, log: &str) {
         let Some(flight) = self.flights.remove(&id) else {
             return;

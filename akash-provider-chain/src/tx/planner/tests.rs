@@ -19,7 +19,7 @@ struct Faults {
     unanswered: u64,
     /// Percentage of simulations without a response, in addition to other faults.
     unsimulated: u64,
-    /// Number of first simulations that fail because the node does not have the order yet.
+    /// Number of simulations at the start that fail because the node does not have the order yet.
     missing_orders: u32,
     /// Gas that every simulation reports.
     reported_gas: Option<u64>,

@@ -240,7 +240,7 @@ async fn every_mistake_is_detected() {
     }
 }
 
-/// A bus with unbounded queues, except the TCP buffers.
+/// A bus with unbounded queues. Only the TCP buffers limit the number of unread events.
 #[derive(Debug, Default)]
 struct TcpBus {
     readers: Mutex<Vec<TcpStream>>,

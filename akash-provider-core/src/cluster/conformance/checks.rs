@@ -65,7 +65,6 @@ pub(super) async fn listed(
     found
 }
 
-/// Fails unless `deployments` lists this workload for the lease.
 pub(super) async fn assert_listed(
     cluster: &dyn Cluster,
     setup: &Setup,
@@ -124,7 +123,7 @@ pub(super) fn health_in(
     }
 }
 
-/// Reads changes until the lease has the health `wanted`, or does not run for `None`.
+/// Reads changes until the lease has the health `wanted`. `None` means that the lease is not running.
 pub(super) async fn wait_for(
     changes: &mut Changes,
     setup: &Setup,

@@ -5,8 +5,8 @@ use super::checks::{health_in, remove, unexpected_health, wait_for};
 use crate::cluster::{Cluster, ClusterChange, Health};
 use crate::conformance::{Outage, SearchResult};
 
-/// Checks that watchers receive no health while the backend cannot observe its workloads, and a snapshot
-/// afterwards.
+/// Checks that watchers receive no health while the backend cannot observe its workloads, and receive a
+/// snapshot afterwards.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

@@ -129,7 +129,7 @@ fn counts(lines: &Lines) -> String {
 }
 
 /// Checks that logs contain the lines of every replica, the oldest first, and that `tail_lines` limits the
-/// lines per replica. ¶ Skipped if [`Setup::lines`] is 0.
+/// lines per replica. Skipped if [`Setup::lines`] is 0.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

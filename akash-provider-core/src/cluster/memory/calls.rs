@@ -6,8 +6,7 @@ use crate::feed::lock;
 use crate::types::LeaseId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of leases with counted calls. Only long-running tests, which read no counters, use more
-/// leases.
+/// Maximum number of leases with counted calls.
 pub(super) const COUNTED_MAX: usize = 1024;
 
 /// Kind of a call to the cluster port or to one of its facets.
@@ -207,7 +206,7 @@ impl Drop for Call<'_> {
 }
 
 impl Call<'_> {
-    /// Returns the result of the call, or a timeout for an injected lost response.
+    /// Returns the result of the call, or a timeout if a test injected a lost response.
     pub(super) fn answer<T>(self, value: T) -> Result<T, Error> {
         if lock(&self.cluster.state).script.loses_response(self.operation) {
             return Err(Error::new(
@@ -221,7 +220,7 @@ impl Call<'_> {
 }
 
 impl MemoryCluster {
-    /// Counts a call and yields to other tasks. The call hangs or fails after an injected fault.
+    /// Counts a call and yields to other tasks. The call hangs or fails if a test injected such a fault.
     pub(super) async fn begin<'a>(
         &'a self,
         operation: Operation,

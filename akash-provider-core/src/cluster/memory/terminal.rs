@@ -75,7 +75,7 @@ async fn say(out: &mut (impl AsyncWriteExt + Unpin), text: &str) -> io::Result<(
     out.flush().await
 }
 
-/// Copies the input to stdout and writes the banner to stderr, as a command without a terminal.
+/// Runs a command without a terminal: copies the input to stdout and writes the banner to stderr.
 pub(super) fn copied(banner: Option<&str>, input: Vec<u8>) -> ExecResult {
     ExecResult {
         stdout: input,
