@@ -44,7 +44,7 @@ impl fmt::Display for TxHash {
 /// Nonce of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ordering {
-    /// Unordered transaction. The timeout is also the nonce, so it must be unique for the account.
+    /// Unordered transaction. The timeout is also the nonce, so the timeout must be unique for the account.
     Unordered {
         /// Last block time at which a block can include the transaction, in nanoseconds since the Unix epoch.
         timeout_nanos: i64,

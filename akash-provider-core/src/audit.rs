@@ -175,8 +175,8 @@ impl Act {
         }
     }
 
-    /// Returns the act of a message. `CloseBid` is always [`ActKind::BidClose`], although it also closes
-    /// leases.
+    /// Returns the act of a message. `CloseBid` is always [`ActKind::BidClose`], although this message also
+    /// closes leases.
     #[must_use]
     pub fn from_msg(msg: &Msg, actor: Actor) -> Self {
         let new = |kind, subject: &dyn ToString| Self::new(kind, actor, subject.to_string());

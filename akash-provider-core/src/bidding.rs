@@ -144,7 +144,7 @@ pub enum Decline {
         /// possible number.
         bids: u32,
         /// The chain parameter `order_max_bids`. The chain accepts a bid unless the number of bids exceeds
-        /// it.
+        /// this value.
         limit: u32,
     },
     /// The chain accepts none of the configured bid deposits.

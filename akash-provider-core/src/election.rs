@@ -140,7 +140,8 @@ pub struct Election {
 #[derive(Debug, Default)]
 struct Shared {
     status: Mutex<ElectionStatus>,
-    /// State for the next leader: of this instance while it leads, otherwise from the election record.
+    /// State for the next leader: set by this instance while it leads, otherwise copied from the election
+    /// record.
     state: Mutex<String>,
     /// New state for the next leader, not written yet.
     new_state: Mutex<Option<String>>,

@@ -20,7 +20,7 @@ pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
     /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Start of the contradiction: a node contradicts the processed block and no node has it.
+    /// Start of the contradiction: a node contradicts the processed block and no node has this block.
     contradicted: Option<Instant>,
     /// Time since which no reachable node has the processed block.
     unreached: Option<Instant>,

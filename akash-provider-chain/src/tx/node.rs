@@ -65,7 +65,7 @@ fn malformed(what: &str) -> Error {
 }
 
 /// Converts a refusal to an error if another node may have received the transaction, because a block may
-/// still include it.
+/// still include the transaction.
 ///
 /// All other responses, and the code [`IN_MEMPOOL`], remain unchanged.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {

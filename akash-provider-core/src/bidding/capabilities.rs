@@ -39,7 +39,7 @@ impl<'a> Capabilities<'a> {
     ///
     /// A volume without attributes is always accepted. For any other volume, *one* declared storage
     /// capability must have all its attributes. For a unit with GPU attributes, the provider must declare at
-    /// least one of them.
+    /// least one of these attributes.
     ///
     /// # Errors
     /// Returns [`Decline::Storage`] or [`Decline::Gpu`] for the first volume or GPU that the provider does

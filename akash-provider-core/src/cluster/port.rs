@@ -354,7 +354,7 @@ pub struct LeaseEvent {
 pub struct EventObject {
     /// Kind, for example `Pod`.
     pub kind: String,
-    /// Namespace of the object; empty if the object has no namespace or it is unknown.
+    /// Namespace of the object; empty if the object has no namespace or the namespace is unknown.
     pub namespace: String,
     /// Name of the object; empty if the backend does not report it.
     pub name: String,

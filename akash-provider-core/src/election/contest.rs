@@ -407,7 +407,7 @@ impl Contest {
         term <= self.next_term() || (term <= leap && term <= TERM_MAX)
     }
 
-    /// Returns the term of a record or, if it is implausible, the highest known term.
+    /// Returns the term of a record or, if this term is implausible, the highest known term.
     const fn term_of(&self, record: &Record) -> u64 {
         if self.is_plausible(record.term) {
             record.term

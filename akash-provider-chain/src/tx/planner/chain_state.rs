@@ -186,8 +186,8 @@ impl ChainState {
         }
     }
 
-    /// Removes a tip that was updated more than `oldest` ago, because transaction timeouts depend on its
-    /// time.
+    /// Removes a tip that was updated more than `oldest` ago, because transaction timeouts depend on the time
+    /// of the tip.
     pub(super) fn clear_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
         if now.since(self.tip_at) > oldest {
             self.tip.value = None;

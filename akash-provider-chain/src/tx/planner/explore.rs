@@ -34,7 +34,7 @@ enum InFlight {
 struct Sent {
     tickets: Vec<Ticket>,
     draft: Draft,
-    /// True if the node refused the draft and no node has it from an earlier attempt.
+    /// True if the node refused the draft and no node has the draft from an earlier attempt.
     is_refused: bool,
 }
 
