@@ -67,8 +67,7 @@ use std::sync::Arc;
 /// State machines of the engine, exported for exploration tests. Not part of the stable API.
 ///
 /// Exploration tests send every possible sequence of inputs to one machine, and check each state that the
-/// machine reaches. These tests need a machine without the engine, because the engine passes only certain
-/// inputs to a machine. The tests are a separate crate, because unit tests are compiled without optimization.
+/// machine reaches.
 #[doc(hidden)]
 pub mod machines {
     pub use super::cx::Cx;
@@ -327,7 +326,7 @@ impl Engine {
         }
     }
 
-    /// After the permissions of this instance changed, sends `Wake` to every machine.
+    /// Sends `Wake` to every machine after a change of permissions.
     fn wake_everything(&mut self) {
         for id in self.market.order_ids() {
             self.drive_order(&id, order::Input::Wake);
@@ -357,7 +356,6 @@ impl Engine {
     }
 }
 
-/// Replaces the id next to each deadline with a [`Key`].
 fn keyed<'a, T: Copy + 'a, Id: Clone + 'a>(
     due: impl Iterator<Item = &'a (T, Id)>,
     key: fn(Id) -> Key,

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Maximum size of a [`RecordPayload`] in JSON, in bytes. A Kubernetes Lease stores the payload as an
-/// annotation.
+/// Maximum size of a [`RecordPayload`] as JSON, in bytes.
 pub const PAYLOAD_MAX: usize = 32 * 1024;
 /// Maximum lease duration of an election. Longer durations in settings and records are reduced to this value.
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(600);
@@ -18,20 +17,18 @@ pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(600);
 /// Minimum timeout of a call, so that a store under load can still respond.
 const FIRST_LIMIT_MIN: Duration = Duration::from_secs(1);
 
-/// Maximum term of a record. With one new term per second, this number is reached after 34,000 years. Lua and
-/// JSON represent numbers up to this value exactly.
+/// Maximum term of a record. Lua and JSON represent all numbers up to this value exactly.
 pub const TERM_MAX: u64 = 1 << 40;
-/// Maximum difference between the term of a record and the highest known term. With one new term per second,
-/// this difference is reached after half a year.
+/// Maximum difference between the term of a record and the highest known term.
 pub const TERM_LEAP: u64 = 1 << 24;
 
 /// Timing of heartbeats and of the election lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Time without an observed heartbeat of the leader after which a standby takes over.
+    /// Time without a heartbeat after which a standby takes over.
     pub lease: Duration,
-    /// Time for which a leader continues to lead after its last successful heartbeat. This time is shorter than
-    /// `lease`, so that two instances never lead at the same time.
+    /// Time for which an instance leads after its last successful heartbeat. Shorter than `lease`, so that
+    /// two instances never lead at the same time.
     pub renew: Duration,
     /// Interval between two calls to the store.
     pub retry: Duration,
@@ -49,8 +46,7 @@ impl Default for Timing {
 
 impl Timing {
     /// Creates the timing for an election lease of this duration. A leader sends eight heartbeats per
-    /// `lease`. A leader stops leading when its last successful heartbeat is older than two thirds of
-    /// `lease`.
+    /// `lease`, and leads for two thirds of `lease` after its last successful heartbeat.
     #[must_use]
     pub fn for_lease(lease: Duration) -> Self {
         Self {
@@ -73,8 +69,7 @@ impl Timing {
         (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
     }
 
-    /// Returns the timeout of the next call after a call without a response. A response after this timeout
-    /// comes too late.
+    /// Returns the timeout of a call after a call without a response.
     pub(super) const fn longest_limit(self) -> Duration {
         self.lease.saturating_sub(self.renew)
     }
@@ -121,7 +116,7 @@ pub struct Record {
     /// Time without a heartbeat after which a standby takes over.
     pub lease: Duration,
     /// Term of the leader. A term above [`TERM_MAX`], or more than [`TERM_LEAP`] above the highest known
-    /// term, is reported and not used. The next leader then uses the highest known term plus 1.
+    /// term, is not used.
     pub term: u64,
     /// Heartbeat: a text that changes with each write.
     pub sign: String,

@@ -41,8 +41,7 @@ impl Engine {
         }
     }
 
-    /// Returns the bid outcome for which the provider closes a bid, or `unspecified` if the bid has no
-    /// outcome.
+    /// Returns the outcome of a bid that the provider closes, or `unspecified` if the bid has no outcome.
     fn reason_of_bid_close(&self, bid: &BidId) -> &'static str {
         let phase = self.market.order(&bid.order).map(order::Order::phase);
         match phase {

@@ -20,7 +20,7 @@ pub enum ScanReason {
     Request,
     /// The last scan failed.
     Retry,
-    /// The resources offered in a bid (open or won) are unknown.
+    /// The resources offered in an open or won bid are unknown.
     UnknownOffer,
     /// A lease may have a manifest that only a listing of the cluster can show.
     UnknownWorkload,
@@ -84,7 +84,7 @@ pub struct EngineCounts {
 }
 
 impl EngineCounts {
-    /// Counts a gap, and the missing blocks between `last` and the received block.
+    /// Counts a gap and its missing blocks.
     pub(super) const fn gap(&mut self, last: Height, received: Height) {
         self.gaps += 1;
         self.missed_blocks += received.saturating_sub(last).saturating_sub(1);

@@ -15,16 +15,15 @@ pub struct Cx<'a> {
     pub now: Now,
     /// Height up to which the chain is processed.
     pub height: Height,
-    /// Average time of a block. The configured value is used until enough blocks were observed to measure the
-    /// average.
+    /// Average time of a block. Equals the configured value until enough blocks were observed.
     pub block_time: Duration,
     /// True if events of the block at `height + 1` were already received.
     pub within_block: bool,
-    /// Counter of changes to the provider record, the audits and the market parameters. The engine decides
-    /// about an order again if the counter has changed since the last decision.
+    /// Counter of changes to the provider record, the audits and the market parameters. After a change, the
+    /// engine decides about an order again.
     pub provider_version: u32,
-    /// First configured bid deposit that the chain accepts and the account can pay. `None` if no configured
-    /// deposit meets both conditions.
+    /// First configured bid deposit that the chain accepts and the account can pay. `None` if no deposit
+    /// meets both conditions.
     pub deposit: Option<&'a Coin>,
     /// Leadership of this instance, with its epoch.
     pub leadership: Leadership,
@@ -38,7 +37,7 @@ pub struct Cx<'a> {
     /// True while the operator or a check of the runtime pauses bidding
     /// ([`Input::HoldBids`](super::Input::HoldBids)).
     pub bids_held: bool,
-    /// Reason why the reservation of the order became insufficient for a bid, or `None` if the reservation is
+    /// Reason why the reservation of the order is insufficient for a bid, or `None` if the reservation is
     /// sufficient.
     pub displaced: Option<&'a Decline>,
 }

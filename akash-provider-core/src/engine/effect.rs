@@ -13,8 +13,8 @@ pub struct EffectId(pub u64);
 
 /// One effect of [`Engine::step`](super::Engine::step). The driver must carry out every effect.
 ///
-/// The enum has no `#[non_exhaustive]`, on purpose. A driver with a `_` arm would ignore a new variant, and
-/// the engine would wait permanently for the completion. A new variant is therefore a breaking change.
+/// The enum is not `#[non_exhaustive]`: if a driver ignored a new variant, the engine would wait permanently
+/// for the completion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Make a call, and send back exactly one [`Completion`](super::Completion).
@@ -30,7 +30,7 @@ pub enum Effect {
 pub enum Call {
     /// Chain: fetch one order in any state.
     FetchOrder(OrderId),
-    /// Chain: count the bids on an order, as the chain counts them for its limit.
+    /// Chain: count the bids on an order that count towards the limit of the chain.
     CountBids(OrderId),
     /// Chain: fetch the record of this provider.
     FetchProvider,
@@ -47,7 +47,7 @@ pub enum Call {
     FetchDeployment(DeploymentId),
     /// Chain: fetch all records of this provider, for a full scan.
     FetchSnapshot,
-    /// Pricing: calculate the price to bid on an order, per block.
+    /// Pricing: calculate the price per block of a bid on an order.
     CalculatePrice(PriceRequest),
     /// Chain: broadcast one message in its own transaction.
     Broadcast(Msg),

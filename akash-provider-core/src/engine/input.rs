@@ -35,8 +35,7 @@ pub enum Input {
     Leadership(Leadership),
     /// Reason to send no bids, or `None` to resume bidding. Lease handling is not affected.
     HoldBids(Option<Arc<str>>),
-    /// State that the previous leader stored, or that this provider stored before a restart. The engine
-    /// continues from this state.
+    /// State stored by the previous leader, or by this provider before a restart.
     Kept(RestartState),
     /// Notice that the price configuration changed.
     PricesChanged,
@@ -62,8 +61,7 @@ pub enum Leadership {
 pub enum Completion {
     /// Result of `FetchOrder`: `None` if the chain has no such order.
     Order(Result<Option<Order>, Failure>),
-    /// Result of `CountBids`: the number of bids on the order, counted as the chain counts them for its
-    /// limit.
+    /// Result of `CountBids`: the number of bids on the order that count towards the limit of the chain.
     BidCount(Result<u32, Failure>),
     /// Result of `FetchProvider`: `None` if this provider is not registered.
     Provider(Result<Option<ProviderRecord>, Failure>),
@@ -71,9 +69,9 @@ pub enum Completion {
     Balances(Result<Vec<Coin>, Failure>),
     /// Result of `FetchAudit`: `None` if the auditor signed no attributes of this provider.
     Audit(Result<Option<AuditedAttributes>, Failure>),
-    /// Result of `FetchBid`, with the information whether all endpoints returned the same record.
+    /// Result of `FetchBid`, and whether all endpoints returned the same record.
     Bid(Result<Observed<Bid>, Failure>),
-    /// Result of `FetchLease`, with the information whether all endpoints returned the same record.
+    /// Result of `FetchLease`, and whether all endpoints returned the same record.
     Lease(Result<Observed<LeaseRecord>, Failure>),
     /// Result of `FetchDeployment`: `None` if the chain has no such deployment.
     Deployment(Result<Option<DeploymentRecord>, Failure>),
@@ -94,7 +92,7 @@ pub enum Completion {
 /// Workloads of this provider in the cluster, with their hostnames and addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Workloads {
-    /// Recorded or deployed workloads, and records that cannot be used.
+    /// Recorded or deployed workloads, and unusable records.
     #[serde(flatten)]
     pub listing: Listing,
     /// Declared hostnames, or `None` if the backend does not support hostnames.
@@ -138,11 +136,11 @@ pub enum Request {
         /// Report the differences without repairing them.
         dry_run: bool,
     },
-    /// Release the circuit breaker for all owners, and continue the closes that the breaker holds.
+    /// Release the circuit breaker for all owners. All held closes continue.
     ReleaseBreaker,
-    /// Release the circuit breaker for one owner, and continue the closes that the breaker holds for this owner.
+    /// Release the circuit breaker for one owner. The held closes of this owner continue.
     ReleaseBreakerFor {
-        /// Owner of the leases with closes that the breaker holds.
+        /// Owner of the leases with held closes.
         owner: Address,
     },
 }
@@ -170,8 +168,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Category of a [`Refusal`]. From the category, a client decides whether to fix the request, to retry, or to
-/// use another instance.
+/// Category of a [`Refusal`]: whether a client can fix the request, retry, or use another instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -217,7 +214,7 @@ impl RefusalKind {
         }
     }
 
-    /// Returns true if the submitted manifest caused the refusal, so that another manifest could be accepted.
+    /// Returns true if the submitted manifest caused the refusal.
     #[must_use]
     pub const fn is_manifest_error(self) -> bool {
         match self {

@@ -138,7 +138,7 @@ impl Leases {
         &mut self.breaker
     }
 
-    /// Returns the earliest monotonic deadline of all state machines of deployments, workloads and escrow accounts.
+    /// Returns the earliest monotonic deadline of all deployments, workloads and escrow accounts.
     pub(super) fn next_mono(&self) -> Option<Mono> {
         let machines = [
             self.deployments.next_mono(),

@@ -68,12 +68,12 @@ impl Market {
         self.orders.retain_open(open);
     }
 
-    /// After capacity was released, queues all orders that were declined for lack of capacity.
+    /// Queues all orders that were declined for lack of capacity.
     pub(super) fn capacity_freed(&mut self) {
         self.orders.retries.capacity_freed();
     }
 
-    /// After a gap in the event stream, clears all bid counts.
+    /// Clears all bid counts after a gap in the event stream.
     pub(super) fn clear_bid_counts(&mut self) {
         self.orders.bids.clear();
     }
@@ -83,7 +83,7 @@ impl Market {
         self.orders.bids.remove(id);
     }
 
-    /// After a gap in the event stream, marks all audits as outdated.
+    /// Marks all audits as outdated after a gap in the event stream.
     pub(super) fn invalidate_audits(&mut self) {
         self.provider_data.mark_audits_outdated();
         self.orders.retry_declined();

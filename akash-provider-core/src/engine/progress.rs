@@ -25,7 +25,7 @@ pub(super) struct Progress {
     #[serde(default)]
     height_time: BlockTime,
     block_time: BlockTimeEstimate,
-    /// Height of the newest applied snapshot. The snapshot of a full scan may be ahead of the event stream.
+    /// Height of the newest applied snapshot, which may be ahead of the event stream.
     snapshot_height: Height,
     /// Block time of the newest applied snapshot.
     #[serde(default)]
@@ -62,7 +62,7 @@ impl Progress {
         self.height.max(self.snapshot_height)
     }
 
-    /// Returns the average interval between blocks. Returns `expected` until enough blocks were observed to measure it.
+    /// Returns the average interval between blocks. Returns `expected` until enough blocks were observed.
     pub(super) fn block_length(&self, expected: Duration) -> Duration {
         self.block_time.get_or(expected)
     }
@@ -131,8 +131,8 @@ impl Progress {
         height >= self.snapshot_height
     }
 
-    /// Returns true if a block has a lower height but a later time than the newest processed block. Heights
-    /// and times of a chain increase together, so the processed height must be wrong in this case.
+    /// Returns true if a block has a lower height but a later time than the newest processed block. The
+    /// processed height must then be wrong.
     pub(super) fn is_contradicted_by(&self, height: Height, time: BlockTime) -> bool {
         height < self.height && time > self.height_time
     }

@@ -14,8 +14,8 @@ impl Engine {
         self.changes
     }
 
-    /// Increases the change counter for inputs that always change the status. For other inputs, such as chain
-    /// events and balances, the functions that process the input increase the counter.
+    /// Increases the change counter for inputs that always change the status. For other inputs the functions
+    /// that process the input increase the counter.
     pub(super) fn count_input(&mut self, input: &Input) {
         let is_quiet = match input {
             Input::Chain(event) => !matches!(event, ChainEvent::Resync(_)),
@@ -35,7 +35,6 @@ impl Engine {
     }
 
     /// Returns the order of a call in flight. Returns `None` if the call is completed or belongs to no order.
-    /// A [`Recorder`](crate::record::Recorder) can use this method to find the order of a calculated price.
     #[must_use]
     pub fn order_of_call(&self, call: EffectId) -> Option<&OrderId> {
         match self.outbox.target(call) {

@@ -44,8 +44,7 @@ pub struct Reservations {
     /// Orders of leases with unknown resources, because the winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders with leased IPs. The last reported usage of the pool includes these IPs. When an order releases
-    /// its IPs, the order is removed.
+    /// Orders with leased IPs that the last reported usage of the pool includes.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
 }
@@ -60,7 +59,7 @@ struct InventoryState {
     left: Box<dyn Inventory>,
     /// Total capacity of `base`, and the capacity used by workloads that are not leases of this provider.
     in_use: Utilization,
-    /// Nodes of the running pods. The key is the order of the lease. Only nodes in `base` are included.
+    /// Nodes of the running pods, by the order of the lease. Contains only nodes in `base`.
     #[serde(default)]
     pods: Pods,
 }
@@ -86,8 +85,7 @@ struct Reservation {
     places: Box<[ReplicaGroup]>,
     claim: Claim,
     active: bool,
-    /// True if the winning bid possibly offers resources other than those in this reservation. Usually the
-    /// resources are equal, and only the result of the bid transaction arrived late.
+    /// True if the winning bid may offer other resources than this reservation.
     needs_recheck: bool,
 }
 
@@ -338,8 +336,7 @@ impl Reservations {
     }
 
     /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. After a
-    /// restart, the offer can differ from the reservation: the provider reserved capacity again, and only
-    /// then a block included the bid that was sent before the restart.
+    /// restart, the offer can differ from the reservation.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(reservation) = self.reservations.get_mut(order) else {
             return;

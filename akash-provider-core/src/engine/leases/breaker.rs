@@ -30,8 +30,8 @@ use crate::types::{Address, BlockTime, LeaseId, Mono, Now};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Maximum number of owners for which the breaker can trip separately. If this number is exceeded, the
-/// breaker trips for all owners.
+/// Maximum number of owners for which the breaker trips separately. Above this number, the breaker trips for
+/// all owners.
 pub(crate) const HELD_OWNERS_MAX: usize = 64;
 
 const TRIPPED: &str =
@@ -40,16 +40,14 @@ const TRIPPED: &str =
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Breaker {
     tripped: bool,
-    /// Owners for which the breaker has tripped separately. Other owners are not affected.
+    /// Owners for which the breaker has tripped separately.
     held_owners: BTreeSet<Address>,
     /// End of the warm-up period. `None` until the cluster was listed for the first time.
     warmup_ends: Option<Mono>,
-    /// Location in the cluster where workload records are missing: the chain has leases, but the location
-    /// contains no record. `None` otherwise.
+    /// Location without workload records, although the chain has leases. `None` if no records are missing.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
-    /// Leases with requests that wait for the end of the warm-up period or for workload records. After the
-    /// wait, the requests are repeated.
+    /// Leases with requests to repeat after the warm-up period, or when workload records are found.
     deferred: BTreeSet<LeaseId>,
     /// Leases with a request that is held until the breaker is released.
     waiting: BTreeSet<LeaseId>,
@@ -60,28 +58,25 @@ pub(crate) struct Breaker {
 /// A request to close a lease or to tear down its workload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CloseRequest<'a> {
-    /// Lease to close, or lease of the workload to tear down.
     pub(crate) lease: &'a LeaseId,
-    /// True if the lease is already closed on the chain. In this case, only the workload of the lease must be
-    /// removed.
+    /// True if the lease is already closed on the chain, so that only its workload must be removed.
     pub(crate) is_over: bool,
-    /// True if the close destroys nothing: this instance won the lease, and the lease never had a manifest or a
-    /// workload.
+    /// True if this instance won the lease, and the lease never had a manifest or a workload.
     pub(crate) destroys_nothing: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// The request may proceed. If the request destroys something, the breaker has counted the request.
+    /// The request may proceed.
     Granted,
     /// The request waits for the end of the warm-up period, for workload records, or for a release of the
     /// breaker.
     Held,
-    /// The request waits, and trips the breaker for all owners. Contains the number of granted requests of
+    /// The request trips the breaker for all owners, and waits. Contains the number of granted requests of
     /// all owners within the window, plus this request.
     Tripped(u32),
-    /// The request waits, and trips the breaker for one owner: the owner of the lease. Contains the number of
-    /// granted requests of the owner within the window, plus this request.
+    /// The request trips the breaker for the owner of the lease, and waits. Contains the number of granted
+    /// requests of this owner within the window, plus this request.
     TrippedFor(u32),
 }
 
@@ -113,7 +108,7 @@ impl Breaker {
     /// Requests permission to close one lease or to tear down its workload.
     ///
     /// During the warm-up period, only the workload of a closed lease may be removed. A request that destroys
-    /// nothing is not counted, and does not wait for a release of the breaker.
+    /// nothing is not counted, and is granted even if the breaker has tripped.
     pub(crate) fn request(
         &mut self,
         config: &Config,
@@ -202,13 +197,12 @@ impl Breaker {
             .get_or_insert_with(|| now.plus(config.breaker_warmup));
     }
 
-    /// Holds all requests, because leases exist but the location `place` contains no workload records.
+    /// Holds all requests, because the location `place` contains no workload records.
     pub(crate) fn set_records_missing(&mut self, place: String) {
         self.records_missing = Some(place);
     }
 
-    /// Ends the hold for missing records, because a record was found. Returns false if the hold did not
-    /// exist.
+    /// Ends the hold for missing records. Returns false if there was no such hold.
     pub(crate) fn clear_records_missing(&mut self) -> bool {
         self.records_missing.take().is_some()
     }
@@ -219,7 +213,7 @@ impl Breaker {
         self.records_missing.as_deref()
     }
 
-    /// Removes and returns each lease with a held request that must be repeated now.
+    /// Removes and returns the leases with requests to repeat now.
     pub(crate) fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
         if self.records_missing.is_some() || self.is_warming_up(now) {
             return Vec::new();
@@ -227,15 +221,15 @@ impl Breaker {
         std::mem::take(&mut self.deferred).into_iter().collect()
     }
 
-    /// Returns the time at which the requests held for the warm-up period must be repeated.
+    /// Returns the end of the warm-up period if requests must be repeated at this time.
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Mono> {
         let is_deferred = self.records_missing.is_none() && !self.deferred.is_empty();
         self.warmup_ends.filter(|_| is_deferred)
     }
 
-    /// Returns the reason for holding the requests of all owners, as text for users. Returns `None` if the
-    /// breaker does not hold the requests of all owners.
+    /// Returns the reason for holding the requests of all owners, as text for users. Returns `None` if there
+    /// is no such hold.
     #[must_use]
     pub(crate) fn hold_reason(&self, now: Mono) -> Option<String> {
         if self.tripped {
@@ -265,8 +259,7 @@ impl Breaker {
             .flatten()
     }
 
-    /// Returns the reason why requests wait: missing workload records, or the warm-up period. Returns `None`
-    /// if requests need not wait.
+    /// Returns the reason why requests wait, or `None` if requests need not wait.
     fn deferral_reason(&self, now: Mono) -> Option<String> {
         if let Some(place) = &self.records_missing {
             return Some(format!(
@@ -283,15 +276,15 @@ impl Breaker {
         self.waiting.remove(lease);
     }
 
-    /// Replaces the tripped state and the held owners with stored values. All requests that waited for a
-    /// release of the breaker must be repeated: [`Self::take_due`] returns their leases.
+    /// Replaces the state of the breaker with stored values. [`Self::take_due`] then returns the leases with
+    /// requests to repeat.
     pub(crate) fn restore(&mut self, tripped: bool, held_owners: BTreeSet<Address>) {
         self.tripped = tripped || held_owners.len() > HELD_OWNERS_MAX;
         self.held_owners = held_owners;
         self.deferred.append(&mut self.waiting);
     }
 
-    /// Releases the breaker for all owners. Returns each lease with a held request that is now granted.
+    /// Releases the breaker for all owners. Returns the leases with requests that are now granted.
     pub(crate) fn release(&mut self) -> Vec<LeaseId> {
         self.tripped = false;
         self.held_owners.clear();
@@ -306,9 +299,9 @@ impl Breaker {
         waited.into_iter().collect()
     }
 
-    /// Releases the breaker for one owner. Returns `None` if the breaker has not tripped for this owner
-    /// separately. Otherwise returns each lease of the owner with a held request that is now granted. The
-    /// list is empty while the requests of all owners are held.
+    /// Releases the breaker for one owner. Returns the owner's leases with requests that are now granted, or
+    /// `None` if the breaker has not tripped for this owner separately. The list is empty while the requests
+    /// of all owners are held.
     pub(crate) fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
         if !self.held_owners.remove(owner) {
             return None;

@@ -43,11 +43,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of failed queries or checks for one submission. After the last failure, the submission is
-/// refused as unavailable, because the tenant waits for the reply.
+/// Number of failed queries or checks after which a submission is refused as unavailable.
 const READ_ATTEMPTS: u32 = 3;
-/// Maximum time for the queries and checks of one submission. After this time, a failed query or check is not
-/// retried, and the submission is refused.
+/// Time after which a failed query or check of a submission is not retried.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time for which the state of a deployment without leases is retained. A group that restarts within this
 /// time uses the retained manifest.
@@ -99,14 +97,13 @@ pub enum Input {
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// Result of a listing of the cluster. The listing covers all `Unlisted` leases, because they had this
-    /// state before the listing was requested. Leases with a listed manifest were already added as
-    /// [`Origin::Recorded`].
+    /// Result of a listing of the cluster that covers all `Unlisted` leases. Leases with a listed manifest
+    /// were already added as [`Origin::Recorded`].
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
-        /// True if the listing is complete: a lease without an entry has no workload. False while the cluster
-        /// has no record of any lease, because the provider may use a wrong cluster.
+        /// True if a lease without an entry has no workload. False while the cluster has no record of any
+        /// lease, because the provider may use a wrong cluster.
         conclusive: bool,
     },
     /// The deployment was closed on the chain.
@@ -124,7 +121,7 @@ pub enum Action {
     Call(Call),
     /// Check the submission against the deployment record, and send the input `Checked` immediately.
     Check(Submission, Box<DeploymentRecord>),
-    /// Undo the hostname changes that the check of the manifest made, because the manifest was not stored.
+    /// Undo the hostname changes of a manifest that was not stored.
     Undo(AcceptedManifest),
     /// Reply to the request of a tenant.
     Reply(RequestId, Result<(), Refusal>),
@@ -237,8 +234,7 @@ impl Deployment {
     }
 
     /// Returns true if closing this lease destroys nothing: the lease was won in the current leadership
-    /// epoch, has no record or workload in the cluster, and no manifest can have been stored since the lease
-    /// was won.
+    /// epoch, and no manifest, record or workload can exist.
     #[must_use]
     pub fn is_bare(&self, cx: &Cx<'_>, lease: &LeaseId) -> bool {
         let entry = self.leases.iter().find(|e| e.lease == *lease);
@@ -387,8 +383,8 @@ impl Deployment {
         }
     }
 
-    /// Fetches the deployment again after a delay. Refuses the submission instead if the failure is
-    /// permanent, if no attempt is left, or if `READ_TIMEOUT` has passed.
+    /// Fetches the deployment again after a delay, or refuses the submission if the failure is permanent or
+    /// if no attempt or time is left.
     fn retry_or_refuse(
         mut self,
         cx: &Cx<'_>,
@@ -458,8 +454,8 @@ impl Deployment {
         self.reply(cx, Ok(()), out)
     }
 
-    /// Updates the leases of a manifest that could not be stored, and extends their manifest deadlines, so
-    /// that the tenant can submit again. The cluster may contain the records of the first `tried` groups.
+    /// Extends the manifest deadlines of the leases of a manifest that could not be stored, so that the
+    /// tenant can submit again. The cluster may contain the records of the first `tried` groups.
     fn manifest_not_stored(&mut self, cx: &Cx<'_>, accepted: &AcceptedManifest, tried: usize) {
         let again = cx.now.block_time.plus(RECORDING_GRACE);
         for (at, deployment) in accepted.deployments.iter().enumerate() {
@@ -506,7 +502,7 @@ impl Deployment {
         self.wake(cx, out)
     }
 
-    /// Returns true if a manifest is being recorded, and is not accepted yet.
+    /// Returns true if a manifest is being recorded.
     pub(in crate::engine) const fn is_recording(&self) -> bool {
         matches!(self.phase, Phase::Recording { .. })
     }
@@ -647,7 +643,6 @@ impl Deployment {
         self
     }
 
-    /// Marks the machine as done if the machine is no longer needed.
     fn settle(mut self, cx: &Cx<'_>) -> Self {
         let idle = self.leases.is_empty() && self.queue.is_empty() && matches!(self.phase, Phase::Idle);
         if !idle {

@@ -27,8 +27,8 @@ const RETRY_CHECK: Duration = Duration::from_secs(60);
 /// Delay before the next balance check of an empty escrow account, in block time. Each check of an empty
 /// account causes payouts, which make the chain close the leases.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
-/// The provider withdraws early if the escrow account becomes empty within this number of blocks. A payout
-/// needs one or two blocks. Payments that become due after the account is empty are lost.
+/// Number of blocks before an escrow account becomes empty at which the provider withdraws early. A payout
+/// needs one or two blocks.
 const LAST_BLOCKS: u64 = 3;
 /// Delay before a failed payout is repeated, in block time.
 const RETRY_WITHDRAW: Duration = Duration::from_secs(300);
@@ -42,7 +42,7 @@ pub enum Phase {
     Checking,
     /// `Broadcast(WithdrawLease)` is in flight.
     Withdrawing(LeaseId),
-    /// The last payout succeeded or failed, at this block time or earlier. The next payout waits for a later block,
+    /// The last payout finished at this block time or earlier. The next payout waits for a later block,
     /// because the chain rejects two withdrawals in one block.
     Cooling(BlockTime),
     /// The result of a payout is unknown. The transaction expires at this block time.
@@ -58,7 +58,7 @@ pub enum Input {
     LeaseAdded {
         /// Id of the lease.
         lease: LeaseId,
-        /// Block time of the next payout. `None` if withdrawals at an interval are disabled.
+        /// Block time of the next payout. `None` if periodic withdrawals are disabled.
         due: Option<BlockTime>,
         /// Time of the next balance check.
         check_at: BlockTime,
@@ -107,11 +107,10 @@ pub struct Escrow {
     check_at: BlockTime,
 }
 
-/// Returns the time of a lease's next payout: one withdrawal period after the last payout. Returns `None`
-/// without a withdrawal period.
+/// Returns the estimated time of a lease's next payout: one withdrawal period after the last payout, or after
+/// `created` without a payment record.
 ///
-/// The time of the last payout is estimated from the unpaid amount and the price per block. Without a payment record,
-/// the period starts at `created`.
+/// Returns `None` without a withdrawal period.
 #[must_use]
 pub fn payout_due(
     cx: &Cx<'_>,
@@ -257,9 +256,7 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules a payout for each lease that is active or reclaiming in `record` and has no scheduled
-    /// payout. A lease loses its scheduled payout when the chain rejects a payout because the lease is
-    /// closed.
+    /// Schedules a payout for each active or reclaiming lease in `record` without a scheduled payout.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

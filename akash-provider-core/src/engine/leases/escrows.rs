@@ -55,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// After the provider's account received funds, repeats the payouts that failed for lack of fees.
+    /// Repeats the payouts that failed because the provider's account could not pay the fee.
     pub(in crate::engine) fn repeat_payouts(&mut self) {
         let ids = self.leases.escrow_ids().into_iter();
         let lacks_fee = |id: &DeploymentId| self.leases.escrows.get(id).is_some_and(Escrow::lacks_fee);

@@ -15,7 +15,7 @@ pub(in crate::engine) struct HostnameQueue {
 }
 
 impl HostnameQueue {
-    /// Adds a lease to the queue of a hostname, unless the lease is already in this queue.
+    /// Adds a lease to the queue of a hostname, at most once.
     pub(in crate::engine) fn add(&mut self, name: String, lease: &LeaseId) {
         let names = self.by_lease.entry(lease.clone()).or_default();
         if names.insert(name.clone()) {
@@ -62,9 +62,8 @@ impl HostnameQueue {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the hostnames with waiting leases that overlap with a hostname in `names`, each once, in this
-    /// order: hostnames in `names`, wildcards that cover a hostname in `names`, hostnames that a wildcard in
-    /// `names` covers.
+    /// Returns each queued hostname that overlaps with `names`, once: first the hostnames in `names`, then
+    /// the wildcards that cover them, then the hostnames that they cover.
     pub(in crate::engine) fn overlapping(&self, names: &[String]) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let covers = names.iter().filter_map(|name| covering(name));

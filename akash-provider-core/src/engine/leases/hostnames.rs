@@ -50,26 +50,24 @@ pub enum HostnameError {
 pub struct HostnameChanges {
     /// Requested hostnames that the lease did not get, because another lease of the same tenant holds them.
     pub withheld: Vec<String>,
-    /// Hostnames that the lease held before the reservation and has released.
+    /// Hostnames that the lease has released.
     pub released: Vec<String>,
 }
 
 /// Hostnames held by leases, and blocked hostnames.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostnameLedger {
-    /// Hostnames that are blocked without their subdomains. `blocked_domains` contains the domains that are
-    /// blocked with their subdomains, without the leading dot.
+    /// Hostnames that are blocked without their subdomains.
     blocked: BTreeSet<String>,
     blocked_domains: BTreeSet<String>,
     /// Hostname of this provider, from the provider record on the chain.
     own: Option<String>,
-    /// Domain of automatic hostnames. A manifest must not request hostnames below this domain, except the
-    /// automatic hostnames of its own lease.
+    /// Domain of automatic hostnames. Below this domain, a lease can use only its own automatic hostnames.
     #[serde(default)]
     automatic: Option<String>,
     by_name: BTreeMap<Arc<str>, LeaseId>,
     by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
-    /// Held hostnames, grouped by the wildcard that covers them. No lease needs to hold the wildcard.
+    /// Held hostnames, grouped by the wildcard that would cover them.
     by_cover: HashMap<String, BTreeSet<Arc<str>>, FxBuildHasher>,
 }
 
@@ -98,9 +96,8 @@ impl HostnameLedger {
         self
     }
 
-    /// Sets the hostname of the provider. Blocks this hostname, its subdomains, and similar Punycode
-    /// hostnames, because a tenant could impersonate the provider with such a hostname. Automatic hostnames
-    /// and hostnames that are already held are not affected.
+    /// Sets the hostname of the provider. Blocks this hostname, its subdomains and similar Punycode
+    /// hostnames, except automatic hostnames. Hostnames that are already held are not affected.
     pub fn set_own(&mut self, hostname: &str) {
         self.own = Some(hostname.to_lowercase());
     }
@@ -173,8 +170,7 @@ impl HostnameLedger {
         Ok(reserved)
     }
 
-    /// Releases and returns all hostnames that a lease still holds. Hostnames that have moved to a later
-    /// lease of the same group stay with that lease.
+    /// Releases and returns all hostnames that a lease still holds.
     pub fn release(&mut self, lease: &LeaseId) -> Vec<String> {
         let names = self.held_by(lease);
         for name in &names {
@@ -299,7 +295,6 @@ impl HostnameLedger {
         Ok(())
     }
 
-    /// Assigns a lower-case hostname to a lease. Returns the previous holder.
     fn assign(&mut self, name: &str, lease: &LeaseId) -> Option<LeaseId> {
         let former = self.remove(name);
         let name: Arc<str> = name.into();

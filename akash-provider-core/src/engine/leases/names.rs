@@ -46,8 +46,8 @@ impl Engine {
         self.leases.hostname_queue.add(name, lease);
     }
 
-    /// Blocks the host in this provider's record on the chain, so that no tenant can claim it. If the record is
-    /// missing, the previous hostname stays blocked.
+    /// Blocks the host in this provider's record on the chain. If the record is missing, the previous
+    /// hostname stays blocked.
     pub(in crate::engine) fn block_own_host(&mut self) {
         if let Some(host) = self.market.own_host() {
             self.leases.hostnames.set_own(host);
@@ -59,7 +59,6 @@ impl Engine {
         holder.is_some_and(|h| h.order.group == lease.order.group)
     }
 
-    /// Returns the workload specification of a lease, with the hostnames that the lease holds now.
     fn workload_spec(&self, lease: &LeaseId, group: Arc<Group>) -> WorkloadSpec {
         let domain = self.config.static_hosts_domain.as_deref();
         let mut hostnames = hosts::hostnames_wanted(&group, lease, domain);
@@ -149,8 +148,8 @@ impl Engine {
     }
 
     /// Claims the recorded hostnames of a manifest that was found in the cluster. The lease waits for
-    /// hostnames that were not recorded, or that another lease holds. Only the hostnames of a closed lease of
-    /// the same group move to this lease at once.
+    /// hostnames that were not recorded, or that another lease holds. Hostnames of a closed lease of the same
+    /// group move to this lease immediately.
     pub(in crate::engine) fn adopt_hostnames(&mut self, deployment: &WorkloadSpec) {
         let lease = &deployment.lease;
         let recorded = deployment.names();
@@ -202,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// Deploys the manifest of a lease again, with the hostnames that the lease holds now.
+    /// Deploys the manifest of a lease again, with the current hostnames of the lease.
     pub(in crate::engine) fn redeploy(&mut self, lease: &LeaseId) {
         let running = self.workload(lease).and_then(Workload::deployment);
         let Some(group) = running.map(|d| Arc::clone(&d.group)) else {

@@ -71,14 +71,14 @@ impl Engine {
         }
     }
 
-    /// Drops the pending manifest timeout of each lease that a snapshot contains (`is_recorded` returns
-    /// true). For these leases, the timeout starts at the creation time in the snapshot.
+    /// Drops the pending manifest timeout of each lease in a snapshot. The timeout then starts at the
+    /// creation time in the snapshot.
     pub(in crate::engine) fn drop_manifest_clocks(&mut self, is_recorded: &dyn Fn(&LeaseId) -> bool) {
         self.leases.won.retain(|(id, _)| !is_recorded(id));
     }
 
-    /// Adds a lease that was found in a record of the chain. `origin` is set if the `LeaseCreated` event has not
-    /// arrived yet. Without `origin`, the lease was created before this engine started.
+    /// Adds a lease from a record of the chain. `origin` is `None` if the lease was created before this
+    /// engine started.
     pub(in crate::engine) fn add_recorded_lease(
         &mut self,
         record: &LeaseRecord,
@@ -162,8 +162,7 @@ impl Engine {
     }
 
     /// Sets the manifest deadline of a lease from its recorded creation time. The deadline applies only if
-    /// this instance won the lease. For other leases, only a listing of the cluster shows whether the
-    /// manifest is missing.
+    /// this instance won the lease.
     pub(in crate::engine) fn set_manifest_deadline(&mut self, id: &LeaseId, began: BlockTime) {
         let deadline = self.config.manifest_timeout.map(|timeout| began.plus(timeout));
         self.notify_deployment(id, deadline, Origin::Found);

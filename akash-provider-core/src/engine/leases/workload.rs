@@ -59,8 +59,7 @@ pub enum ClusterLane {
     Gone,
 }
 
-/// Intention of this provider to close a lease. Possibly, the provider has already requested the close on the
-/// chain.
+/// Intention of this provider to close a lease. The close may already be requested on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ending {
     /// Reason that this provider states to the chain.
@@ -95,8 +94,7 @@ pub enum Input {
     End {
         /// Reason that this provider states to the chain.
         reason: CloseReason,
-        /// True if the operator requested the close. In this case, the close needs no permission of the
-        /// circuit breaker.
+        /// True if the operator requested the close, which then needs no permission of the circuit breaker.
         granted: bool,
     },
     /// The circuit breaker granted the close or the teardown.
@@ -131,7 +129,7 @@ pub enum Action {
     CancelRequest,
     /// Publish an event about the lease or its workload.
     Publish(Event),
-    /// Report an active lease that was found on the chain. The engine had no lease record for this workload.
+    /// Report an active lease on the chain, for a workload without a lease record.
     LeaseFound(Box<LeaseRecord>),
     /// Remove the lease from the engine, because the lease is closed and its workload was removed.
     Remove(Option<CloseReason>),
@@ -261,7 +259,7 @@ impl Workload {
     }
 
     /// Lowers the height of the close report to at most `to`, because a higher height is from an invalid
-    /// chain. A lease record proves the close only if the record is newer than the report.
+    /// chain.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         if let Some(report) = &mut self.close_report {
             report.height = to.min(report.height);

@@ -88,8 +88,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if this provider closes the lease for lack of a manifest, and the lease never had a manifest or a
-    /// workload.
+    /// Returns true if this provider closes a lease that never had a manifest or a workload.
     fn destroys_nothing(&self, id: &LeaseId) -> bool {
         let lacks_manifest = |w: &Workload| {
             let reason = w.ending().map(|e| e.reason);
@@ -117,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Restores the stored state of the breaker. Publishes the changes as events, so that subscribers can store them.
+    /// Restores the stored state of the breaker. Publishes the changes as events.
     pub(in crate::engine) fn restore(&mut self, state: &RestartState) {
         let breaker = &mut self.leases.breaker;
         let (was_tripped, mut were_held) = (breaker.is_tripped(), breaker.held_owners().clone());
@@ -234,8 +233,8 @@ impl Engine {
         }
     }
 
-    /// Adopts a workload that was found in the cluster. If `fresh` is true, another leader may have deployed this
-    /// workload, so its specification replaces the specification in the engine.
+    /// Adopts a workload that was found in the cluster. If `fresh` is true, its specification replaces the
+    /// specification in the engine.
     pub(in crate::engine) fn adopt_workload(&mut self, deployment: &Arc<WorkloadSpec>, fresh: bool) {
         let id = &deployment.lease;
         let unknown = !self.leases.workloads.contains(id);

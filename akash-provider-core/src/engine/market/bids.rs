@@ -8,11 +8,10 @@ use std::collections::BTreeSet;
 
 /// Maximum number of orders for which bids are counted. For further orders, the engine queries the node.
 const ORDERS_MAX: usize = 4096;
-/// Maximum number of bidders of one order that are counted. The limit of the chain is much lower.
+/// Maximum number of counted bidders of one order, much higher than the limit of the chain.
 const BIDDERS_MAX: usize = 256;
 
-/// Bidders by order. An order has an entry only if the engine received the event for the creation of the
-/// order.
+/// Bidders of each order with a received creation event.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct BidCounts {
     bidders: FxHashMap<OrderId, BTreeSet<Address>>,
@@ -27,7 +26,7 @@ impl BidCounts {
         }
     }
 
-    /// Counts a bid. The bid still counts after it is closed. Each provider counts at most once per order.
+    /// Counts a bid. Closed bids still count, and each provider counts at most once per order.
     pub(in crate::engine) fn add(&mut self, bid: &BidId) {
         // At this limit, the order accepts no more bids, so further bidders do not matter.
         let bidders = self.bidders.get_mut(&bid.order);

@@ -58,8 +58,7 @@ impl Engine {
         self.insert_order(&id.order, machine, actions);
     }
 
-    /// Processes a lease won by this provider, and returns the origin of the lease. If this process did not
-    /// send the bid, another instance may have accepted a manifest for the lease.
+    /// Processes a lease won by this provider, and returns the origin of the lease.
     pub(in crate::engine) fn order_won(&mut self, id: &OrderId) -> Origin {
         // Read before the event, which finishes the machine.
         let machine = self.market.orders.get(id);
@@ -87,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// After an auditor changed an audit, marks this audit as outdated.
+    /// Marks an audit as outdated, because the auditor changed the audit.
     pub(in crate::engine) fn audit_changed(&mut self, auditor: &Address, owner: &Address) {
         if *owner == self.config.provider {
             self.market.provider_data.mark_audit_outdated(auditor.as_str());

@@ -33,15 +33,12 @@ use crate::engine::effect::Call;
 use crate::engine::table::Machine;
 use crate::engine::timers::Deadlines;
 
-/// Maximum number of failed attempts to fetch the order or to send the bid. After the last failure, the order
-/// is declined with the reason `Unknown`, and retried later.
+/// Number of failed attempts to fetch the order or to send the bid after which the order is declined as
+/// `Unknown`.
 const READ_ATTEMPTS: u32 = 5;
-/// Maximum number of failed attempts to count the bids on an order. After these failures, the provider bids
-/// without a count, because more retries would delay the bid too long. If the order has too many bids, the
-/// chain rejects the bid.
+/// Number of failed attempts to count the bids on an order after which the provider bids without a count.
 const COUNT_ATTEMPTS: u32 = 2;
-/// Maximum number of bid transactions with unknown result. After this number, the order waits until these
-/// transactions have expired.
+/// Number of bid transactions with unknown result after which the order waits until they have expired.
 const BID_ATTEMPTS: u32 = 3;
 
 /// Phase of an order.
@@ -56,8 +53,8 @@ pub enum Phase {
     Judging,
     /// The engine reserves capacity, or waits for the first inventory update.
     Reserving,
-    /// The engine counts the bids on the order, or waits for a retry of the count. The chain limits the
-    /// number of bids per order. In this phase and all later phases, capacity is reserved for the order.
+    /// The engine counts the bids on the order, because the chain limits their number. From this phase on,
+    /// capacity is reserved for the order.
     Counting {
         /// Time of the next attempt to count the bids; `None` while the count is in progress.
         retry_at: Option<Mono>,
@@ -209,8 +206,7 @@ pub enum Action {
         /// True if the order has not waited for the balance before.
         is_first: bool,
     },
-    /// Retry the order after the market parameters were read again. The chain rejected the bid because of a
-    /// changed parameter that the engine has not read yet.
+    /// Retry the order after the changed market parameters were read.
     AwaitParameters,
     /// Publish an event about the order or its bid.
     Publish(Event),
@@ -231,8 +227,8 @@ pub struct Order {
     /// True if the order has waited for the deposit before.
     was_unfunded: bool,
     attempts: u32,
-    /// True if the chain has reported the bid, in a record, an event or a transaction result. In this case,
-    /// the bid exists, even if a later query does not find it.
+    /// True if a record, an event or a transaction result shows the bid. The bid then exists, even if a later
+    /// query does not find it.
     is_on_chain: bool,
     /// If a query at this height or above does not find the bid, the bid does not exist.
     min_read_height: Option<Height>,
@@ -240,8 +236,7 @@ pub struct Order {
     committed: bool,
     /// Block time at which an earlier bid transaction with unknown result expires.
     pending_expiry: Option<BlockTime>,
-    /// Height of the block with the bid, or a later height. The bid timeout starts when the block at this
-    /// height is processed.
+    /// Height at which the bid timeout starts: the block of the bid, or a later block.
     timeout_from: Option<Height>,
     /// Value of `Cx::provider_version` when the engine decided about the order.
     provider_version: u32,
@@ -281,9 +276,10 @@ impl Order {
         }
     }
 
-    /// Creates the machine of an order on which another process of this provider placed a bid. The block at
-    /// `height` contains the bid, and the bid is read next. If a read at `height` or later does not find the
-    /// bid, the reservation is released, and the provider sends no other bid on the order.
+    /// Creates the machine of an order with a bid that another process of this provider placed in the block
+    /// at `height`, and reads the bid.
+    ///
+    /// If the read does not find the bid, the provider sends no other bid on the order.
     pub fn from_bid_event(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {
@@ -393,15 +389,14 @@ impl Order {
         }
     }
 
-    /// Returns true if the reservation is known to match the bid on the chain. The offer of a bid from before
-    /// a restart is unknown until the bid is read.
+    /// Returns true if the reservation is known to match the bid on the chain.
     #[must_use]
     pub const fn is_bid_known(&self) -> bool {
         matches!(self.phase, Phase::Open { .. })
     }
 
-    /// Returns true if this process sent the bid. In this case, no other instance can have accepted a
-    /// manifest for the lease of the bid.
+    /// Returns true if this process sent the bid, so that no other instance can have accepted a manifest for
+    /// the lease.
     #[must_use]
     pub const fn is_own_bid(&self) -> bool {
         self.committed

@@ -87,7 +87,7 @@ impl Orders {
         )
     }
 
-    /// Returns true if the order was declined for a temporary reason, so that it can be retried.
+    /// Returns true if the order was declined for a temporary reason.
     pub(in crate::engine) fn is_retryable(&self, id: &OrderId) -> bool {
         matches!(self.finished.get(id), Some(OrderResult::Retryable))
     }
@@ -118,7 +118,7 @@ impl Orders {
         self.last_decline.retain(|id, _| open.contains(id));
     }
 
-    /// After the provider record changed, queues all declined orders for a retry.
+    /// Queues all declined orders for a retry after a change of the provider record.
     pub(in crate::engine) fn retry_declined(&mut self) {
         let declined = self.finished.iter().filter(|(_, e)| **e == OrderResult::Declined);
         for id in sorted(declined.map(|(id, _)| id)) {
@@ -131,9 +131,8 @@ impl Orders {
 
     /// Stores the result of a finished order and schedules its retry.
     ///
-    /// - `retry_undecided`: an order is retried if data for the decision was missing, because this data may
-    ///   become available.
-    /// - `prices_follow_capacity`: an order with a price above its maximum is retried after capacity is
+    /// - `retry_undecided`: retries an order if data for the decision was missing.
+    /// - `prices_follow_capacity`: retries an order with a price above its maximum after capacity is
     ///   released.
     fn store_outcome(
         &mut self,
@@ -413,8 +412,8 @@ impl Engine {
         self.drive_order(id, Input::Reserved(reserved));
     }
 
-    /// Counts the bids of an order from the received events. If the events are incomplete, queries the chain.
-    /// The query is skipped if a rejected bid costs no fee.
+    /// Counts the bids of an order from the received events. If the events are incomplete and rejected bids
+    /// cost a fee, queries the chain.
     fn count_bids(&mut self, id: &OrderId) {
         let is_counted = self
             .market

@@ -18,8 +18,7 @@ const FAILED_TTL: Duration = Duration::from_secs(15);
 const AUDITORS_MAX: usize = 1024;
 /// Maximum number of cached attributes per auditor, because any account can sign any number of attributes.
 const SIGNED_MAX: usize = 1024;
-/// Maximum number of temporary failures of an audit query. After the last failure, the orders that wait for
-/// the audit are declined.
+/// Number of temporary failures of an audit query after which the waiting orders are declined.
 const ATTEMPTS: u32 = 3;
 
 /// Cached audit by one auditor.
@@ -81,7 +80,6 @@ impl ProviderData {
     }
 
     /// Returns a counter that changes with every change of the provider record, the audits or the parameters.
-    /// An order compares this counter with the value at its decision, to detect outdated data.
     #[must_use]
     pub(in crate::engine) const fn version(&self) -> u32 {
         self.version
@@ -109,8 +107,8 @@ impl ProviderData {
         self.params.as_ref()
     }
 
-    /// Marks the provider record as outdated. Returns true if the caller must query the record now. Returns
-    /// false if a query is already in flight.
+    /// Marks the provider record as outdated. Returns true if the caller must query the record, or false if a
+    /// query is already in flight.
     pub(in crate::engine) fn mark_provider_outdated(&mut self) -> bool {
         let was_pending = std::mem::replace(&mut self.is_provider_pending, true);
         // The query in flight may return the old record.

@@ -14,16 +14,14 @@ const MAX: usize = 4096;
 const BATCH: usize = 16;
 /// Pause between two batches.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Exponent of the first back-off: the first retry is after 2^3 = 8 seconds. The longest back-off is one
-/// minute.
+/// Exponent of the first back-off: the first retry is after 2^3 = 8 seconds.
 const FIRST_STEP: u32 = 3;
-/// Maximum number of failed price calculations for an order. After these failures, only full scans and price
-/// changes retry the order. The failure is probably permanent, and each calculation may run an external
-/// program.
+/// Number of failed price calculations after which only full scans and price changes retry the order. Each
+/// calculation may run an external program.
 const PRICES_TRIED: u32 = 6;
 
-/// Number that increases with each decline for lack of capacity. The number shows whether an order was
-/// declined before or after a reservation.
+/// Number that increases with each decline for lack of capacity. Shows whether a decline is older than a
+/// reservation.
 pub(in crate::engine) type Sequence = u64;
 
 /// Queue of declined orders to retry.
@@ -46,8 +44,7 @@ pub(in crate::engine) struct Retries {
 }
 
 impl Retries {
-    /// Stores an order that was declined for lack of capacity. After capacity is released, the order is
-    /// retried.
+    /// Stores an order to retry after capacity is released.
     pub(in crate::engine) fn await_capacity(&mut self, id: &OrderId) {
         self.remove(id);
         // Above the limit, only full scans retry the order.
@@ -58,7 +55,7 @@ impl Retries {
         }
     }
 
-    /// Stores an order that was declined because of its price. After a price change, the order is retried.
+    /// Stores an order to retry after a price change.
     pub(in crate::engine) fn await_prices(&mut self, id: &OrderId) {
         // Above the limit, only full scans retry the order.
         if self.prices.len() < MAX {
@@ -79,8 +76,8 @@ impl Retries {
         self.sequence
     }
 
-    /// Schedules a retry with a back-off when the price calculation of an order failed. Schedules no retry
-    /// after [`PRICES_TRIED`] failures.
+    /// Schedules a retry with a back-off after a failed price calculation, but none after [`PRICES_TRIED`]
+    /// failures.
     pub(in crate::engine) fn price_failed(&mut self, now: Mono, id: &OrderId) {
         let tried = self.failures.get(id).map_or(0, |(failures, _)| *failures);
         if tried + 1 < PRICES_TRIED {
@@ -103,8 +100,7 @@ impl Retries {
         self.undecided.insert((at, id.clone()));
     }
 
-    /// Removes an order from the waiting orders when the retry of the order starts. The failure count of the
-    /// order is retained.
+    /// Removes an order from the waiting orders. The failure count of the order is retained.
     pub(in crate::engine) fn start_retry(&mut self, id: &OrderId) {
         self.prices.remove(id);
         if let Some(sequence) = self.declined.remove(id) {
@@ -189,8 +185,7 @@ mod tests {
         retries
     }
 
-    /// Takes batches of orders until no order is due. `now` is the time of the first batch, and `PAUSE`
-    /// passes between batches. Returns the sizes of the batches.
+    /// Returns the sizes of the batches until no order is due. `PAUSE` passes between batches.
     fn drained(retries: &mut Retries, mut now: Mono) -> Vec<usize> {
         let mut batches = Vec::new();
         while retries.deadline().is_some_and(|due| due <= now) {

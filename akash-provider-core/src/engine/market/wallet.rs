@@ -31,8 +31,7 @@ const READ_INTERVAL_WAITING: Duration = Duration::from_secs(10);
 /// Maximum time between two reads of the balance while no order waits for the balance.
 const READ_INTERVAL: Duration = Duration::from_secs(60);
 /// Delay between a transaction and the next read of the balance. While an order waits for the balance, the
-/// delay also applies after each block. The delay limits the load to one query per second on chains with
-/// short block times.
+/// delay also applies after each block.
 const READ_DELAY: Duration = Duration::from_secs(1);
 
 /// Estimated account balance, and the schedule of its reads.
@@ -45,14 +44,13 @@ pub(in crate::engine) struct Wallet {
     read: BTreeMap<Denom, u128>,
     /// True while a read of the balance is in flight.
     is_reading: bool,
-    /// Deposits of bids that were in flight at the request for the current read of the balance, or were sent
-    /// later. Possibly, these deposits are not deducted yet from the balance of this read.
+    /// Deposits that may not be deducted yet from the balance of the current read.
     unconfirmed: BTreeMap<OrderId, Coin>,
-    /// Processed height when the last read was requested, and whether events of the next block had already
-    /// been received.
+    /// Processed height at the request of the last read, and whether events of the next block were already
+    /// received.
     requested_at: Option<(Height, bool)>,
-    /// True if the chain rejected a deposit while a read was in flight. The balance from this read may be
-    /// older than the rejection.
+    /// True if the chain rejected a deposit while a read was in flight, so that the result of the read may be
+    /// outdated.
     is_outdated: bool,
     /// True if the last read of the balance failed.
     has_failed: bool,
@@ -66,8 +64,7 @@ pub(in crate::engine) struct Wallet {
     rejected: BTreeMap<Denom, Rejection>,
     /// Rejection of a transaction because the account cannot pay the transaction fee.
     fee_rejected: Option<Rejection>,
-    /// True if the chain rejected a bid although the balance was sufficient, and has accepted no bid after
-    /// this rejection.
+    /// True from the rejection of a bid despite a sufficient balance until the chain accepts a bid.
     is_unexplained: bool,
     /// Order with the single bid that is sent while the balance is uncertain.
     single_bid: Option<OrderId>,
@@ -159,7 +156,6 @@ impl Wallet {
         self.has_failed || self.is_unexplained
     }
 
-    /// Records that the chain rejected a deposit for insufficient balance.
     fn reject_deposit(&mut self, deposit: Coin, reason: String, now: Mono) {
         let what = format!("{deposit} and the fee");
         let denom = Denom::clone(&deposit.denom);
@@ -168,7 +164,6 @@ impl Wallet {
         self.read_after_rejection(now);
     }
 
-    /// Records that the chain rejected a transaction for lack of funds for the fee.
     fn reject_fee(&mut self, fee: &Coin, reason: String, now: Mono) {
         let what = format!("the fee of a transaction in {}", fee.denom);
         self.fee_rejected = Some(Rejection::new(fee.clone(), &what, reason));
@@ -181,8 +176,8 @@ impl Wallet {
         self.next = Some(now);
     }
 
-    /// Clears the unexplained rejections, because the market parameters were read. Despite a sufficient
-    /// balance, the chain rejected these transactions.
+    /// Clears the rejections that occurred despite a sufficient balance, because the market parameters were
+    /// read.
     pub(in crate::engine) fn parameters_read(&mut self) {
         // A rejection for insufficient balance is cleared only by a higher balance.
         let stands = |rejection: &Rejection| !rejection.is_unexplained;
@@ -202,7 +197,7 @@ impl Wallet {
         self.next = Some(self.next.map_or(soon, |at| at.min(soon)));
     }
 
-    /// Reduces the estimated balance by the deposit and the fee of a bid that is being sent.
+    /// Deducts the deposit and the fee of a bid from the estimated balance.
     pub(in crate::engine) fn send(&mut self, order: &OrderId, deposit: &Coin, fee: &Coin) {
         self.spend(deposit);
         self.spend(fee);
@@ -237,7 +232,7 @@ impl Wallet {
         }
     }
 
-    /// Stores the balance that was read, minus the deposits and fees that are possibly not deducted from it
+    /// Stores the balance that was read, minus the deposits and fees that the chain may not have deducted
     /// yet. Returns true if the balance in the fee denomination has increased.
     fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
@@ -303,8 +298,8 @@ impl Engine {
         self.call(Target::Wallet, Call::FetchBalances(denoms));
     }
 
-    /// Reads the account balance before bidding on the orders of a block. Another process may have spent the
-    /// balance, and each rejected bid costs a fee.
+    /// Reads the account balance before bidding on the orders of a block, because another process may have
+    /// spent the balance.
     pub(in crate::engine) fn read_wallet_for_orders(&mut self) {
         let is_fresh = self.market.wallet.requested_at == Some(self.position());
         if !is_fresh && self.cx(&self.config).may_bid() {
@@ -400,7 +395,7 @@ impl Engine {
         unfunded.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Wakes as many orders as the balance can pay. More bids would be rejected and cost fees.
+    /// Wakes as many orders as the balance can pay, because rejected bids cost fees.
     pub(in crate::engine) fn wake_unfunded(&mut self) {
         let fee = &self.config.bid_fee;
         let deposits = bidding::deposits(&self.config, self.market.provider_data.params());
@@ -413,7 +408,7 @@ impl Engine {
         }
     }
 
-    /// After a read of the balance, continues the orders that waited for this read.
+    /// Continues the orders that waited for the read of the balance.
     fn reserve_waiting(&mut self) {
         for id in std::mem::take(&mut self.market.wallet.waiting) {
             // The order may have ended in the meantime.
@@ -424,7 +419,6 @@ impl Engine {
         }
     }
 
-    /// Describes the balance, the cost of a bid and the rejections.
     fn describe_shortage(&self) -> String {
         let wallet = &self.market.wallet;
         let fee = &self.config.bid_fee;

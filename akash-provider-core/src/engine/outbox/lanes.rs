@@ -72,20 +72,19 @@ struct QueuedCall {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Lane {
     in_flight: Option<EffectId>,
-    /// True while a manifest is being recorded, or is recorded but not yet accepted. Deploys wait until the
-    /// manifest is accepted or rejected.
+    /// True from the start of recording a manifest until the manifest is accepted or rejected. Deploys wait
+    /// during this time.
     recording: bool,
     queue: VecDeque<QueuedCall>,
 }
 
-/// Incomplete calls to the cluster. The key is the lease.
+/// Incomplete calls to the cluster, by lease.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Lanes {
     by_lease: FxHashMap<LeaseId, Lane>,
     lease_of: FxHashMap<EffectId, LeaseId>,
     deploys: FxHashMap<EffectId, Arc<WorkloadSpec>>,
-    /// Hashes of the hostnames that incomplete deploys declare. The only effect of a hash collision is a
-    /// longer wait of a deploy.
+    /// Hashes of the hostnames that incomplete deploys declare. A hash collision only delays a deploy.
     declaring: BTreeSet<(u64, EffectId)>,
     followers: FxHashMap<EffectId, BTreeSet<LeaseId>>,
     /// Leases with a manifest that is being recorded, or is recorded but not yet accepted.
@@ -102,8 +101,7 @@ impl Lanes {
             .for_each(|spec| hide_in_spec(spec, cover));
     }
 
-    /// Queues a call of a lease. Returns the first queued call of this lease if this first call can be sent
-    /// now.
+    /// Queues a call of a lease. Returns the first queued call of the lease if this call can be sent now.
     fn enter(&mut self, id: EffectId, lease: LeaseId, call: Call) -> Option<(EffectId, Call)> {
         // Records and teardowns declare no hostnames.
         let after = if let Call::Deploy { deployment, .. } = &call {
@@ -179,7 +177,7 @@ impl Lanes {
         leases
     }
 
-    /// Removes a completed call. Returns the leases with a next call that is possibly ready now.
+    /// Removes a completed call. Returns the leases with a next call that may be ready.
     fn complete(&mut self, id: EffectId) -> Vec<LeaseId> {
         let Some(lease) = self.lease_of.remove(&id) else {
             return Vec::new();

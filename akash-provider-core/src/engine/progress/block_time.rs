@@ -5,13 +5,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Number of measured blocks. With this number, a single outlier has little effect, and the average adapts
-/// within minutes.
+/// Number of measured blocks. The average adapts within minutes.
 const MEASURED: usize = 64;
-/// Minimum number of measured blocks. With fewer blocks, the configured average interval between blocks is used.
+/// Minimum number of measured blocks. With fewer blocks, the configured interval is used.
 const ENOUGH: usize = 16;
-/// Maximum ratio between a block interval and the median interval. Longer and shorter intervals are clamped
-/// to the limit, so that a single long halt of the chain does not distort the average.
+/// Maximum ratio between a block interval and the median interval. Intervals are clamped, so that a halt of
+/// the chain does not distort the average.
 const OUTLIER: u64 = 4;
 
 /// Estimate of the average interval between blocks.

@@ -28,8 +28,7 @@ impl<'a> Addresses<'a> {
     }
 
     /// Returns a difference between the deployed and the declared IP addresses of a lease. A deployed address
-    /// that another lease holds is not a difference, because an address moves to another lease only on the
-    /// tenant's request.
+    /// that another lease holds is not a difference.
     pub(in crate::engine) fn difference(&self, deployment: &WorkloadSpec) -> Option<String> {
         let nothing = BTreeSet::new();
         let declared = self.of_lease.get(&deployment.lease).unwrap_or(&nothing);

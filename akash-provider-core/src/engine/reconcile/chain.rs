@@ -48,8 +48,8 @@ impl Engine {
         self.scan.after_resync();
     }
 
-    /// Limits every stored height to at most `to`, because the block time at `to` shows that higher heights
-    /// are wrong.
+    /// Limits every stored height to `to`, because the block time at `to` shows that higher heights are
+    /// wrong.
     fn lower_heights(&mut self, to: Height) {
         self.market.lower_heights(to);
         self.leases.lower_heights(to);

@@ -89,8 +89,7 @@ impl Engine {
     }
 
     /// At the first listing (`fresh`), holds all closes if the chain has leases but the cluster has no record
-    /// of any lease. Either the provider uses a wrong cluster, or all records were lost. The hold ends when a
-    /// record is found or an operator releases the breaker.
+    /// of any lease. The hold ends when a record is found or an operator releases the breaker.
     fn check_records(
         &mut self,
         fresh: bool,
@@ -162,9 +161,8 @@ impl Engine {
         }
     }
 
-    /// Assigns declared hostnames to their leases. Skips hostnames that the manifest of the lease no longer
-    /// lists. Also skips leases with a manifest in the engine, because the claims of these leases may be
-    /// newer than the listing.
+    /// Assigns declared hostnames to their leases. Skips hostnames that the manifest no longer lists, and
+    /// leases with a manifest in the engine.
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<WorkloadSpec>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()
@@ -190,8 +188,7 @@ impl Engine {
         }
     }
 
-    /// Deploys a lease again if the cluster declares hostnames that the manifest of the lease no longer uses.
-    /// The deploy deletes these hostname declarations.
+    /// Deploys leases again to delete hostname declarations that their manifests no longer use.
     fn purge_unwanted_hostnames(&mut self, declared: &[DeclaredHostname]) {
         if self.role.is_standby() {
             return;
@@ -226,7 +223,7 @@ impl Engine {
     }
 
     /// Returns each lease with a hostname or address record that differs from its deployed manifest, and the
-    /// first difference. A deploy that was in flight during a hostname transfer can cause such a difference.
+    /// first difference.
     pub(in crate::engine) fn misrouted_workloads(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
         if self.role.is_standby() {
             // The leader repairs differences.

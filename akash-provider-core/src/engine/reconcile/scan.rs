@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Interval between listings of the cluster while a problem in the cluster blocks leases.
 const LISTING_INTERVAL: Duration = Duration::from_secs(20);
-/// Maximum number of reported findings. Further findings are only counted, not reported.
+/// Maximum number of reported findings. Further findings are only counted.
 const FINDINGS_MAX: usize = 100;
 
 /// Number of times that a requested scan starts again if its snapshot is outdated.
@@ -26,15 +26,15 @@ const REPETITIONS: u32 = 3;
 /// A scan in progress: a full scan, or only a listing of the cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ScanInProgress {
-    /// True if the scan only lists the cluster, and does not fetch a snapshot of the chain.
+    /// True if the scan lists the cluster without a snapshot of the chain.
     cluster_only: bool,
     dry_run: bool,
-    /// Requests that were pending at the start of the scan and receive the result of the scan.
+    /// Requests from before the scan that receive the result of the scan.
     requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
-    /// Leases that were added to the engine, or had a completed cluster write, after the start of the scan.
-    /// The snapshot and the listing may be older than these changes.
+    /// Leases that changed after the start of the scan. The snapshot and the listing may be older than these
+    /// changes.
     #[serde(default)]
     changed: BTreeSet<LeaseId>,
 }
@@ -54,8 +54,7 @@ pub(in crate::engine) struct Scan {
     running: Option<ScanInProgress>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
-    /// True if a listing was requested and has not started yet. A listing is requested when the state of a
-    /// workload is unknown.
+    /// True if a listing was requested and has not started yet.
     needs_listing: bool,
     /// True if the last scan failed because the cluster could not be listed.
     has_listing_failed: bool,
@@ -118,8 +117,7 @@ impl Scan {
         }
     }
 
-    /// Returns true if the current listing started after the last request for a listing. Otherwise the
-    /// listing may be outdated.
+    /// Returns true if the current listing started after the last request for a listing.
     pub(in crate::engine) const fn is_listing_complete(&self) -> bool {
         !self.needs_listing
     }

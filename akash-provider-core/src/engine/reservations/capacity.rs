@@ -9,8 +9,7 @@ use crate::inventory::{AdjustOptions, Allocation, Explanation, Inventory};
 use crate::pricing::Utilization;
 use crate::types::{GroupSpec, OrderId, ResourceUnit};
 
-/// Copy of the free capacity at one point in time. The copy can be used on another thread. Changes to the
-/// copy reserve nothing.
+/// Copy of the free capacity at one point in time. Changes to the copy reserve nothing.
 #[derive(Debug)]
 pub struct Capacity {
     config: Config,
@@ -83,8 +82,8 @@ impl Capacity {
     }
 }
 
-/// Checks whether the free ports and leased IPs are sufficient for a group, and whether another order blocks the
-/// reservation. Does not check the nodes. Returns the ports and addresses that the group needs.
+/// Returns the ports and addresses that a group needs. Fails if they are not free, or if another order blocks
+/// the reservation. Does not check the nodes.
 pub(super) fn check(spec: &GroupSpec, pools: &Pools, blocking: &BlockingOrders) -> Result<Claim, Decline> {
     if spec.resources.is_empty() {
         return Err(Decline::InvalidGroup {

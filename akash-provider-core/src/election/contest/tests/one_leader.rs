@@ -18,7 +18,6 @@ impl Store {
         Some(Stored { record, version })
     }
 
-    /// Forges the term of the record, and the holder if `forgery` names a holder.
     fn forge(&mut self, forgery: &Forgery) {
         if let Some(record) = &mut self.record {
             record.term = forgery.term;
@@ -77,7 +76,7 @@ enum Answer {
     Failed,
 }
 
-/// A call in progress, with the times of its execution and of its response.
+/// A call in progress.
 #[derive(Debug)]
 struct Flight {
     plan: Plan,
@@ -95,7 +94,7 @@ struct Node {
     ahead: Duration,
     wakes: u64,
     flight: Option<Flight>,
-    /// Requests that timed out but still arrive at the store, with their times of arrival.
+    /// Timed-out requests, each with its time of arrival at the store.
     late: Vec<(u64, Plan)>,
 }
 
@@ -104,9 +103,9 @@ struct Node {
 struct Luck {
     way_there: u64,
     way_back: u64,
-    /// Selects the lost message: 0 for the response, 1 for the request. Other values lose no message.
+    /// Lost message: 0 for the response, 1 for the request, otherwise none.
     lost: u8,
-    /// Additional delay before a request without a response arrives at the store.
+    /// Additional delay of a request without a response.
     late: u64,
     /// Time for which the node is suspended before its next step.
     stands_still: u64,
@@ -203,8 +202,7 @@ fn nodes(count: u64) -> Vec<Node> {
     (0..count).map(node).collect()
 }
 
-/// Checks that a leader exists after 60 s without faults, that at most one leader exists at any time, and
-/// that no leader uses a forged term.
+/// At most one node leads at any time. After 60 s without faults, one node leads. Forged terms are not used.
 fn contested(lucks: &[Luck], deletes: &[u64], forgeries: &[Forgery]) -> Result<(), TestCaseError> {
     let (mut store, mut nodes, mut next) = (Store::default(), nodes(3), 0);
     let mut last_term = 0;

@@ -72,8 +72,7 @@ fn heartbeat(at: u64, price: &str) -> Stored {
     )
 }
 
-/// Edits the price setting of a standby, and returns the time of the takeover in milliseconds. `last` is the
-/// time of the leader's last heartbeat.
+/// Returns the time of the takeover in milliseconds. `last` is the time of the leader's last heartbeat.
 fn takes_over(edits: &[(u64, &str)], last: u64, price: &str) -> u64 {
     let mut contest = candidate(false);
     let mut at = 0;

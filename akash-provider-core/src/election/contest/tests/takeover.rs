@@ -21,7 +21,7 @@ struct Run {
     last: Duration,
     /// One-way latency of a call.
     latency: Duration,
-    /// Index of the call without a response, and whether the request or the response is lost.
+    /// Index of the call without a response, and the message that is lost.
     lost: Option<(usize, Lost)>,
 }
 

@@ -23,8 +23,7 @@ pub enum Origin {
 pub(super) enum Evidence {
     /// No manifest exists, so the manifest deadline applies.
     Missing,
-    /// The cluster may have a manifest. Only a later listing of the cluster shows whether the manifest
-    /// exists.
+    /// Only a later listing of the cluster shows whether a manifest exists.
     Unlisted,
     /// The manifest deadline has passed, and the cluster is being listed again.
     Due,
@@ -38,8 +37,7 @@ pub(super) struct LeaseEntry {
     pub(super) deadline: Option<BlockTime>,
     pub(super) has_manifest: bool,
     pub(super) evidence: Evidence,
-    /// Leadership epoch in which the lease was won. `None` if a manifest was found, or may have been stored
-    /// since the lease was won.
+    /// Leadership epoch in which the lease was won. `None` if a manifest may have been stored.
     pub(super) bare_since: Option<u64>,
     /// True if the manifest deadline can start: all events of the block that created the lease were received.
     pub(super) has_started: bool,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Returns the number of blocks after `height` until the escrow account is empty. The result is zero if the
 /// account is empty now, and negative if it is overdrawn. Returns `None` if the total price per block is
-/// zero, because the account then never becomes empty.
+/// zero.
 ///
 /// All active and reclaiming leases of the deployment count, including those of other providers. Each price
 /// is paid from the balance in its own denomination. A missing balance counts as zero.
@@ -59,7 +59,7 @@ pub fn next_check(blocks_left: Option<u64>, config: &Config, block: Duration) ->
     )
 }
 
-/// Converts a number of blocks to time. If the result is too large, returns the maximum duration.
+/// Converts a number of blocks to time, saturating at the maximum duration.
 #[must_use]
 pub fn blocks_as_time(blocks: u64, average_block_time: Duration) -> Duration {
     let millis = u64::try_from(average_block_time.as_millis()).unwrap_or(u64::MAX);

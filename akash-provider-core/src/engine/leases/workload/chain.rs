@@ -43,9 +43,10 @@ pub enum ChainLane {
         /// Time at which a failed call is repeated; `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
-    /// Evidence shows that the lease is closed. The workload may be torn down if `granted` is true.
+    /// Evidence shows that the lease is closed.
     Confirmed {
-        /// True if a chain event or confirmed evidence shows the close, or the circuit breaker granted the teardown.
+        /// True if the workload may be torn down: the close is certain, or the circuit breaker granted the
+        /// teardown.
         granted: bool,
     },
 }
@@ -117,8 +118,8 @@ impl Workload {
         }
     }
 
-    /// Sets the reclamation terms from the lease record. If the record has no terms, known terms with a
-    /// deadline remain, because these terms are from a newer event.
+    /// Sets the reclamation terms from the lease record. A record without terms does not replace known terms
+    /// with a deadline.
     fn set_terms(&mut self, recorded: Option<Reclamation>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if recorded.is_some() || !announced {
@@ -138,9 +139,8 @@ impl Workload {
         }
     }
 
-    /// Resumes the close of a lease if the reclamation of the lease is running. Only this provider can have
-    /// started the reclamation, and the chain does not close the lease at the deadline. The record contains
-    /// the close reason.
+    /// Resumes the close of a lease with a running reclamation, because only this provider can have started
+    /// the reclamation.
     fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if announced && self.price.is_some() && self.close_report.is_none() && self.ending.is_none() {
@@ -272,8 +272,7 @@ impl Workload {
         };
     }
 
-    /// Returns true if the reclamation is running and its deadline is not reached. The chain event that
-    /// contains the deadline can arrive before the response to the reclaim message.
+    /// Returns true if the reclamation is running and its deadline is not reached.
     fn reclaim_running(&self, cx: &Cx<'_>) -> bool {
         self.reclamation
             .as_ref()

@@ -38,7 +38,7 @@ pub enum Verdict {
     Closed {
         /// Close reason in the record.
         reason: Option<CloseReason>,
-        /// False if a second endpoint is configured but unreachable, so only one endpoint shows the close.
+        /// False if a second endpoint is configured but unreachable.
         confirmed: bool,
     },
     /// The record shows the lease as active, which refutes the report.

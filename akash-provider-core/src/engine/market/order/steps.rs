@@ -354,7 +354,6 @@ impl Order {
     }
 
     /// Reports that the account cannot pay a deposit, so that no other order sends a bid with this deposit.
-    /// The engine handles an unpaid fee separately, because this problem affects all transactions.
     fn report_insufficient_funds(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
         if let Ok(TxOutcome::Rejected { error, code, log }) = result
             && *error == TxError::InsufficientFunds
@@ -669,7 +668,7 @@ impl Order {
     }
 
     /// Continues an order that waited for the deposit. The bids are counted and the price is calculated
-    /// again, because both values may be outdated.
+    /// again.
     fn resume_unfunded(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         match cx.displaced {
             Some(decline) => self.decline(decline.clone(), out),
@@ -728,8 +727,7 @@ impl Order {
     }
 }
 
-/// Returns true if the chain rejected a bid because of market parameters. In this case, the engine's copy of
-/// the parameters is outdated and must be read again.
+/// Returns true if the chain rejected a bid because of market parameters that the engine must read again.
 const fn is_by_parameters(error: TxError) -> bool {
     matches!(
         error,
@@ -737,8 +735,8 @@ const fn is_by_parameters(error: TxError) -> bool {
     )
 }
 
-/// If the chain refused a bid because the order has too many bids, returns the limit that `reason` contains.
-/// Returns `None` for any other reason.
+/// Returns the maximum number of bids per order that `reason` contains, or `None` if the chain refused the
+/// bid for another reason.
 ///
 /// The limit is the market parameter of the chain. The engine may know an older value of this parameter.
 fn max_bids(reason: &str) -> Option<u32> {
