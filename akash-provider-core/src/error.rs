@@ -148,7 +148,7 @@ impl fmt::Display for Failure {
 }
 
 /// Formats an error with its sources, separated by `: `. Omits a source if the preceding text already
-/// contains the text of the source, because the message of an error often repeats the message of its source.
+/// contains the text of the source.
 #[must_use]
 pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
@@ -164,8 +164,7 @@ pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// Describes the failure to listen on an address, with the remedy. Used by servers that run in the same
-/// process as a provider.
+/// Describes the failure to listen on an address, with the remedy.
 #[must_use]
 pub fn listen_text(error: &io::Error) -> String {
     let text = match error.kind() {

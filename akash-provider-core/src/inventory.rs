@@ -50,8 +50,7 @@ pub struct Allocation {
     pub units: Vec<ResourceUnit>,
     /// Scheduling parameters by resource id; `None` for a unit without such parameters.
     pub params: SchedulerParamsById,
-    /// Nodes of the replicas. Replicas without a node are omitted, for example after a lease was adopted
-    /// without free capacity.
+    /// Nodes of the replicas. Replicas without a node are omitted.
     pub places: Vec<ReplicaGroup>,
 }
 
@@ -164,8 +163,7 @@ pub struct Metrics {
     pub nodes: Vec<NodeMetrics>,
     /// Persistent storage of the cluster in bytes, by storage class.
     pub storage: BTreeMap<String, Pair>,
-    /// Number of reserved replicas for which the cluster has not enough capacity, for example after a node
-    /// was removed.
+    /// Number of reserved replicas for which the cluster has not enough capacity.
     pub overcommitted_replicas: u32,
     /// Resources that exist but are not offered, such as an unlabeled storage class or an invalid node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -173,7 +171,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Returns the number of GPUs, and the number that orders for the model can get, by vendor and model.
+    /// Returns the number of GPUs by vendor and model, and the number that orders for the model can get.
     #[must_use]
     pub fn gpus_by_model(&self) -> BTreeMap<(&str, &str), Pair> {
         let mut models = BTreeMap::new();

@@ -224,7 +224,7 @@ pub struct Market {
     ledger: Ledger,
     index: Index,
     providers: BTreeMap<Address, ProviderRecord>,
-    /// Provider attributes that auditors signed. The key is the provider and the auditor.
+    /// Provider attributes that auditors signed, by provider and auditor.
     audits: BTreeMap<(Address, String), Vec<Attribute>>,
     certificates: BTreeMap<Address, Vec<Certificate>>,
 }
@@ -247,7 +247,7 @@ impl Market {
         }
     }
 
-    /// Adds newly created funds to an account. A balance that would overflow becomes the maximum.
+    /// Adds newly created funds to an account, saturating at the maximum balance.
     pub fn fund(&mut self, account: &Address, coin: &Coin) {
         self.ledger.credit(account, &coin.denom, coin.amount);
     }
@@ -332,8 +332,8 @@ impl Market {
         }
     }
 
-    /// Sets a provisional time of the block under construction. Transactions of the block use this
-    /// provisional time. [`Market::end_block`] sets the final time.
+    /// Sets a provisional time of the block under construction, which the transactions of the block use.
+    /// [`Market::end_block`] sets the final time.
     pub fn begin_block(&mut self, time: BlockTime) {
         self.building_at = Some(time);
     }

@@ -50,8 +50,7 @@ pub struct PriceRequest {
     /// Utilization of the cluster at the time of the request, without and with this order; `None` if unknown.
     pub utilization: Option<Box<Utilization>>,
     /// Height of the order's block, for the first price calculation of the order. `None` for a later
-    /// calculation, and for a group without an order, as in [`screen`](crate::bidding::screen()). All orders
-    /// of one block use the same price list.
+    /// calculation, or for a group without an order. All orders of one block use the same price list.
     #[serde(default)]
     pub height: Option<Height>,
 }
@@ -187,8 +186,8 @@ pub trait PricingStrategy: std::fmt::Debug + Send + Sync + 'static {
     /// Calculates the price of one order.
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error>;
 
-    /// Returns the components of the price of one order, for records and reports. Returns `None` if the
-    /// strategy cannot explain its prices. The method must not block.
+    /// Returns the components of the price of one order. Returns `None` if the strategy cannot explain its
+    /// prices. The method must not block.
     fn price_lines(&self, request: &PriceRequest) -> Option<Vec<policy::Line>> {
         let _ = request;
         None

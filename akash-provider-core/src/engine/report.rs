@@ -14,7 +14,7 @@ impl Engine {
         self.changes
     }
 
-    /// Increases the change counter for inputs that always change the status. For other inputs the functions
+    /// Increases the change counter for inputs that always change the status. For other inputs, the functions
     /// that process the input increase the counter.
     pub(super) fn count_input(&mut self, input: &Input) {
         let is_quiet = match input {

@@ -230,8 +230,7 @@ impl Engine {
         }
     }
 
-    /// Returns the unknown state that a request needs: `the state of the chain` or `the state of the
-    /// cluster`. Returns `None` if the request can be checked.
+    /// Returns the unknown state that a request needs, as text, or `None` if the request can be checked.
     const fn unknown_for(&self, request: &Request) -> Option<&'static str> {
         match request {
             // The operator can release the breaker at any time.

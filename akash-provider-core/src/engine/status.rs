@@ -30,7 +30,7 @@ pub struct Status {
     /// False if the chain state is known and contains no record of this provider. Without a record, the
     /// provider bids on no order.
     pub registered: bool,
-    /// Account balance and required deposit, if the account cannot pay the deposit of a bid. Orders wait in this case.
+    /// Account balance and required deposit, if the account cannot pay the deposit of a bid.
     pub deposit_missing: Option<String>,
     /// True after the first inventory update.
     pub inventory_known: bool,
@@ -242,7 +242,7 @@ pub struct HeldClose {
     pub lease: LeaseId,
     /// Block time at which the breaker first held the close, in milliseconds since the Unix epoch.
     pub since: BlockTime,
-    /// True if the lease is already closed on the chain. In this case, only the workload must be removed.
+    /// True if the lease is already closed on the chain.
     pub is_over: bool,
     /// Reason for the hold. If the operator can end the hold, the reason contains the command.
     pub because: String,
@@ -254,7 +254,7 @@ pub struct HeldClose {
 pub struct BreakerStatus {
     /// True if the breaker has tripped for all owners and waits for a release.
     pub tripped: bool,
-    /// Owners for which the breaker has tripped separately. Other owners are not affected.
+    /// Owners for which the breaker has tripped separately.
     pub held_owners: Vec<Address>,
     /// Number of closes and teardowns that the breaker granted within
     /// [`Config::breaker_window`](crate::Config::breaker_window). Each owner counts for at most half of `allowed`.
@@ -265,8 +265,7 @@ pub struct BreakerStatus {
     pub waiting: Vec<BidId>,
     /// Leases with a close or teardown held by the breaker, with the reason and the start of the hold.
     pub held: Vec<HeldClose>,
-    /// Location in the cluster where workload records are missing: leases exist, but the location contains no
-    /// record of any of them. Otherwise `None`.
+    /// Location without workload records, although the provider has leases. `None` if no records are missing.
     pub records_missing: Option<String>,
     /// Reason why the breaker holds the closes of all owners. `None` if the closes of some owners can
     /// proceed. `held` has the reason for each lease.

@@ -26,7 +26,7 @@ impl<Id> Default for Timers<Id> {
 }
 
 impl<Id: Clone + Ord> Timers<Id> {
-    /// Returns the earliest monotonic deadline. Deadlines in block time need no timer, because blocks trigger them.
+    /// Returns the earliest monotonic deadline.
     pub(super) fn next_mono(&self) -> Option<Mono> {
         self.mono.first().map(|(at, _)| *at)
     }
@@ -43,8 +43,7 @@ impl<Id: Clone + Ord> Timers<Id> {
         *old = new;
     }
 
-    /// Returns the expired monotonic deadlines. A deadline remains in the list until the next step of the
-    /// machine changes the deadline.
+    /// Returns the expired monotonic deadlines. A deadline remains until the next step of its machine.
     pub(super) fn due_mono(&self, now: Mono) -> impl Iterator<Item = &(Mono, Id)> {
         self.mono.iter().take_while(move |(at, _)| *at <= now)
     }

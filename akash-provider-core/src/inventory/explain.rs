@@ -75,8 +75,7 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
     }
 }
 
-/// Finds the GPU choice with which the largest number of replicas fits on a node. Returns the number of
-/// replicas and the choice.
+/// Returns the largest number of replicas that fits on a node, and the GPU choice for this number.
 fn best<'a>(
     inventory: &NodeInventory,
     need: &Need,

@@ -9,8 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Free amount of a quantity without a limit. The value is above every valid amount, and sums of such values
-/// do not overflow.
+/// Free amount of a quantity without a limit. Sums of such amounts do not overflow.
 pub(super) const UNLIMITED: i64 = 1 << 61;
 /// Maximum number of GPU kinds per node, because every subset of kinds is evaluated.
 const KINDS_PER_NODE: usize = 8;
@@ -28,14 +27,14 @@ pub(super) struct Free {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layout {
-    /// Nodes, shared between copies of the layout. A copy with one changed node is therefore cheap.
+    /// Nodes, shared between copies of the layout, so that a copy is cheap.
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) slots: Vec<Slot>,
     pub(super) kinds: Vec<Kind>,
     pub(super) classes: Vec<Class>,
     /// Ignored resources reported by the cluster.
     ignored: Arc<Vec<IgnoredResource>>,
-    /// Resources that were omitted while the layout was built, for example invalid entries.
+    /// Resources that were omitted while the layout was built.
     notes: Vec<IgnoredResource>,
     by_name: Arc<HashMap<NodeName, usize, FxBuildHasher>>,
 }
@@ -151,7 +150,7 @@ impl Layout {
 
     /// Returns the layout after a change of storage amounts, of ignored resources or of the nodes in `nodes`.
     /// The result equals the result of [`Self::new`] for the whole cluster. Returns `None` if anything else
-    /// changed (a new node, other kinds of GPU, other storage classes or an invalid entry).
+    /// changed.
     pub(super) fn revised(
         &self,
         nodes: &[NodeSpec],

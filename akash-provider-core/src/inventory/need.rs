@@ -5,8 +5,7 @@ use super::layout::{Free, Layout};
 use super::node_inventory::NodeInventory;
 use crate::types::{ResourceUnit, Storage};
 
-/// Maximum amount of a resource in one replica. No node has this amount, and sums of such amounts do not
-/// overflow.
+/// Maximum amount of a resource in one replica. Sums of such amounts do not overflow.
 const AMOUNT_LIMIT: i64 = 1 << 56;
 
 /// Resources that one replica of a unit takes.

@@ -169,9 +169,9 @@ impl NodeInventory {
         }
     }
 
-    /// Returns the number of reserved replicas for which capacity is missing. Every replica without a node is
-    /// counted. If a node or a storage pool lacks 30 % of the reserved amount, 30 % of its replicas are
-    /// counted, rounded up.
+    /// Returns the number of reserved replicas for which capacity is missing, including every replica without
+    /// a node. If a node or a storage pool lacks 30 % of the reserved amount, 30 % of its replicas count,
+    /// rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {

@@ -41,8 +41,7 @@ pub struct NodeSpec {
     pub ephemeral: Quantity,
     /// GPUs by kind. At most 8 kinds per node are counted.
     pub gpus: Vec<GpuSpec>,
-    /// Number of usable devices. Set only if this number differs from the sum of the counts, for example
-    /// because a device of unknown kind is unhealthy.
+    /// Number of usable devices. Set only if this number differs from the sum of the counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_allocatable: Option<u32>,
     /// Number of devices of unknown kind that workloads other than the provider's leases use. On a node with
@@ -51,7 +50,7 @@ pub struct NodeSpec {
     /// Classes of persistent storage that the node can mount.
     pub storage_classes: Vec<String>,
     /// Reason why the node accepts no new replicas, such as not ready or cordoned. Existing reservations on
-    /// the node remain, so that a short outage of a node does not affect them.
+    /// the node remain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
     /// Description of the machine.
@@ -60,7 +59,7 @@ pub struct NodeSpec {
 }
 
 /// Total resources of a machine, including the part that is reserved for the system. The values are only
-/// displayed; the inventory does not count them.
+/// displayed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hardware {

@@ -66,8 +66,8 @@ pub fn ips_wanted(group: &Group, lease: &LeaseId) -> Vec<IpDeclaration> {
         .collect()
 }
 
-/// Returns an error message about the first ingress expose that lists no hostname. Returns `None` if every
-/// ingress expose lists a hostname, or if the provider assigns automatic hostnames (`static_hosts`).
+/// Returns an error message about the first ingress expose without a hostname. Returns `None` if no such
+/// expose exists, or if the provider assigns automatic hostnames (`static_hosts`).
 #[must_use]
 pub fn missing_hostname(group: &Group, static_hosts: bool) -> Option<String> {
     if static_hosts {

@@ -181,8 +181,7 @@ fn check_expose<'a>(
     Ok(())
 }
 
-/// Checks the values of the proxy options by the rules of the SDL. The values are written into the
-/// configuration of the proxy.
+/// Checks the values of the proxy options by the rules of the SDL.
 fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), ManifestError> {
     let at = || format!("{}.httpOptions", at());
     let cases = options.next_cases.as_deref().unwrap_or_default();
@@ -207,8 +206,8 @@ fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), M
     Ok(())
 }
 
-/// Compares exposes in the sequence that a manifest requires: by service, then port, then protocol, then
-/// global before not global.
+/// Compares exposes in the sequence that a manifest requires: by service, port and protocol, then global
+/// ports first.
 pub(crate) fn expose_order(a: &ServiceExpose, b: &ServiceExpose) -> Ordering {
     // `false` sorts before `true`, so the negation sorts global exposes first.
     let key = |e: &ServiceExpose| (e.port, e.proto, !e.global);

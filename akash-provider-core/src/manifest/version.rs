@@ -10,11 +10,10 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::io::Write as _;
 
-/// Maximum length of a manifest, in bytes. Real manifests have at most tens of kilobytes.
+/// Maximum length of a manifest, in bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
 
-/// Keys that the Akash network omits from the JSON if their value is empty. Therefore, a missing key and an
-/// empty value have the same hash.
+/// Keys that the Akash network omits from the hashed JSON if their value is empty.
 const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "attributes",
     "credentials",
@@ -29,7 +28,8 @@ const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "value",
 ];
 
-/// Two hashes of a received manifest. The chain can contain either hash.
+/// Two hashes of a received manifest: with its unknown fields, and without them. The chain can contain either
+/// hash.
 ///
 /// The tool that computed the hash on the chain either included unknown fields or dropped them. If the
 /// manifest has no unknown fields, both hashes are equal.

@@ -7,8 +7,8 @@
 
 use super::{MAX_HOSTNAME, check_hostname, is_hostname};
 
-/// Label that replaces `*` in texts that cannot contain `*`, such as in object names. No real hostname starts
-/// with this label: registries reserve names with `--` in this position, except `xn--`.
+/// Label that replaces `*` in texts that cannot contain `*`, such as object names. No real hostname starts
+/// with this label.
 pub const WILDCARD_LABEL: &str = "wc--any";
 
 /// Returns whether `host` is `*.` before a hostname of at least two labels. After [`WILDCARD_LABEL`] replaces

@@ -16,8 +16,7 @@ fn counted_bids(order: &OrderBook) -> usize {
     states.filter(|s| *s != BidState::Lost).count()
 }
 
-/// Creates the rejection for an invalid deposit. The code is always 1, the code of an unregistered error,
-/// because the Akash network wraps deposit errors twice.
+/// Creates the rejection for an invalid deposit. The code is always 1, as on the Akash network.
 fn deposit_invalid(log: &str) -> Rejection {
     Rejection {
         error: TxError::InsufficientFunds,

@@ -61,7 +61,7 @@ pub(super) struct LeaseBook {
 pub(super) struct TxContext<'a> {
     /// Height of the block under construction.
     pub(super) height: Height,
-    /// Time of the block under construction. If not set yet, the time of the newest complete block.
+    /// Time of the block under construction, or of the newest complete block if not set yet.
     pub(super) time: BlockTime,
     pub(super) ledger: &'a mut Ledger,
     pub(super) index: &'a mut Index,
@@ -72,9 +72,9 @@ pub(super) struct TxContext<'a> {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Index {
     pub(super) open_orders: BTreeSet<OrderId>,
-    /// Orders with an open or active bid. The key is the provider of the bid.
+    /// Orders with an open or active bid, by provider.
     pub(super) bids: BTreeMap<Address, BTreeSet<OrderId>>,
-    /// Orders with an active or reclaiming lease. The key is the provider of the lease.
+    /// Orders with an active or reclaiming lease, by provider.
     pub(super) leases: BTreeMap<Address, BTreeSet<OrderId>>,
 }
 
@@ -170,8 +170,8 @@ impl GroupBook {
         self.end_order(cx, ending);
     }
 
-    /// Closes the newest order with its bids and its lease. Emits the events in the same sequence as the
-    /// chain does for a paused or closed group.
+    /// Closes the newest order with its bids and its lease, in the event sequence of a paused or closed
+    /// group.
     pub(super) fn end_order(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         let Some(order) = self.orders.last_mut() else {
             return;
@@ -253,8 +253,8 @@ impl OrderBook {
         cx.events.push(ChainEvent::LeaseClosed { id, reason });
     }
 
-    /// Closes the lease, its bid and the order. Emits the events in the same sequence as the chain does when
-    /// the tenant or the provider closes a lease.
+    /// Closes the lease, its bid and the order, in the event sequence of a lease closed by the tenant or the
+    /// provider.
     pub(super) fn end_by_lease(&mut self, cx: &mut TxContext<'_>, reason: CloseReason) {
         self.close_lease(cx, LeaseState::Closed, reason);
         self.close_bids(cx);

@@ -22,8 +22,7 @@ pub(super) struct Escrow {
 /// Details that a node reports about an escrow account in addition to the funds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct EscrowDetails {
-    /// Total amount that the account has transferred to leases, by denomination. Providers withdraw this
-    /// amount from the leases.
+    /// Total amount that the account has transferred to leases, by denomination.
     pub transferred: BTreeMap<Denom, Dec>,
     /// Height and remaining amount of each deposit, oldest first; empty after the account is closed.
     pub deposits: Vec<(Height, DecCoin)>,
@@ -207,8 +206,8 @@ const fn whole(scaled: i128) -> Dec {
     Dec::from_scaled(scaled - scaled % ONE)
 }
 
-/// Computes `amount × part / whole`, at most `amount`, without overflow. The result is approximate if the
-/// product exceeds 127 bits even after the fraction `part / whole` is reduced.
+/// Computes `amount × part / whole`, at most `amount`, without overflow. The result can be approximate if the
+/// product exceeds 127 bits.
 fn share(amount: i128, part: i128, whole: i128) -> i128 {
     if part >= whole {
         return amount;

@@ -109,8 +109,7 @@ impl Market {
         self.ledger.account(address).pubkey = Some(pubkey);
     }
 
-    /// Returns an account, so that the caller can deduct fees and increase the sequence. Creates the account if it
-    /// does not exist.
+    /// Returns an account, or creates the account if it does not exist.
     pub fn account_mut(&mut self, address: &Address) -> &mut AccountRecord {
         self.ledger.account(address)
     }

@@ -218,8 +218,7 @@ async fn a_group_without_units_is_invalid(strategy: &dyn PricingStrategy, setup:
     rule.refused(CALL, ErrorKind::Invalid, why, call).await;
 }
 
-/// Checks that concurrent calls do not mix up their prices. The orders have different sizes and
-/// denominations.
+/// Checks that concurrent calls do not mix up their prices.
 async fn calls_at_once_keep_their_answers(strategy: &dyn PricingStrategy, setup: &Setup) {
     let rule = setup.rule("concurrent calls return their own prices");
     let requests: Vec<PriceRequest> = setup

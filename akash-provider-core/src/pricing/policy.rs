@@ -112,7 +112,7 @@ struct Decision {
     minimum: Option<BTreeMap<Denom, Dec>>,
 }
 
-/// One factor per denomination. The factor converts an amount in the file to base units per block.
+/// Factors that convert an amount in the file to base units per block, by denomination.
 struct Conversion(Vec<(Denom, BigDecimal)>);
 
 impl Policy {

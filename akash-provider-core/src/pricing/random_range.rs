@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Minimum price of a GiB of memory, in base units per block.
 const MIN_PER_GIB: u128 = 50;
 const GIB_BITS: u32 = 30;
-/// Binary logarithm of 1024. At the maximum price, 1024 bytes cost one base unit, so a GiB costs 2^20 base
-/// units.
+/// Binary logarithm of the number of bytes that cost one base unit at the maximum price.
 const BYTES_PER_UNIT_BITS: u32 = 10;
-/// Number of random steps for each base unit of the difference between the minimum and the maximum price. A
-/// step is 10^-6 base units, so the random part of a price is at most 1 % of this difference.
+/// Number of random steps of 10^-6 base units for each base unit between the minimum and the maximum price.
+/// Limits the random part of a price to 1 % of this difference.
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 

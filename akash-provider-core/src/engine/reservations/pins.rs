@@ -14,8 +14,8 @@ pub(super) fn incomplete(units: &[ResourceUnit], places: &[ReplicaGroup]) -> boo
     units.iter().any(|u| placed(places, u.resources.id) < u.count)
 }
 
-/// Returns the nodes of replicas: for a replica with a running pod, the node of the pod, otherwise the
-/// previous node. If a rollout runs more pods than replicas, the surplus pods are ignored.
+/// Returns the node of each replica: the node of its running pod, or the previous node without a pod. Surplus
+/// pods of a rollout are ignored.
 pub(super) fn moved(
     units: &[ResourceUnit],
     old: &[ReplicaGroup],
@@ -54,8 +54,8 @@ pub(super) fn add(places: &mut Vec<ReplicaGroup>, place: &ReplicaGroup, replicas
     replicas
 }
 
-/// Places all missing replicas if they fit together. Otherwise places as many replicas of each unit as fit,
-/// starting with the last unit. The returned allocations are reserved in the inventory.
+/// Reserves all missing replicas in the inventory if they fit together. Otherwise reserves as many replicas
+/// of each unit as fit, starting with the last unit.
 pub(super) fn find(inventory: &mut dyn Inventory, missing: &[ResourceUnit]) -> Vec<Allocation> {
     if let Ok(all) = inventory.adjust(missing, AdjustOptions::default()) {
         return vec![all];

@@ -128,7 +128,7 @@ impl Pools {
         })
     }
 
-    /// Returns the numbers of reserved ports and unconfirmed addresses, for the comparison with a recount.
+    /// Returns the numbers of reserved ports and unconfirmed addresses.
     pub(super) fn taken(&self) -> (u64, u64) {
         (self.ports_taken, self.ips_unconfirmed)
     }

@@ -9,8 +9,7 @@ use std::fmt;
 /// The only supported version of the format.
 pub const VERSION: u32 = 1;
 
-/// A policy file in YAML, JSON or TOML. An unknown key is an error, so that a typing error does not change
-/// prices unnoticed.
+/// A policy file in YAML, JSON or TOML. An unknown key is an error.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -143,8 +142,8 @@ pub struct Amount(BigDecimal);
 
 /// Maximum length of a number, in bytes.
 const NUMBER_MAX: usize = 100;
-/// Maximum number of digits on each side of the decimal point. Without this limit, a calculation with a
-/// number like `1e999999999` would need a gigabyte.
+/// Maximum number of digits on each side of the decimal point. Without this limit, `1e999999999` would need a
+/// gigabyte.
 const DIGITS_MAX: i64 = 40;
 
 impl Amount {

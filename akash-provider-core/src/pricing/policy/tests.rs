@@ -257,7 +257,6 @@ fn nothing_is_sold_below_the_minimum() {
     );
 }
 
-/// Checks that a file with these keys is refused with a message that contains `expected`.
 fn assert_refused(change: &Value, expected: &str) {
     let text = refused(|file| {
         for (key, value) in change.as_object().unwrap() {

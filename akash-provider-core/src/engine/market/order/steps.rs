@@ -737,8 +737,6 @@ const fn is_by_parameters(error: TxError) -> bool {
 
 /// Returns the maximum number of bids per order that `reason` contains, or `None` if the chain refused the
 /// bid for another reason.
-///
-/// The limit is the market parameter of the chain. The engine may know an older value of this parameter.
 fn max_bids(reason: &str) -> Option<u32> {
     let (_, limit) = reason.split_once("too many existing bids (")?;
     limit.split_once(')')?.0.parse().ok()
