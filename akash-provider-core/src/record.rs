@@ -26,10 +26,10 @@ use std::sync::Arc;
 
 /// Records the inputs and effects of an engine.
 ///
-/// Both methods are called within a step and must not block. Slow work belongs in another thread.
+/// Both methods are called within a step and must not block.
 pub trait Recorder: fmt::Debug + Send {
-    /// Called before the engine processes an input. `None` means that the engine processes expired deadlines
-    /// instead of an input.
+    /// Called before the engine processes an input, or with `None` before the engine processes expired
+    /// deadlines.
     fn record_input(&mut self, engine: &Engine, now: Now, input: Option<&Input>);
 
     /// Called with the resulting effects before they are executed.
@@ -37,7 +37,7 @@ pub trait Recorder: fmt::Debug + Send {
 }
 
 /// Function that replaces a secret with another text. Equal secrets must become equal texts, and different
-/// secrets different texts. The engine only compares secrets, so its decisions do not change.
+/// secrets different texts.
 pub type Cover<'a> = dyn Fn(&str) -> String + 'a;
 
 /// Replaces the secrets of manifests in an input: values of environment variables, commands and their

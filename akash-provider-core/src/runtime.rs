@@ -55,8 +55,7 @@ use streams::Feeds;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of items that the loop takes from one source before it checks the other sources. A step
-/// takes microseconds, so a signal waits less than a millisecond.
+/// Maximum number of items that the loop takes from one source before it checks the other sources.
 const BATCH: usize = 64;
 /// Maximum time to publish the last events at shutdown.
 const BUS_FLUSH: Duration = Duration::from_secs(2);
@@ -77,7 +76,7 @@ pub(crate) struct Parts<B> {
     pub(crate) audit: Option<Arc<dyn AuditLog>>,
     pub(crate) desk: RequestQueue,
     pub(crate) stage: ProgressSender,
-    /// Last status. After the provider has stopped, handles return this status.
+    /// Last status, which handles return after the provider has stopped.
     pub(crate) last_status: Arc<OnceLock<Arc<Status>>>,
     pub(crate) meter: Meter,
 }
@@ -95,8 +94,7 @@ pub(crate) async fn run<B: StateMachine>(
 enum Wake {
     Abort,
     Shutdown,
-    /// A write of the state for the next start has ended. Contains the effects that waited for this write and
-    /// can now be executed.
+    /// A write of the state for the next start has ended. Contains the effects that waited for this write.
     Kept(Vec<Effect>),
     Input(Input),
     HandleRequest(HandleRequest),
@@ -204,7 +202,6 @@ impl<B: StateMachine> Driver<B> {
         result
     }
 
-    /// Waits for and returns the next input, signal or deadline of the loop.
     async fn wake(&mut self, shutdown: &CancellationToken, abort: &CancellationToken) -> Wake {
         let draining = self.drain_until.is_some();
         let alarm = self.alarm();

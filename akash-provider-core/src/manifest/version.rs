@@ -31,8 +31,7 @@ const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
 /// Two hashes of a received manifest: with its unknown fields, and without them. The chain can contain either
 /// hash.
 ///
-/// The tool that computed the hash on the chain either included unknown fields or dropped them. If the
-/// manifest has no unknown fields, both hashes are equal.
+/// Without unknown fields, both hashes are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hashes {
     received: [u8; 32],

@@ -77,7 +77,7 @@ pub enum InvalidScript {
     NoTime,
 }
 
-/// Failure of a script. The error of `calculate_price` has this failure as its source.
+/// Failure of a script, the source of the error of `calculate_price`.
 #[derive(Debug, thiserror::Error)]
 enum ScriptError {
     /// The script could not be started.
@@ -230,7 +230,7 @@ fn read_price(outcome: &Outcome, denom: &Denom) -> Result<DecCoin, ScriptError> 
     price_of(denom, amount).map_err(ScriptError::Price)
 }
 
-/// Parses a number. `bc` omits the zero before the decimal point, and the Go provider accepts this form.
+/// Parses a number. The zero before the decimal point may be missing, as in the output of `bc`.
 fn parse(printed: &str) -> Result<Dec, ParseDecError> {
     let (sign, digits) = printed
         .strip_prefix('-')

@@ -11,7 +11,7 @@ pub struct ResourceUsage {
     /// Total amount of all nodes; [`Pair::UNLIMITED`] if a node has no limit.
     pub total: u64,
     /// Amount in use without the order: used by other workloads, and reserved for bids and leases. The amount
-    /// can exceed `total` if the capacity of the cluster shrank.
+    /// can exceed `total`.
     pub before: u64,
     /// Amount in use with the order.
     pub after: u64,

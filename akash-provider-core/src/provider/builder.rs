@@ -106,8 +106,8 @@ impl ProviderBuilder {
         self
     }
 
-    /// Sends no bids until [`ProviderHandle::hold_bids`] is called with `None`. A program that must finish
-    /// its setup before it can serve tenants needs this method. The status shows the reason `why`.
+    /// Sends no bids until [`ProviderHandle::hold_bids`] is called with `None`. Use this method if the
+    /// program must finish its setup first. The status shows the reason `why`.
     #[must_use]
     pub fn hold_bids(mut self, why: &str) -> Self {
         self.bids_held = Some(why.into());

@@ -192,9 +192,7 @@ impl ProviderHandle {
     /// `init`. After the provider has stopped, returns the last status. In these two cases, the call does not
     /// wait.
     ///
-    /// If only blocks and balance checks have occurred since the last call, all callers share one cached
-    /// status with the current height. The unhealthy time of each lease in this status can be one second
-    /// behind.
+    /// The unhealthy time of each lease can be one second behind.
     pub async fn status(&self) -> Arc<Status> {
         let unknown = || Status {
             lifecycle: self.lifecycle(),
@@ -219,9 +217,8 @@ impl ProviderHandle {
     /// Returns a copy of the free capacity, in which callers can test whether a group fits. Returns `None`
     /// while the capacity is unknown.
     ///
-    /// The provider creates the copy in microseconds. [`crate::bidding::screen()`] evaluates an order with
-    /// the copy, and [`explain`](Capacity::explain) returns the capacity of each node. The duration of both
-    /// functions grows with the size of the group.
+    /// [`crate::bidding::screen()`] evaluates an order with the copy, and [`explain`](Capacity::explain)
+    /// returns the capacity of each node.
     ///
     /// # Errors
     /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] if the
@@ -232,7 +229,6 @@ impl ProviderHandle {
     }
 
     /// Explains for every node whether a group currently fits. Returns `None` while the capacity is unknown.
-    /// The evaluation runs in its own thread.
     ///
     /// # Errors
     /// Returns the errors of [`Self::capacity`], and [`ErrorKind::Internal`] if the evaluation fails.

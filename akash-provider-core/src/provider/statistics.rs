@@ -34,8 +34,8 @@ pub const RESERVATION_BOUNDS: [Duration; 6] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseEarnings {
-    /// Earnings on the chain at its last settlement, and the price of each later block that the last known funds of the
-    /// escrow account can pay.
+    /// Earnings at the last settlement of the chain, plus the price of each later block that the escrow
+    /// account can pay.
     pub accrued: Dec,
     /// Part of `accrued` that was withdrawn; `None` if the chain returned no earnings.
     pub withdrawn: Option<Dec>,
@@ -87,16 +87,16 @@ pub struct ProviderStatistics {
     pub lease_ends: BTreeMap<&'static str, u64>,
     /// Number of closed leases that no longer have a workload in the cluster.
     pub closed_leases: u64,
-    /// Number of health monitors of workloads that were started, and number that were stopped. Each deploy
-    /// starts a monitor, which replaces the previous monitor of the workload. Each workload in the first
-    /// listing of the cluster starts a monitor. The close of a lease counts as two stops, as in the Go provider.
+    /// Numbers of started and stopped health monitors of workloads.
+    ///
+    /// The close of a lease counts as two stops, as in the Go provider.
     pub monitors: (u64, u64),
     /// Number of won leases, and number of adopted leases.
     pub leases: (u64, u64),
     /// Withdrawals by result: `success`, `fail`.
     pub withdrawals: BTreeMap<&'static str, u64>,
-    /// Durations of scans, by type: `full`, or `cluster` for a scan of the cluster alone. The time runs from
-    /// the first call of the scan until the result is applied.
+    /// Durations of scans from the first call until the result is applied, by type: `full`, or `cluster` for
+    /// a scan of the cluster alone.
     pub scan_durations: BTreeMap<&'static str, DurationCounts>,
     /// Deposits of the bids that this process created, by denomination.
     pub deposits_locked: BTreeMap<Denom, u128>,

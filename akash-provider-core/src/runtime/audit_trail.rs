@@ -8,8 +8,7 @@ use crate::types::LeaseId;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Maximum number of stored lease records. A record of a closed lease is stored from the query until the
-/// teardown of the workload.
+/// Maximum number of stored records of closed leases. A record is stored until the teardown of the workload.
 const RECORDS_MAX: usize = 4096;
 /// Result of a complete teardown.
 const DONE: &str = "done";

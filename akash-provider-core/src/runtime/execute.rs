@@ -36,17 +36,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Maximum number of concurrent queries, so that a start with thousands of open orders does not overload a
-/// node. If a query takes 50 ms, 32 concurrent queries are more than 600 per second, more than the orders of
-/// a block require.
+/// node.
 const QUERIES: usize = 32;
-/// Maximum number of concurrent deploys, teardowns and listings. Each call needs tens of requests to the API
-/// server of the backend.
+/// Maximum number of concurrent deploys, teardowns and listings.
 const CLUSTER_CALLS: usize = 16;
-/// Maximum number of concurrent calls that store a record. This limit is separate from the limit of slow
-/// deploys, because a tenant waits for each record.
+/// Maximum number of concurrent calls that store a record. Separate from slow deploys, because a tenant waits
+/// for each record.
 const RECORDS: usize = 16;
-/// Maximum number of concurrent price calculations. A strategy also limits its own processes. With at most
-/// `PRICES` calculations, the wait for a free process is shorter than the timeout of a calculation.
+/// Maximum number of concurrent price calculations, so that the wait for a free process stays below the
+/// timeout of a calculation.
 const PRICES: usize = 32;
 /// Number of bids at which the count for an order stops. The chain allows at most 500 bids per order.
 const BIDS_COUNTED: u32 = 1000;
@@ -54,7 +52,7 @@ const BIDS_COUNTED: u32 = 1000;
 const TX_EXPIRY: Duration = Duration::from_secs(60);
 
 /// Maximum time for which a call waits until the audit log can store the intent of the call. After this time,
-/// the call fails, and the engine decides whether the call is still necessary.
+/// the call fails.
 const AUDIT_WAIT: Duration = Duration::from_secs(60);
 /// Delay between two attempts to store an intent.
 const AUDIT_RETRY: Duration = Duration::from_millis(500);
@@ -66,7 +64,7 @@ pub(crate) struct Ports {
     pub(crate) pricing: Arc<dyn PricingStrategy>,
 }
 
-/// Executes the calls of the engine. Owned by the runtime loop.
+/// Executes the calls of the engine.
 #[derive(Debug)]
 pub(crate) struct Executor {
     room: Arc<CallContext>,
@@ -233,8 +231,7 @@ fn unanswered(call: &Call, failure: Failure, expires: BlockTime) -> Completion {
     }
 }
 
-/// Converts a panic in the implementation of a port to a failure. The failure is transient, because a retry of the call can
-/// succeed.
+/// Converts a panic in the implementation of a port to a transient failure.
 fn defect(error: JoinError) -> Failure {
     let message = match error.try_into_panic() {
         Ok(payload) => format!(
@@ -396,8 +393,8 @@ fn failure(error: Error) -> Failure {
     error.to_failure()
 }
 
-/// Broadcasts a message. A timeout that the port reports counts as a missing response, because the port
-/// cannot know whether the transaction was sent.
+/// Broadcasts a message. A timeout of the port counts as a missing response, because the transaction may have
+/// been sent.
 async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Failure> {
     match chain.broadcast_msgs(vec![msg.clone()]).await {
         Err(error) if error.kind() == ErrorKind::Timeout => Err(error.to_failure()),
@@ -405,8 +402,8 @@ async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Fai
     }
 }
 
-/// Counts the bids on an order as the chain counts them for its limit: without lost bids. Stops after the
-/// page that reaches [`BIDS_COUNTED`] bids, even if the node offers more pages.
+/// Counts the bids on an order, except lost bids, which do not count towards the limit of the chain. Stops
+/// after the page that reaches [`BIDS_COUNTED`] bids.
 async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Error> {
     let filter = BidFilter {
         order: Some(order.clone()),

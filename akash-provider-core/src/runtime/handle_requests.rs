@@ -8,11 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// Length of the queue from handles to the loop. The loop takes requests within milliseconds, so the queue is
-/// full only in a burst of requests.
+/// Length of the queue from handles to the loop.
 const QUEUE: usize = 256;
-/// Maximum number of requests that wait for a reply of the engine. Each request can hold a manifest of up to
-/// some megabytes.
+/// Maximum number of requests that wait for a reply of the engine.
 const WAITING: usize = 1024;
 
 /// A request of a handle. A dropped reply sender means that the provider has stopped.
@@ -29,7 +27,7 @@ pub(crate) enum HandleRequest {
     LeaseOf(GroupId, oneshot::Sender<Option<LeaseId>>),
 }
 
-/// Queue of the requests of handles, with the reply channel of each pending request. Owned by the loop.
+/// Queue of the requests of handles, with the reply channel of each pending request.
 #[derive(Debug)]
 pub(crate) struct RequestQueue {
     asks: mpsc::Receiver<HandleRequest>,

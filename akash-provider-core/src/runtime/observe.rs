@@ -64,8 +64,7 @@ impl Observer {
         self.status_due
     }
 
-    /// Publishes the statuses that changed. `before` is the time at which the creation of `status` started. A
-    /// slow creation delays the next update.
+    /// Publishes the statuses that changed. `before` is the time at which the creation of `status` started.
     pub(crate) fn statuses(&mut self, status: &Status, before: Mono, now: Mono) {
         for (topic, body) in bodies(status) {
             if self.published.get(&topic) == Some(&body) {
@@ -92,8 +91,7 @@ impl Observer {
     }
 }
 
-/// Returns the bodies of all retained statuses. Bodies contain no heights, because a height changes with
-/// every block.
+/// Returns the bodies of all retained statuses. Bodies contain no heights, which change with every block.
 fn bodies(status: &Status) -> [(Topic, Value); 7] {
     let capacity = &status.inventory.available;
     [

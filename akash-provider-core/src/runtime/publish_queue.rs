@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Length of the queue. Several hundred leases can change at once. An event has a few hundred bytes.
+/// Length of the queue, because several hundred leases can change at once.
 const QUEUE: usize = 1024;
 /// Timeout of one publication on the bus.
 const PUBLISH_LIMIT: Duration = Duration::from_secs(10);

@@ -6,8 +6,7 @@ use crate::types::price::{Dec, FRACTION_DIGITS};
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, RoundingMode, Zero};
 
-/// Maximum number of digits of a price on each side of the decimal point. A longer number is a mistake and
-/// would need much memory.
+/// Maximum number of digits of a price on each side of the decimal point.
 const MAX_DIGITS: i64 = 40;
 /// Number of fractional digits of an amount of MiB, as in the Go provider.
 const MIB_DIGITS: u32 = 16;

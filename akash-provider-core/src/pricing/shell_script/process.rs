@@ -9,10 +9,9 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-/// Maximum size of standard output, in bytes. A price has about forty digits; the rest allows for white
-/// space.
+/// Maximum size of standard output, in bytes.
 pub(super) const STDOUT_LIMIT: usize = 64 * 1024;
-/// Maximum size of the stored standard error, in bytes. If the text is longer, only its end is stored.
+/// Maximum size of the stored end of standard error, in bytes.
 const STDERR_KEPT: usize = 4 * 1024;
 
 #[derive(Debug)]
@@ -30,8 +29,7 @@ pub(super) enum RunError {
     TooMuchOutput,
 }
 
-/// Environment variables of the provider that a script receives. Programs need these variables to run and to
-/// access the network, or existing scripts of operators read them.
+/// Environment variables of the provider that a script receives.
 const PASSED: [&str; 22] = [
     "PATH",
     "HOME",
@@ -56,7 +54,7 @@ const PASSED: [&str; 22] = [
     "WHITELIST_URL",
     "DEBUG_BID_SCRIPT",
 ];
-/// Prefixes of further environment variables that a script receives: variables for scripts, and the locale.
+/// Prefixes of further environment variables that a script receives.
 const PASSED_PREFIXES: [&str; 2] = ["PRICE_", "LC_"];
 
 /// Returns the environment variables of the provider that a script receives. The names are an allow list,
@@ -76,8 +74,8 @@ pub(super) fn is_passed(name: &str) -> bool {
 /// If the future is dropped or an error occurs, the whole process group is killed. With a supervisor, all
 /// descendants of the program are killed.
 ///
-/// The process is reaped only after its outputs are closed. Until then, the operating system does not use the
-/// process id again, so no unrelated process group is killed.
+/// The process is reaped only after its outputs are closed. Until then, the process id is not reused, so no
+/// unrelated process group is killed.
 pub(super) async fn run(
     program: &Path,
     supervisor: &[OsString],

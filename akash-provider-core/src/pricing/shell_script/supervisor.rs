@@ -59,8 +59,7 @@ pub fn supervise(program: &OsStr) -> io::Result<ExitCode> {
     }
 }
 
-/// Kills the children of this process until none is left. The children of a killed process become children of
-/// this process, and are also killed.
+/// Kills all descendants of this process: the children of a killed process become children of this process.
 fn kill_children() -> io::Result<()> {
     loop {
         for child in children()? {

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory with scripts. The directory is removed when the value is dropped.
+/// A directory with scripts, removed on drop.
 struct Scripts(PathBuf);
 
 impl Scripts {

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 /// Maximum number of concurrent queries for the leased IPs of leases.
 const IP_QUERIES: usize = 8;
 
-/// Deploys a workload, declares its hostnames and leased IPs, then removes the hostnames and leased IPs that the
-/// workload no longer uses. All steps are idempotent, so after a failure the whole call is repeated.
+/// Deploys a workload, declares its hostnames and leased IPs, then removes the hostnames and leased IPs that
+/// the workload no longer uses. All steps are idempotent.
 pub(super) async fn deploy(
     cluster: &dyn Cluster,
     deployment: &WorkloadSpec,

@@ -255,7 +255,7 @@ impl OrderCounts {
     }
 
     /// Counts the reservations of the orders in `status`. Orders in progress that are missing in `status` are
-    /// counted as ended without a bid, because such orders end without an event.
+    /// counted as ended without a bid.
     pub(super) fn settle(&mut self, status: &Status) {
         if self.in_progress.is_empty() && self.sent.is_empty() {
             return;
@@ -289,7 +289,6 @@ impl OrderCounts {
     }
 }
 
-/// Counts the actions of a finished order without a successful transaction.
 fn count_failures(results: &mut Counts<(&'static str, &'static str)>, sent: &BTreeMap<&'static str, bool>) {
     for (action, _) in sent.iter().filter(|(_, has_succeeded)| !**has_succeeded) {
         add(results, (*action, "fail"));
