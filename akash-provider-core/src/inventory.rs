@@ -165,7 +165,7 @@ pub struct Metrics {
     pub storage: BTreeMap<String, Pair>,
     /// Number of reserved replicas for which the cluster has not enough capacity.
     pub overcommitted_replicas: u32,
-    /// Resources that exist but are not offered, such as an unlabeled storage class or an invalid node.
+    /// Resources that exist but are not offered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoredResource>,
 }

@@ -383,7 +383,6 @@ impl Market {
         self.height() + 1
     }
 
-    /// Returns a deployment, and the other state that a transaction reads and changes.
     fn open(&mut self, id: &DeploymentId) -> Option<(&mut DeploymentBook, TxContext<'_>)> {
         let (height, time) = (self.building(), self.building_at.unwrap_or_else(|| self.time()));
         let book = self.deployments.get_mut(id)?;

@@ -252,7 +252,6 @@ impl<B: StateMachine> Driver<B> {
         }
     }
 
-    /// Updates the state of the loop from an input, then passes the input to the engine.
     fn take(&mut self, input: Input) {
         match &input {
             Input::Chain(ChainEvent::Resync(snapshot)) => self.note_resync(snapshot),
@@ -419,7 +418,6 @@ impl<B: StateMachine> Driver<B> {
         self.step(Input::Shutdown);
     }
 
-    /// Reports the remaining work, refuses waiting requests and publishes the last status.
     async fn finish(mut self, abort: &CancellationToken) {
         self.finish_keeping(abort).await;
         let idle = self.brain.is_idle();

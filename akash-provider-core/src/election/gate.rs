@@ -13,8 +13,7 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Term {
     term: u64,
-    /// Time at which the leadership ends unless it is renewed. `None` if only [`LeadershipGate::set`] can end
-    /// the leadership.
+    /// End of the leadership. `None` if only [`LeadershipGate::set`] can end the leadership.
     until: Option<Instant>,
 }
 

@@ -203,8 +203,7 @@ impl MemoryElection {
         crate::feed::lock(&self.inner.stored).1 = None;
     }
 
-    /// Calls `work` with the number of writes and the record. Returns an error while the store is
-    /// unreachable.
+    /// Calls `work`, or returns an error while the store is unreachable.
     fn with<T>(
         &self,
         operation: &'static str,

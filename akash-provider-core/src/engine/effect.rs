@@ -25,7 +25,7 @@ pub enum Effect {
     Reply(RequestId, Response),
 }
 
-/// A call to a port. Every call needs a completion, so a new variant is a breaking change, as with [`Effect`].
+/// A call to a port. A new variant is a breaking change, as with [`Effect`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Call {
     /// Chain: fetch one order in any state.
@@ -36,8 +36,7 @@ pub enum Call {
     FetchProvider,
     /// Chain: fetch the account balances in these denominations.
     FetchBalances(Vec<Denom>),
-    /// Chain: fetch the attributes that one auditor signed for this provider. The argument is the auditor, as
-    /// named in the order.
+    /// Chain: fetch the attributes that the named auditor signed for this provider.
     FetchAudit(String),
     /// Chain: fetch one bid, and check whether all endpoints return the same record.
     FetchBid(BidId),
@@ -58,7 +57,7 @@ pub enum Call {
     Deploy {
         /// Workload to deploy.
         deployment: Arc<WorkloadSpec>,
-        /// Hostnames to remove. Only an earlier version of the workload used these hostnames.
+        /// Hostnames of earlier versions of the workload, to remove.
         purge_hostnames: Vec<String>,
     },
     /// Cluster: tear down a workload, and purge its hostnames and IP addresses.

@@ -27,7 +27,7 @@ pub enum Input {
     Cluster(ClusterChange),
     /// New view of the capacity. Replaces the previous view.
     Inventory(InventoryUpdate),
-    /// Result of the call with this id, successful or not.
+    /// Result of the call with this id.
     Completed(EffectId, Completion),
     /// Request sent through the handle.
     Request(RequestId, Request),
@@ -48,7 +48,7 @@ pub enum Input {
 pub enum Leadership {
     /// Leader with write permission. Each new leader has a higher epoch.
     Leader {
-        /// Leadership epoch. The engine writes the epoch into every object that it applies to the cluster.
+        /// Leadership epoch, which the engine writes into every object that it applies to the cluster.
         epoch: u64,
     },
     /// Standby, which follows the state of chain and cluster and sends no writes.

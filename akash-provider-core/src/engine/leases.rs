@@ -87,7 +87,6 @@ impl Leases {
         self.deployments.ids()
     }
 
-    /// Returns the ids of all deployments with a monitored escrow account, sorted.
     pub(super) fn escrow_ids(&self) -> Vec<DeploymentId> {
         self.escrows.ids()
     }
@@ -124,7 +123,7 @@ impl Leases {
         self.hostnames.all()
     }
 
-    /// After a takeover, removes all hostname claims. The next listing of the cluster restores the claims.
+    /// Removes all hostname claims. The next listing of the cluster restores the claims.
     pub(super) fn clear_hostnames(&mut self) {
         self.hostnames.clear();
         self.hostname_queue.clear();

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wallet::Wallet;
 
-/// Orders, bids, and the data and account balance of this provider on the chain.
+/// Orders and bids, with this provider's data and account balance.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Market {
     orders: Orders,
@@ -45,7 +45,6 @@ impl Market {
         self.orders.machines()
     }
 
-    /// Returns true if the engine has finished the order and will not bid on the order again.
     pub(super) fn is_finished(&self, id: &OrderId) -> bool {
         self.orders.is_finished(id)
     }
@@ -63,7 +62,6 @@ impl Market {
         self.orders.lower_heights(to);
     }
 
-    /// Removes the data about finished orders that are no longer open on the chain.
     pub(super) fn retain_open(&mut self, open: &BTreeSet<&OrderId>) {
         self.orders.retain_open(open);
     }
@@ -78,7 +76,6 @@ impl Market {
         self.orders.bids.clear();
     }
 
-    /// Removes the bid count of an order that has a lease and accepts no more bids.
     pub(super) fn remove_bid_count(&mut self, id: &OrderId) {
         self.orders.bids.remove(id);
     }
@@ -129,8 +126,7 @@ impl Market {
         self.orders.next_mono()
     }
 
-    /// Returns the time at which a declined order must be retried or the account balance must be read, whichever is
-    /// earlier.
+    /// Returns the time of the next retry of an order or read of the account balance.
     pub(super) fn next_retry(&self) -> Option<Mono> {
         let looks = [self.orders.retries.deadline(), self.wallet.deadline()];
         looks.into_iter().flatten().min()

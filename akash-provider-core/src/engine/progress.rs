@@ -16,12 +16,12 @@ pub(super) enum BlockPosition {
     AfterGap,
 }
 
-/// Newest processed block and snapshot, and the current time on the monotonic clock and in block time.
+/// Newest processed block and snapshot, and the current times.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     now: Now,
     height: Height,
-    /// Time of the block at `height`. Stored separately, because the clock advances before the block is processed.
+    /// Time of the block at `height`. The clock can be ahead of this time.
     #[serde(default)]
     height_time: BlockTime,
     block_time: BlockTimeEstimate,
@@ -32,8 +32,7 @@ pub(super) struct Progress {
     snapshot_time: BlockTime,
     /// True if events of the block at `height + 1` were already received.
     within_block: bool,
-    /// True if the event stream restarted at a height below the processed height, so that events are
-    /// repeated.
+    /// True if the event stream restarted below the processed height, so that events are repeated.
     replayed: bool,
     chain_known: bool,
     cluster_known: bool,
@@ -76,7 +75,6 @@ impl Progress {
         self.chain_known
     }
 
-    /// Returns true after the workloads in the cluster were listed for the first time.
     pub(super) const fn cluster_known(&self) -> bool {
         self.cluster_known
     }
@@ -95,7 +93,6 @@ impl Progress {
         self.now.block_time = self.now.block_time.max(time);
     }
 
-    /// Records whether events of the next block were already received.
     pub(super) const fn set_within_block(&mut self, within_block: bool) {
         self.within_block = within_block;
     }

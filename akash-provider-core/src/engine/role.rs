@@ -69,8 +69,8 @@ impl Role {
         self.bids_held = why;
     }
 
-    /// Changes the leadership, and returns true on a takeover. `grace` is the time during which transactions of the
-    /// previous leader can still be included in a block.
+    /// Changes the leadership, and returns true on a takeover. `grace` is the time until the transactions of
+    /// the previous leader have expired.
     pub(super) fn set_leadership(&mut self, leadership: Leadership, now: Mono, grace: Duration) -> bool {
         // A new epoch counts as a takeover: another instance may have led between the two epochs.
         let takes_over = leadership != self.leadership && leadership != Leadership::Standby;

@@ -96,7 +96,6 @@ impl Engine {
         self.market.block(self.progress.mono());
     }
 
-    /// Passes a completion to the machine or component that made the call.
     pub(super) fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {
         if let Completion::Tx(result) = &completion {
             self.transaction_ended(result);

@@ -27,8 +27,8 @@ pub struct Status {
     pub average_block_ms: u64,
     /// True after the first `Resync` was processed.
     pub chain_known: bool,
-    /// False if the chain state is known and contains no record of this provider. Without a record, the
-    /// provider bids on no order.
+    /// False if the chain state is known and contains no record of this provider. The provider then bids on
+    /// no order.
     pub registered: bool,
     /// Account balance and required deposit, if the account cannot pay the deposit of a bid.
     pub deposit_missing: Option<String>,

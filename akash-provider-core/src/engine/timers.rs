@@ -31,7 +31,6 @@ impl<Id: Clone + Ord> Timers<Id> {
         self.mono.first().map(|(at, _)| *at)
     }
 
-    /// Returns true if a deadline has expired, on the monotonic clock or in block time.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.mono.first().is_some_and(|(at, _)| *at <= now.mono)
             || self.block.first().is_some_and(|(at, _)| *at <= now.block_time)

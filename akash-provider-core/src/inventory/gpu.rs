@@ -61,9 +61,9 @@ impl Kind {
 }
 
 impl GpuRequest {
-    /// Parses an attribute key by the rules of the Akash network's own inventory. The key is `vendor/<v>/model/<m>`,
-    /// followed by pairs of a name and a value. Pairs other than `ram` and `interface` are ignored. Returns `None` if
-    /// no device can match the key.
+    /// Parses an attribute key by the rules of the inventory of the Akash network. The key is
+    /// `vendor/<v>/model/<m>`, followed by pairs of a name and a value. Pairs other than `ram` and
+    /// `interface` are ignored. Returns `None` if no device can match the key.
     pub(crate) fn parse(key: &str) -> Option<Self> {
         let mut parts = key.split('/');
         let (Some("vendor"), Some(vendor), Some("model"), Some(model)) =
@@ -109,7 +109,6 @@ impl GpuRequest {
         }
     }
 
-    /// Returns the GPU attribute that a bid or reservation contains for this request.
     pub(crate) fn to_attribute(&self) -> Attribute {
         let mut key = format!(
             "vendor/{}/model/{}",

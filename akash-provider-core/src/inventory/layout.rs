@@ -210,7 +210,6 @@ impl Layout {
         slots.fold(0, |mask, (bit, slot)| mask | u16::from(accepted(slot)) << bit)
     }
 
-    /// Creates a node and appends its devices to the slots.
     fn add_node(&mut self, name: NodeName, spec: &NodeSpec) -> Node {
         let first = self.slots.len();
         let (mut devices, mut in_use) = (0, i64::from(spec.gpu_allocated));

@@ -79,8 +79,8 @@ impl NodeInventory {
         }
     }
 
-    /// Reserves `replicas` of a unit on a node. A negative number releases replicas. The arithmetic wraps, so
-    /// that a release exactly reverses a reservation of any amount.
+    /// Reserves `replicas` of a unit on a node. A negative number releases replicas, and exactly reverses a
+    /// reservation of any amount.
     pub(super) fn take(&mut self, node: usize, need: &Need, mask: u16, replicas: i64) {
         let free = &mut self.free[node];
         free.cpu = free.cpu.wrapping_sub(need.cpu.wrapping_mul(replicas));

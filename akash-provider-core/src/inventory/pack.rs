@@ -17,7 +17,7 @@ mod tests;
 /// Maximum number of GPU choices tried for one group.
 const CHOICES_TRIED: u32 = 64;
 
-/// Reserved replicas on a node, with the data that is needed to release them.
+/// Reserved replicas on a node, with the data for their release.
 #[derive(Debug, Clone, Copy)]
 struct Reservation {
     unit: usize,

@@ -40,7 +40,7 @@ pub struct MemoryInventorySource {
     state: watch::Sender<State>,
 }
 
-/// Latest update and latest failure. A slow watcher does not receive older updates and failures.
+/// Latest update and latest failure. A slow watcher misses earlier updates and failures.
 #[derive(Debug, Clone, Default)]
 struct State {
     update: (u64, Option<InventoryUpdate>),

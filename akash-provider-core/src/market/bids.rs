@@ -103,8 +103,7 @@ fn check_window(
     }
 }
 
-/// Checks whether a provider meets the requirements of a group. The checks run in the sequence of the Akash
-/// network: declared attributes, attributes signed by auditors, capabilities.
+/// Checks whether a provider meets the requirements of a group, in the sequence of the Akash network.
 fn check_placement(
     spec: &GroupSpec,
     provider: &ProviderRecord,

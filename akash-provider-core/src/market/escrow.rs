@@ -46,7 +46,6 @@ impl EscrowDetails {
     }
 }
 
-/// Converts a whole amount to a decimal, or returns `None` on overflow.
 pub(super) fn to_dec(amount: u128) -> Option<Dec> {
     let amount = i128::try_from(amount).ok()?;
     amount.checked_mul(ONE).map(Dec::from_scaled)
@@ -192,8 +191,7 @@ impl DeploymentBook {
         overdrawn
     }
 
-    /// Closes the deployment for insufficient funds. As on the Akash network, the transaction that detects
-    /// the shortage closes the deployment.
+    /// Closes the deployment for insufficient funds, in the transaction that detects the shortage.
     pub(super) fn close_overdrawn(&mut self, cx: &mut TxContext<'_>) {
         if self.record.active {
             self.end(cx, Ending::InsufficientFunds);

@@ -115,8 +115,7 @@ pub(super) fn market() -> Market {
     market
 }
 
-/// Creates a deployment with one group, a bid of the provider `ONE` for 40 uact per block, and a lease from
-/// this bid. Then completes the block.
+/// Creates a lease of the provider `ONE` for 40 uact per block, and completes the block.
 pub(super) fn leased(market: &mut Market, dseq: u64, deposit: u128) -> LeaseId {
     let id = bid(&order(dseq, 1, 1), ONE);
     market

@@ -51,7 +51,6 @@ pub(super) fn request(units: Vec<ResourceUnit>) -> PriceRequest {
     }
 }
 
-/// Creates a request for the base unit, modified by `change`.
 pub(super) fn request_with(change: impl FnOnce(&mut ResourceUnit)) -> PriceRequest {
     let mut unit = base_unit();
     change(&mut unit);

@@ -48,7 +48,7 @@ const RECORDS: usize = 16;
 const PRICES: usize = 32;
 /// Number of bids at which the count for an order stops. The chain allows at most 500 bids per order.
 const BIDS_COUNTED: u32 = 1000;
-/// Maximum timeout of a transaction, measured with the time stamps of blocks. The chain client has the same limit.
+/// Maximum timeout of a transaction, measured with the time stamps of blocks.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
 
 /// Maximum time for which a call waits until the audit log can store the intent of the call. After this time,
@@ -145,8 +145,7 @@ impl Executor {
         self.room.draining.cancel();
     }
 
-    /// Returns the next completed call, or `None` if no call is in progress. `block_time` is the time of the
-    /// newest block.
+    /// Returns the next completed call, or `None` if no call is in progress.
     pub(crate) async fn next(&mut self, block_time: &BlockTime) -> Option<(EffectId, Completion)> {
         let ended = self.tasks.join_next_with_id().await?;
         self.ended(ended, *block_time)

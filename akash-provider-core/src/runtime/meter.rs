@@ -34,7 +34,6 @@ fn add<K: Ord>(counts: &mut Counts<K>, key: K) {
     *counts.entry(key).or_default() += 1;
 }
 
-/// Start, duration and block height of an engine step, and whether its input is a snapshot.
 #[derive(Debug)]
 pub(super) struct Moment {
     at: Instant,
@@ -190,8 +189,7 @@ impl Meter {
         self.lock().engine = engine;
     }
 
-    /// Counts the reservations of the orders in a status. Counts an order without a bid as ended if the
-    /// status no longer contains the order.
+    /// Counts the reservations of the orders in a status, and the orders that ended without a bid.
     pub(super) fn settle(&self, status: &Status) {
         self.lock().orders.settle(status);
     }

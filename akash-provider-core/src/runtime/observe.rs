@@ -45,7 +45,6 @@ impl Observer {
         self
     }
 
-    /// Logs an event and sends it to the bus, with the topic `Topic::Facts`.
     pub(crate) fn fact(&mut self, event: Arc<Event>) {
         log(&event);
         if !self.outlet.enqueue(Topic::Facts, event) {
@@ -225,7 +224,6 @@ fn log(event: &Event) {
     }
 }
 
-/// Logs an event about the circuit breaker, the records in the cluster or a full scan as one line.
 fn log_safeguard(event: &Event) {
     match event {
         Event::BreakerTripped { wanted } => {

@@ -49,7 +49,7 @@ pub(crate) struct Breaker {
     recent: VecDeque<(Mono, Address)>,
     /// Leases with requests to repeat after the warm-up period, or when workload records are found.
     deferred: BTreeSet<LeaseId>,
-    /// Leases with a request that is held until the breaker is released.
+    /// Leases with requests that wait for a release of the breaker.
     waiting: BTreeSet<LeaseId>,
     /// Block time of the first held request of each lease.
     since: BTreeMap<LeaseId, BlockTime>,
@@ -81,7 +81,6 @@ pub(crate) enum Decision {
 }
 
 impl Breaker {
-    /// Creates a breaker with the state from before a restart.
     #[must_use]
     pub(crate) fn new(tripped: bool, held_owners: BTreeSet<Address>) -> Self {
         Self {
@@ -347,7 +346,6 @@ impl Breaker {
         self.deferred.iter().chain(&self.waiting).collect()
     }
 
-    /// Returns true if the close or teardown of this lease waits until the breaker is released.
     #[must_use]
     pub(crate) fn awaits_release(&self, lease: &LeaseId) -> bool {
         self.waiting.contains(lease)

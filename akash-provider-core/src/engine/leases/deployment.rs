@@ -47,8 +47,8 @@ use std::time::Duration;
 const READ_ATTEMPTS: u32 = 3;
 /// Time after which a failed query or check of a submission is not retried.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
-/// Time for which the state of a deployment without leases is retained. A group that restarts within this
-/// time uses the retained manifest.
+/// Time for which the state of a deployment without leases is retained, so that a restarted group can use its
+/// manifest.
 const RETENTION: Duration = Duration::from_secs(300);
 
 /// Phase of a deployment: the progress of the first submission in the deployment's queue.
@@ -61,7 +61,7 @@ pub enum Phase {
         /// Time at which a failed call is repeated; `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
-    /// The engine is checking the manifest against the record on the chain and the hostname ledger.
+    /// The engine is checking the manifest against the deployment record and the hostname ledger.
     Checking,
     /// `Record` is in flight for the workload at index `at`.
     Recording {
@@ -134,9 +134,9 @@ pub enum Action {
     },
     /// Close a lease, because no manifest arrived in time.
     EndLease(LeaseId, CloseReason),
-    /// Cancel the close of a lease, because the manifest of the lease is being recorded or may exist.
+    /// Cancel the close of a lease that may have a manifest.
     CancelEnd(LeaseId),
-    /// List the cluster, because a manifest deadline has passed, and send the input `Listed`.
+    /// List the cluster after a manifest deadline, and send the input `Listed`.
     ListCluster,
     /// Publish an event about the manifest or its record.
     Publish(Event),

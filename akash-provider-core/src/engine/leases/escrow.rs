@@ -65,7 +65,7 @@ pub enum Input {
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// Result of `FetchDeployment`. A missing deployment is handled as a failure, and the query is repeated.
+    /// Result of `FetchDeployment`. A missing deployment counts as a failure.
     Fetched(Result<Option<DeploymentRecord>, Failure>),
     /// Result of `Broadcast` for the lease being paid out.
     Tx(Result<TxOutcome, Failure>),

@@ -258,8 +258,7 @@ impl HostnameLedger {
             || name.contains("xn--") && alike.any(|reserved| looks_like(&name, reserved))
     }
 
-    /// Returns the held hostnames that overlap with `name`: the wildcard that covers `name`, or the hostnames
-    /// that `name` covers.
+    /// Returns the held wildcard that covers `name`, or the held hostnames that `name` covers.
     fn overlapping(&self, name: &str) -> impl Iterator<Item = (&Arc<str>, &LeaseId)> {
         let cover = covering(name).and_then(|cover| self.by_name.get_key_value(cover.as_str()));
         let covered = self.by_cover.get(name).into_iter().flatten();

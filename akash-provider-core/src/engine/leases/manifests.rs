@@ -134,8 +134,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns a manifest hostname that overlaps with the domain of automatic hostnames, but is not an
-    /// automatic hostname of this lease. Such a hostname could receive the requests of another tenant.
+    /// Returns a hostname of the manifest that overlaps with the domain of automatic hostnames, and is not an
+    /// automatic hostname of this lease.
     fn foreign_automatic<'n>(
         &self,
         lease: &LeaseId,

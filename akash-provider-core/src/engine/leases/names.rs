@@ -78,8 +78,7 @@ impl Engine {
         }
     }
 
-    /// Passes an accepted manifest to its workload, with the hostnames that the lease holds now. Hostnames
-    /// may have moved to another lease since the manifest was checked.
+    /// Passes an accepted manifest to its workload, with the hostnames that the lease holds now.
     pub(super) fn deliver(&mut self, accepted: &WorkloadSpec, mut gone: Vec<String>) {
         let lease = &accepted.lease;
         if self.has_lease(lease) {
@@ -94,7 +93,7 @@ impl Engine {
         self.hostnames_freed(&gone);
     }
 
-    /// Restores the hostname claims of the running version, because the new manifest was not stored.
+    /// Restores the hostname claims of the running version.
     pub(super) fn undo_claims(&mut self, accepted: &AcceptedManifest) {
         let mut freed = Vec::new();
         for deployment in &accepted.deployments {
@@ -182,8 +181,8 @@ impl Engine {
         Arc::new(deployment)
     }
 
-    /// Claims the free hostnames of a manifest, and waits for the hostnames that are not free. Releases no
-    /// hostnames, because a newer manifest that is being recorded can need them.
+    /// Claims the free hostnames of a manifest, and waits for the others. Releases no hostnames, because a
+    /// newer manifest may need them.
     fn claim_more(&mut self, lease: &LeaseId, group: &Group) {
         if !self.leases.workloads.contains(lease) {
             return;

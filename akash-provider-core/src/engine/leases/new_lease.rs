@@ -23,7 +23,6 @@ pub(in crate::engine) struct NewLease<'a> {
 }
 
 impl Engine {
-    /// Adds a lease after the chain reported that a bid of this provider won.
     pub(in crate::engine) fn lease_won(
         &mut self,
         id: &LeaseId,
@@ -104,7 +103,7 @@ impl Engine {
         self.add_lease(&new);
     }
 
-    /// Adds a lease that was found in the deployment record of a submitted manifest. The record can arrive before the
+    /// Adds a lease from the deployment record of a submitted manifest. The record can arrive before the
     /// `LeaseCreated` event.
     pub(super) fn add_lease_of_manifest(&mut self, lease: &Lease, record: &DeploymentRecord) {
         if self.workload(&lease.id).is_some_and(|w| w.price().is_some()) {
@@ -168,7 +167,6 @@ impl Engine {
         self.notify_deployment(id, deadline, Origin::Found);
     }
 
-    /// Notifies the deployment that one of its leases was added or has a new manifest deadline.
     pub(super) fn notify_deployment(&mut self, id: &LeaseId, deadline: Option<BlockTime>, origin: Origin) {
         let origin = if self.has_manifest(id) {
             Origin::Recorded

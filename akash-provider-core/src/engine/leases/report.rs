@@ -58,7 +58,6 @@ impl Engine {
         }
     }
 
-    /// Returns true if evidence from the chain shows that the lease is closed.
     pub(in crate::engine) fn has_ended(&self, id: &LeaseId) -> bool {
         let lane = self.workload(id).map(Workload::chain_lane);
         matches!(lane, Some(ChainLane::Confirmed { .. }))

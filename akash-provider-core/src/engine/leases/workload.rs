@@ -131,7 +131,7 @@ pub enum Action {
     Publish(Event),
     /// Report an active lease on the chain, for a workload without a lease record.
     LeaseFound(Box<LeaseRecord>),
-    /// Remove the lease from the engine, because the lease is closed and its workload was removed.
+    /// Remove the lease from the engine, after its close and the teardown of its workload.
     Remove(Option<CloseReason>),
     /// Count an input that is unexpected in this state.
     Unexpected,
@@ -145,8 +145,7 @@ pub struct Workload {
     reclamation: Option<Reclamation>,
     desired: Option<DesiredSpec>,
     applied: u64,
-    /// True if the deployed version must be applied again, because other clients may have changed the
-    /// deployed objects.
+    /// True if the deployed version must be applied again, because the deployed objects may have changed.
     applies_again: bool,
     cluster: ClusterLane,
     cluster_attempts: u32,
@@ -179,8 +178,7 @@ impl Workload {
         }
     }
 
-    /// Creates a workload for which the engine has no lease record. For such a workload, the engine only
-    /// fetches the lease from the chain.
+    /// Creates a workload without a lease record. The engine only fetches the lease from the chain.
     #[must_use]
     pub fn without_lease(lease: &LeaseId) -> Self {
         Self {
@@ -398,7 +396,7 @@ impl Workload {
         }
     }
 
-    /// Cancels the close that this provider intends for `reason`, unless the close message was already sent.
+    /// Cancels the intended close for `reason`, unless the close message was already sent.
     fn cancel_end(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
         if let Some(ending) = self.ending.filter(|e| e.reason == reason && !e.commanded) {
             self.ending = None;
@@ -581,7 +579,6 @@ impl Workload {
         }
     }
 
-    /// Starts the next cluster call that is due and allowed.
     fn drive_cluster(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         match self.cluster {
             ClusterLane::Idle => {}

@@ -107,7 +107,6 @@ impl Engine {
         }
     }
 
-    /// Releases the breaker on command of the operator, and continues all held closes.
     pub(in crate::engine) fn release_breaker(&mut self) {
         let waiting = self.leases.breaker.release();
         self.publish(Event::BreakerReleased);
@@ -173,7 +172,6 @@ impl Engine {
         self.publish(Event::LeaseClosed { lease, reason });
     }
 
-    /// Notifies a workload that a chain event or a scan reports its lease as closed.
     pub(in crate::engine) fn report_lease_closed(
         &mut self,
         id: &LeaseId,

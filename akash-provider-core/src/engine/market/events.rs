@@ -41,8 +41,8 @@ impl Engine {
         }
     }
 
-    /// Processes a bid that this provider sent before a restart, or that another instance sent. The resources
-    /// of the bid are unknown until the bid is read.
+    /// Processes a bid that another process of this provider sent. The resources of the bid are unknown until
+    /// the bid is read.
     fn adopt_unknown_bid(&mut self, id: &BidId) {
         // The order never gets a second bid from this provider.
         self.market.orders.mark_bid_used(&id.order);

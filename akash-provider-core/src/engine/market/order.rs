@@ -49,7 +49,7 @@ pub enum Phase {
         /// Time at which a failed call is repeated; `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
-    /// The engine decides whether to bid, or waits for queries of attributes that auditors signed.
+    /// The engine decides whether to bid, or waits for audits of this provider.
     Judging,
     /// The engine reserves capacity, or waits for the first inventory update.
     Reserving,
@@ -66,32 +66,31 @@ pub enum Phase {
         /// Time of the next attempt to send the bid; `None` while the bid waits for permission.
         retry_at: Option<Mono>,
     },
-    /// The account cannot pay the deposit. When the account can pay, the bids are counted and the price is
-    /// calculated again.
+    /// The account cannot pay the deposit. Afterwards, the bids are counted and the price is calculated
+    /// again.
     Unfunded,
     /// `Broadcast(CreateBid)` is in flight.
     Bidding {
-        /// Outcome of the order, if the order ended while the bid was being sent.
+        /// Outcome of an order that ended while the bid was being sent.
         ending: Option<Outcome>,
     },
     /// The result of the bid transaction is unknown.
     Unsure {
         /// Block time at which the transaction expires.
         expires: BlockTime,
-        /// Outcome of the order, if the order ended while the bid was being sent.
+        /// Outcome of an order that ended while the bid was being sent.
         ending: Option<Outcome>,
-        /// Block time of the next action. If this time is before `expires`, the provider sends the bid again.
-        /// Otherwise the provider reads the bid from the chain.
+        /// Block time of the next action: sending the bid again before `expires`, otherwise reading the bid.
         again_after: BlockTime,
     },
     /// `FetchBid` is in flight or waits for a retry.
     Checking {
         /// Time at which a failed call is repeated; `None` while the call is in flight.
         retry_at: Option<Mono>,
-        /// Outcome of the order, if the order ended. If set, an open bid must be closed.
+        /// Outcome of the order, if the order ended. An open bid must then be closed.
         ending: Option<Outcome>,
-        /// Block time until which a block can still include a bid transaction. Before this time, a query that
-        /// does not find the bid proves nothing.
+        /// Block time until which a block can include a bid transaction. Until then, a query without the bid
+        /// proves nothing.
         expires: BlockTime,
     },
     /// The bid is open on the chain.

@@ -97,7 +97,6 @@ impl Orders {
         self.finished.insert(id.clone(), OrderResult::BidUsed);
     }
 
-    /// Removes the stored result of an order that was closed on the chain.
     pub(in crate::engine) fn remove_finished(&mut self, id: &OrderId) {
         self.finished.remove(id);
         self.retries.remove(id);
@@ -185,7 +184,7 @@ impl Orders {
         }
     }
 
-    /// Counts a decline if it differs from the last decline of the order. Returns true if the decline was
+    /// Counts a decline that differs from the last decline of the order. Returns true if the decline was
     /// counted.
     fn count_decline(&mut self, id: &OrderId, decline: &Decline) -> bool {
         if self.last_decline.insert(id.clone(), decline.clone()).as_ref() == Some(decline) {
@@ -201,7 +200,7 @@ impl Orders {
 }
 
 impl Engine {
-    /// Starts to process an order after an event or for a retry, unless the order is in progress or finished.
+    /// Starts to process an order, unless the order is in progress or finished.
     pub(in crate::engine) fn order_seen(&mut self, id: &OrderId) {
         let is_processed = self.market.orders.machines.contains(id) || self.market.orders.is_finished(id);
         if is_processed || self.role.is_stopping() {
@@ -429,21 +428,20 @@ impl Engine {
         self.market.orders.machines.set_pending(id, Lane::Main, effect);
     }
 
-    /// Returns a decline if the order has too many bids. Returns `None` if another bid is possible, or if the
-    /// number of bids is unknown.
+    /// Returns a decline if the order has too many bids, or `None` if another bid is possible or the number
+    /// of bids is unknown.
     fn full(&self, id: &OrderId) -> Option<Decline> {
         let bids = self.market.orders.bids.count_others(id, &self.config.provider)?;
         bidding::check_bid_count(bids, self.market.provider_data.params()?).err()
     }
 
-    /// Decides about the orders that waited for this auditor's audit.
     pub(in crate::engine) fn judge_waiting_for(&mut self, auditor: &str) {
         let waiting = self.market.provider_data.take_waiting_for(auditor);
         self.judge_all(waiting);
     }
 
-    /// Decides about all orders that wait for an audit, after a snapshot was applied. If the snapshot changed the
-    /// provider record or the market parameters, also retries declined orders.
+    /// Decides about all orders that wait for an audit. Also retries declined orders if a snapshot changed
+    /// the provider record or the market parameters.
     pub(in crate::engine) fn judge_waiting(&mut self) {
         if self.market.provider_data.take_changed() {
             self.market.orders.retry_declined();
@@ -483,7 +481,6 @@ impl Engine {
         self.market.orders.retries.prices_changed();
     }
 
-    /// Retries a batch of orders with a temporary reason for the decline.
     pub(in crate::engine) fn retry_orders(&mut self) {
         if self.role.is_stopping() {
             return;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Maximum length of an auditor's name in an order, in bytes. Auditors with longer names are not queried.
+/// Maximum length of an auditor's name in an order, in bytes.
 const NAME_MAX: usize = 90;
 /// Time after which audited attributes are read again. Same value as in the Go provider.
 const AUDIT_TTL: Duration = Duration::from_secs(18 * 3600);
@@ -31,7 +31,7 @@ enum Audit {
         at: Mono,
         signed: Option<AuditedAttributes>,
     },
-    /// The query failed. Orders are declined with the message. The query is repeated after `FAILED_TTL`.
+    /// The query failed. Orders are declined with the message until `FAILED_TTL` has passed.
     Failed { at: Mono, message: String },
 }
 
@@ -44,7 +44,7 @@ pub(in crate::engine) struct ProviderData {
     is_provider_outdated: bool,
     params: Option<MarketParams>,
     audits: BTreeMap<String, Audit>,
-    /// Orders that wait for an audit. The key is the auditor.
+    /// Orders that wait for an audit, by auditor.
     waiting: BTreeMap<String, BTreeSet<OrderId>>,
     version: u32,
     /// True if a snapshot changed the provider record or the parameters since the last call of
@@ -64,7 +64,6 @@ pub(in crate::engine) enum AuditRequirement {
 }
 
 impl ProviderData {
-    /// Stores the provider record and the parameters of a snapshot.
     pub(in crate::engine) fn resync(&mut self, provider: Option<&ProviderRecord>, params: &MarketParams) {
         let changed = self.provider.as_ref() != provider || self.params.as_ref() != Some(params);
         // Wrapping is safe, because versions are only compared for equality.
@@ -74,7 +73,6 @@ impl ProviderData {
         self.params = Some(params.clone());
     }
 
-    /// Returns true if a snapshot changed the provider record or the market parameters since the last call.
     pub(in crate::engine) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 /// Maximum number of orders that wait for a retry, for each cause: capacity, price or failure.
 const MAX: usize = 4096;
-/// Maximum number of orders that are retried in one batch.
 const BATCH: usize = 16;
 /// Pause between two batches.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -63,7 +62,6 @@ impl Retries {
         }
     }
 
-    /// Queues the orders that were declined because of their price.
     pub(in crate::engine) fn prices_changed(&mut self) {
         for id in std::mem::take(&mut self.prices) {
             self.remove(&id);
@@ -87,7 +85,7 @@ impl Retries {
         }
     }
 
-    /// Schedules a retry with a back-off when the decision or price calculation of an order failed.
+    /// Schedules a retry with a back-off after a failed decision or price calculation.
     pub(in crate::engine) fn decision_failed(&mut self, now: Mono, id: &OrderId) {
         self.start_retry(id);
         // Above the limit, only full scans retry the order.
@@ -130,8 +128,8 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined after `sequence` for lack of capacity. `sequence` is the sequence
-    /// number at the start of a reservation that is now released.
+    /// Queues the orders that were declined for lack of capacity since a reservation that started at
+    /// `sequence` and is now released.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));
@@ -141,7 +139,6 @@ impl Retries {
         }
     }
 
-    /// Returns the time at which the next batch of orders can be retried.
     pub(in crate::engine) fn deadline(&self) -> Option<Mono> {
         let queued = (!self.queue.is_empty()).then_some(self.next);
         // Orders due within the pause wait for its end.

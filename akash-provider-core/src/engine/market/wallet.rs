@@ -42,7 +42,6 @@ pub(in crate::engine) struct Wallet {
     coins: Option<BTreeMap<Denom, u128>>,
     /// Last balance that was read, for a comparison with the next balance.
     read: BTreeMap<Denom, u128>,
-    /// True while a read of the balance is in flight.
     is_reading: bool,
     /// Deposits that may not be deducted yet from the balance of the current read.
     unconfirmed: BTreeMap<OrderId, Coin>,
@@ -72,10 +71,9 @@ pub(in crate::engine) struct Wallet {
     waiting: BTreeSet<OrderId>,
 }
 
-/// Rejection of a deposit or a fee for insufficient balance.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Rejection {
-    /// Description of the rejection for operators: the missing amount and the reason.
+    /// Missing amount and reason, as text for operators.
     message: String,
     /// Full amount of the deposit or fee that the account could not pay.
     missing: Coin,
@@ -185,7 +183,7 @@ impl Wallet {
         self.fee_rejected.take_if(|rejection| !stands(rejection));
     }
 
-    /// At the end of a block, schedules a read of the balance if a read is needed.
+    /// Schedules a read of the balance after a block, if a read is needed.
     pub(in crate::engine) fn block(&mut self, now: Mono) {
         if self.has_waiting || self.next.is_none() {
             self.read_soon(now);
@@ -336,7 +334,7 @@ impl Engine {
         }
     }
 
-    /// Processes the result of a transaction of any kind, because every sent transaction changes the balance.
+    /// Processes the result of any transaction, because every sent transaction changes the balance.
     pub(in crate::engine) fn transaction_ended(&mut self, result: &Result<TxOutcome, Failure>) {
         let now = self.progress.mono();
         let wallet = &mut self.market.wallet;
@@ -357,8 +355,8 @@ impl Engine {
         }
     }
 
-    /// Processes the result of `FetchBalances`, and wakes only as many orders as can send a bid now. After a
-    /// failed read, at most one order is woken for each accepted deposit.
+    /// Stores the balance, and wakes as many orders as can send a bid now. After a failed read, wakes at most
+    /// one order for each accepted deposit.
     pub(in crate::engine) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
         let missing = self.deposit_missing();
         self.market.wallet.is_reading = false;

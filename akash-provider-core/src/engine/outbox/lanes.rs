@@ -50,7 +50,6 @@ impl Call {
         }
     }
 
-    /// Returns the lease of the workload that the call affects.
     fn workload(&self) -> Option<&LeaseId> {
         match self.subject() {
             Subject::Deployment(deployment) => Some(&deployment.lease),
@@ -223,7 +222,6 @@ impl Engine {
         }
     }
 
-    /// Removes a completed call, and sends the calls that waited for its completion.
     pub(super) fn call_completed(&mut self, id: EffectId) {
         let lease = self.outbox.lanes.lease_of.get(&id).cloned();
         let mut next = self.outbox.lanes.complete(id);

@@ -164,7 +164,6 @@ impl Engine {
         }
     }
 
-    /// Processes a bid of this provider on an open order.
     fn apply_bid(&mut self, snapshot: &Snapshot, order: &types::Order, bid: &Bid) {
         let id = &bid.id.order;
         if bid.state == BidState::Open {

@@ -135,7 +135,6 @@ impl Engine {
         machine.is_some_and(|m| m.needs_listing(lease))
     }
 
-    /// Passes the listing to all deployments, as evidence about leases without a manifest.
     fn notify_deployments(&mut self, unusable: &BTreeMap<LeaseId, (RecordDefect, Arc<str>)>) {
         let is_complete = self.scan.is_listing_complete();
         let conclusive = self.leases.breaker().records_missing().is_none();

@@ -89,7 +89,6 @@ impl Scan {
         self.listing_reason = ScanReason::Resync;
     }
 
-    /// Schedules a listing of the cluster, because the state of a workload is unknown.
     pub(in crate::engine) fn request_listing(&mut self, reason: ScanReason) {
         self.cluster_wanted = true;
         self.listing_reason = reason;
@@ -122,7 +121,6 @@ impl Scan {
         !self.needs_listing
     }
 
-    /// Records that a lease was added to the engine, or that a cluster write for the lease completed.
     pub(in crate::engine) fn record_change(&mut self, lease: &LeaseId) {
         if let Some(running) = &mut self.running {
             running.changed.insert(lease.clone());

@@ -118,14 +118,14 @@ pub(super) fn requests_gpus(units: &[ResourceUnit]) -> bool {
     units.iter().any(|unit| unit.resources.gpu.units > 0)
 }
 
-/// Creates a [`Decline`] for new orders, because the resources of the existing lease of `order` are unknown.
+/// Creates the [`Decline`] for new orders while the resources of the lease of `order` are unknown.
 pub(super) fn unread_lease(order: &OrderId) -> Decline {
     Decline::Unknown {
         message: format!("the reservation of lease {order} is not known before the next full scan"),
     }
 }
 
-/// Creates a [`Decline`] for GPU orders, because the existing GPU reservation of `order` fits on no node.
+/// Creates the [`Decline`] for GPU orders while the GPU reservation of `order` fits on no node.
 pub(super) fn gpus_reserved_for(order: &OrderId) -> Decline {
     Decline::InsufficientCapacity {
         message: format!("GPUs are reserved for order {order}, which has replicas without a node"),

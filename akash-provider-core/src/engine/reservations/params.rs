@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Maximum number of different scheduler parameters that are stored for sharing.
 const SHARED_MAX: usize = 256;
 
-/// Stores equal scheduler parameters only once, so that reservations share them.
+/// Stores equal scheduler parameters only once.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ParamsInterner {
     values: BTreeSet<Arc<SchedulerParamsById>>,

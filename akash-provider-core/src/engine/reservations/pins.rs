@@ -9,7 +9,6 @@ pub(super) fn placed(places: &[ReplicaGroup], unit: u32) -> u32 {
     of_unit.fold(0, |sum, p| sum.saturating_add(p.replicas))
 }
 
-/// Returns true if at least one replica has no node.
 pub(super) fn incomplete(units: &[ResourceUnit], places: &[ReplicaGroup]) -> bool {
     units.iter().any(|u| placed(places, u.resources.id) < u.count)
 }

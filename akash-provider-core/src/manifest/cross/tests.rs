@@ -23,7 +23,6 @@ fn made() -> (Manifest, GroupSpec) {
     (sdl.manifest, sdl.groups.into_iter().next().unwrap())
 }
 
-/// Applies `change` to a matching manifest and group, and returns the reported fault.
 fn fault(change: impl FnOnce(&mut Manifest, &mut GroupSpec)) -> CrossFault {
     let (mut manifest, mut spec) = made();
     change(&mut manifest, &mut spec);

@@ -49,7 +49,6 @@ fn hosts(from: usize, count: usize) -> Option<Vec<String>> {
     )
 }
 
-/// Fills the field of `limit` with `length` characters or elements.
 fn fill(limit: &Limit, manifest: &mut Manifest, length: usize) {
     if *limit == GROUPS {
         let group = manifest.groups[0].clone();

@@ -34,7 +34,6 @@ fn read(value: &Value) -> Result<(Manifest, Hashes), ManifestError> {
     parse(&serde_json::to_vec(value).unwrap())
 }
 
-/// Returns the JSON of [`sent`] with the value at `pointer` replaced.
 fn with(pointer: &str, value: Value) -> Value {
     let mut tree = sent();
     *tree.pointer_mut(pointer).unwrap() = value;

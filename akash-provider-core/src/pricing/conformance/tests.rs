@@ -61,7 +61,7 @@ enum Violation {
 #[derive(Debug)]
 struct Strategy {
     broken: Violation,
-    /// Price of the newest request. `Violation::MixesUp` returns this price for every concurrent request.
+    /// Price of the newest request, which `Violation::MixesUp` returns for every concurrent request.
     last: std::sync::Mutex<Option<DecCoin>>,
     permits: std::sync::atomic::AtomicI32,
 }
@@ -160,7 +160,7 @@ async fn the_suite_detects_each_violation() {
     }
 }
 
-/// Strategy that has prices only for GPU orders in uakt. The contract allows such a strategy.
+/// Strategy with prices only for GPU orders in uakt, which the contract allows.
 #[derive(Debug)]
 struct GpuOnlyStrategy;
 

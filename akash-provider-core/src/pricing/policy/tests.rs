@@ -31,8 +31,7 @@ fn refused(change: impl FnOnce(&mut Value)) -> String {
     }
 }
 
-/// Returns an order for two cores, 4 GiB of memory and 8 GiB of storage. Its price is 4 + 6 + 2 = 12 per
-/// hour, which is 24 base units per block.
+/// Returns an order with a price of 12 per hour, which is 24 base units per block.
 fn order() -> PriceRequest {
     request_with(|unit| {
         unit.resources.cpu.units = 2_000;

@@ -9,8 +9,7 @@ fn big(text: &str) -> BigDecimal {
     text.parse().unwrap()
 }
 
-/// Returns a configuration with these prices. Ephemeral storage costs nothing unless `storage` contains its
-/// price.
+/// Returns a configuration in which ephemeral storage costs nothing unless `storage` contains its price.
 fn config(cpu: &str, memory: &str, endpoint: &str, ip: &str, storage: &[(&str, &str)]) -> ScaleConfig {
     let mut classes = BTreeMap::from([("ephemeral".to_owned(), big("0"))]);
     classes.extend(

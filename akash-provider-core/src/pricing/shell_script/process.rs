@@ -57,8 +57,8 @@ const PASSED: [&str; 22] = [
 /// Prefixes of further environment variables that a script receives.
 const PASSED_PREFIXES: [&str; 2] = ["PRICE_", "LC_"];
 
-/// Returns the environment variables of the provider that a script receives. The names are an allow list,
-/// because other variables can contain keys and passphrases.
+/// Returns the environment variables of the provider that a script receives. Other variables can contain keys
+/// and passphrases.
 fn inherited(
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (OsString, OsString)> {
@@ -149,7 +149,7 @@ fn is_executable(program: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A process group. If the value is dropped before the group has ended, the group is killed.
+/// A process group. Dropping the value kills a group that has not ended.
 struct Group {
     child: Box<dyn ChildWrapper>,
     is_supervised: bool,

@@ -23,8 +23,7 @@ impl Deposits {
         }
     }
 
-    /// Counts the deposit of a bid as returned. A lease has the id of its bid, so `bid` may also be a lease
-    /// id.
+    /// Counts the deposit of a bid as returned. `bid` can also be the id of a lease.
     pub(super) fn returned_for(&mut self, bid: &BidId) {
         if let Some(deposit) = self.open.remove(bid) {
             add(&mut self.returned, &deposit);

@@ -15,7 +15,7 @@ struct Account {
     since: Height,
     /// Height after which the escrow account pays nothing; `None` if unknown or without a limit.
     paid_until: Option<Height>,
-    /// True if the engine manages the lease. A snapshot can contain leases that are closed already.
+    /// True if the engine manages the lease. A snapshot can also contain closed leases.
     is_managed: bool,
 }
 

@@ -23,7 +23,6 @@ impl Monitors {
         }
     }
 
-    /// Counts a new monitor, which replaces the previous monitor of the lease.
     pub(super) fn deployed(&mut self, lease: &LeaseId) {
         self.counts.0 += 1;
         self.counts.1 += u64::from(!self.leases.insert(lease.clone()));

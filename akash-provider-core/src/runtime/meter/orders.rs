@@ -113,7 +113,6 @@ impl OrderCounts {
         self.closing.remove(order)
     }
 
-    /// Notes that the chain closed an order or gave it to a provider.
     pub(super) fn closed(&mut self, order: &OrderId, outcome: &'static str) {
         if let Some(progress) = self.in_progress.get_mut(order) {
             progress.closed.get_or_insert(outcome);

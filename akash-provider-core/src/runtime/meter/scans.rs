@@ -29,7 +29,7 @@ impl ScanTimes {
         }
     }
 
-    /// Records a call of the engine. A scan starts with a list of the workloads. A full scan also fetches a snapshot.
+    /// Records a call of the engine, which may start a scan or make the scan a full scan.
     pub(super) fn started(&mut self, call: &Call) {
         match (call, &mut self.running) {
             (Call::ListWorkloads, running) => {

@@ -4,7 +4,7 @@ use super::{contestant, ms};
 use crate::election::contest::*;
 use proptest::prelude::*;
 
-/// A store with one record and a new version for each write.
+/// An in-memory store of one record. Each write changes the version.
 #[derive(Debug, Default)]
 struct Store {
     record: Option<Record>,
@@ -107,7 +107,7 @@ struct Luck {
     lost: u8,
     /// Additional delay of a request without a response.
     late: u64,
-    /// Time for which the node is suspended before its next step.
+    /// Duration of a suspension before the next step.
     stands_still: u64,
 }
 

@@ -142,7 +142,7 @@ fn stored_state_passes_between_leaders_and_survives_a_deleted_record() {
     assert_eq!((claim.payload.state.as_str(), claim.term), ("newer", 6));
 }
 
-/// Covers a fail-over of the API server to a replica that lacks the last writes.
+/// The API server fails over to a replica that lacks the last writes.
 #[test]
 fn an_older_record_does_not_repeat_a_term() {
     let mut contest = contestant("me");

@@ -5,7 +5,7 @@ use super::{ms, there};
 use crate::election::contest::*;
 
 const LEASE: Duration = Duration::from_secs(12);
-/// Documented maximum duration of a fail-over with the default lease duration.
+/// Documented maximum duration of a fail-over at the default lease duration.
 const PROMISE: Duration = Duration::from_secs(15);
 
 /// A call without a response.
@@ -15,7 +15,7 @@ enum Lost {
     Response,
 }
 
-/// Simulated fail-over: the leader writes its last heartbeat at `last`, and the standby starts at time zero.
+/// Simulated fail-over. The last heartbeat is at `last`, and the standby starts at time zero.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     last: Duration,

@@ -26,7 +26,6 @@ fn lease(number: u8, dseq: u64) -> LeaseId {
     }
 }
 
-/// Returns a configuration in which the breaker grants at most `allowed` requests of each owner within the window.
 fn config(allowed: u32) -> Config {
     let mut config = Config::new(owner(200), "here");
     config.breaker_window = WINDOW;

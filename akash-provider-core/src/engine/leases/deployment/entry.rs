@@ -9,10 +9,11 @@ use std::sync::Arc;
 /// Origin of a lease, which determines whether the lease can have a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Origin {
-    /// This process sent the winning bid. No other instance can have accepted a manifest for the lease.
+    /// This process sent the winning bid, so that no other instance can have accepted a manifest for the
+    /// lease.
     Won,
-    /// The lease existed before this engine started, or another instance may have sent the winning bid. The cluster may
-    /// have a manifest of the lease.
+    /// The lease is older than this engine, or another instance may have won the lease. The cluster may have
+    /// a manifest of the lease.
     Found,
     /// The cluster has the manifest of the lease.
     Recorded,
@@ -39,7 +40,8 @@ pub(super) struct LeaseEntry {
     pub(super) evidence: Evidence,
     /// Leadership epoch in which the lease was won. `None` if a manifest may have been stored.
     pub(super) bare_since: Option<u64>,
-    /// True if the manifest deadline can start: all events of the block that created the lease were received.
+    /// True if all events of the block that created the lease were received, so that the manifest deadline
+    /// can start.
     pub(super) has_started: bool,
 }
 
@@ -53,8 +55,7 @@ impl LeaseEntry {
         self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Returns true if the manifest deadline has started. After the start, a lease record from the chain can
-    /// only postpone the deadline.
+    /// Returns true if the manifest deadline has started. A lease record can then only postpone the deadline.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }
@@ -77,8 +78,8 @@ impl LeaseEntry {
         }));
     }
 
-    /// Handles a cluster listing without the lease. Starts the manifest deadline. If the deadline has passed
-    /// and `may_end` is true, closes the lease.
+    /// Handles a cluster listing without the lease: starts the manifest deadline, or closes the lease if the
+    /// deadline has passed and `may_end` is true.
     pub(super) fn mark_absent(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
         match self.evidence {
             Evidence::Missing => {}

@@ -12,8 +12,7 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Time to wait for the chain event of a committed close or reclaim message. After this time, the lease
-/// record is read.
+/// Time to wait for the chain event of a committed close or reclaim message before the lease record is read.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between checks whether a planned close may be sent now.
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
@@ -149,7 +148,6 @@ impl Workload {
         }
     }
 
-    /// Starts the next message or query that is due and allowed on the chain lane.
     pub(super) fn drive_chain(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         self.take_up_announced_end(out);
         let due = |at: Mono| at <= cx.now.mono;

@@ -34,7 +34,6 @@ impl HealthClock {
         true
     }
 
-    /// Resets the unhealthy time to zero, because a new version of the workload was deployed.
     pub(crate) fn restart(&mut self, now: Mono) {
         self.bad_before = Duration::ZERO;
         self.since = now;

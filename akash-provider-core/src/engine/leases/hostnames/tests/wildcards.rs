@@ -120,8 +120,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..24)
 }
 
-/// Returns true if one label in place of the `*` yields `name`. This function shares no code with the ledger,
-/// on purpose.
+/// Returns true if one label in place of the `*` yields `name`. This function shares no code with the ledger.
 fn covers(wildcard: &str, name: &str) -> bool {
     let label = wildcard
         .strip_prefix('*')
