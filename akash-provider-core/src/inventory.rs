@@ -233,7 +233,7 @@ pub trait Inventory: fmt::Debug + Send + Sync {
     fn dup(&self) -> Box<dyn Inventory>;
 
     /// Returns the [`NodeInventory`], or `None` for other implementations. Only a `NodeInventory` can be
-    /// serialized. A provider with another implementation therefore has no [recording](crate::record).
+    /// serialized, as a [recording](crate::record) requires.
     fn as_nodes(&self) -> Option<&NodeInventory> {
         None
     }

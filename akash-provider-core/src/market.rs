@@ -277,8 +277,8 @@ impl Market {
         Ok(events)
     }
 
-    /// Executes several messages as one transaction: if one message is rejected, no message takes effect. For
-    /// more than one message, the market is copied first, so the cost grows with the size of the market.
+    /// Executes several messages as one transaction: if one message is rejected, no message takes effect. The
+    /// cost of several messages grows with the size of the market.
     ///
     /// # Errors
     /// Returns the rejection of the first rejected message. The market is unchanged.

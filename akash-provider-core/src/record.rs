@@ -63,8 +63,8 @@ pub fn hide_in_input(input: &mut Input, cover: &Cover<'_>) {
     }
 }
 
-/// Replaces all secrets in the state of an engine. Afterwards, the engine decides like an engine that
-/// received all inputs with replaced secrets.
+/// Replaces all secrets in the state of an engine. The engine then decides as if all inputs had replaced
+/// secrets.
 pub fn hide_in_engine(engine: &mut Engine, cover: &Cover<'_>) {
     engine.hide(cover);
 }

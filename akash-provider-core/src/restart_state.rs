@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 /// State to restore at the next start: the owners for which the circuit breaker has tripped.
 ///
-/// All other state is read from the chain and the cluster. A provider that starts without this state would
-/// continue to close leases that an operator has to review first.
+/// All other state is read from the chain and the cluster. Without this state, a provider continues to close
+/// leases that an operator has to review first.
 ///
 /// ```
 /// # use akash_provider_core::{Config, RestartState};

@@ -409,7 +409,7 @@ impl<B: StateMachine> Driver<B> {
         ))
     }
 
-    /// Starts the shutdown after the first signal: pending work is finished, and no new work starts.
+    /// Starts the shutdown: pending work is finished, and no new work starts.
     fn drain(&mut self) {
         self.drain_until = Some(self.mono().plus(self.config.shutdown_grace));
         self.stage.enter(Lifecycle::Shutdown);

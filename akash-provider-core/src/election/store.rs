@@ -75,8 +75,7 @@ impl Timing {
     }
 }
 
-/// Additional content of the election record, for the next leader and for clients that need the address of
-/// the leader.
+/// Additional content of the election record, for the next leader and for clients of the leader.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordPayload {
@@ -129,8 +128,7 @@ pub struct Record {
 pub struct Stored {
     /// Content of the record.
     pub record: Record,
-    /// Version of the record in the store. A write must name this version. The version changes with each
-    /// write.
+    /// Version of the record, which changes with each write. A write must name this version.
     pub version: String,
 }
 

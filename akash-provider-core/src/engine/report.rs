@@ -8,7 +8,7 @@ use crate::types::{ChainEvent, Now, OrderId};
 impl Engine {
     /// Returns a counter that increases with every change of the status. If the counter is unchanged, callers
     /// can reuse their last [`Status`]. The fields of [`Pulse`] and the measured unhealthy time do not affect
-    /// the counter. The counter may increase although the status has not changed.
+    /// the counter.
     #[must_use]
     pub const fn changes(&self) -> u64 {
         self.changes

@@ -123,9 +123,8 @@ impl Reservations {
 
     /// Replaces the inventory and applies all reservations again.
     ///
-    /// Replicas are assigned to the nodes of their pods. Replicas on removed nodes are placed again, with the
-    /// same GPU models. If the new inventory is too small, the missing capacity is reported as overcommitted,
-    /// and no reservation is lost.
+    /// Replicas are assigned to the nodes of their pods. Replicas on removed nodes are placed again. No
+    /// reservation is lost: missing capacity is reported as overcommitted.
     pub fn update(&mut self, update: InventoryUpdate) {
         let usage = update.leased_ips.as_ref();
         // All claims are added again below.
@@ -248,9 +247,8 @@ impl Reservations {
         }
     }
 
-    /// Returns the reason why a reservation is no longer sufficient for a bid: a replica no longer fits on
-    /// any node, another lease has unknown resources, or another order needs the same GPUs, ports or
-    /// addresses.
+    /// Returns the reason why a reservation is no longer sufficient for a bid, or `None` if the reservation
+    /// is sufficient.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
         let reservation = self.reservations.get(order)?;
@@ -364,8 +362,7 @@ impl Reservations {
         }
     }
 
-    /// Clears the mark of [`recheck_offer`](Self::recheck_offer), because the bid with these units was
-    /// included in a block.
+    /// Clears the mark of [`recheck_offer`](Self::recheck_offer), after a block included the bid.
     pub fn confirm_offer(&mut self, order: &OrderId) {
         if let Some(reservation) = self.reservations.get_mut(order) {
             reservation.needs_recheck = false;
@@ -413,8 +410,7 @@ impl Reservations {
     }
 
     /// Merges the scheduler parameters of a running deployment into its reservation. Units are restricted to
-    /// the GPU models in `params`. If the models changed, the replicas are placed again. Returns false if the
-    /// order has no reservation.
+    /// the GPU models in `params`. Returns false if the order has no reservation.
     pub fn set_params(&mut self, order: &OrderId, params: &SchedulerParamsById) -> bool {
         let Some(reservation) = self.reservations.get_mut(order) else {
             return false;

@@ -54,8 +54,8 @@ impl NodeInventory {
 
     /// Returns the free capacity after a change of storage amounts, of ignored resources or of the nodes in
     /// `nodes`. The result equals the result of [`Self::new`] for the whole cluster, and contains no
-    /// reservations. The call is as cheap as a copy. Returns `None` if anything else changed (a new node,
-    /// other kinds of GPU, other storage classes or an invalid entry).
+    /// reservations. Returns `None` if anything else changed (a new node, other kinds of GPU, other storage
+    /// classes or an invalid entry).
     #[must_use]
     pub fn revised(
         &self,

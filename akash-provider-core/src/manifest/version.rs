@@ -70,9 +70,8 @@ impl From<[u8; 32]> for Hashes {
 
 /// Parses, validates and hashes a received manifest.
 ///
-/// Unknown fields do not appear in the returned manifest. [`Hashes`] describes how they affect the hash. For
-/// missing fields, the hash follows the rules of the Akash network: a missing `env` has the same hash as
-/// `null`, and an empty `attributes` list has the same hash as a missing list.
+/// Unknown fields do not appear in the returned manifest, but affect its [`Hashes`]. For missing fields, the
+/// hash follows the rules of the Akash network: a missing `env` has the same hash as `null`.
 ///
 /// # Errors
 /// Returns a [`ManifestError`] if the text is too large, is not JSON, is not a manifest, or violates a rule

@@ -25,7 +25,7 @@ use when::Orders;
 
 /// Maximum number of rules, because each order is compared with each rule.
 const RULES_MAX: usize = 1_000;
-/// Maximum number of denominations, because each rule with prices has prices in every denomination.
+/// Maximum number of denominations.
 const DENOMINATIONS_MAX: usize = 20;
 /// Maximum number of entries in `scarcity`, the surcharges by utilization of the cluster.
 const STEPS_MAX: usize = 100;
@@ -237,9 +237,9 @@ impl Policy {
         Ok((base, factors, minimum.get(denom).copied().unwrap_or(Dec::ZERO)))
     }
 
-    /// Returns the surcharge for scarcity: its description and its factor. The last entry of `scarcity` below
-    /// the utilization of the scarcest requested resource applies. Returns `None` if no entry applies or the
-    /// utilization is unknown.
+    /// Returns the description and the factor of the surcharge for scarcity. The last entry of `scarcity`
+    /// below the utilization of the scarcest requested resource applies. Returns `None` if no entry applies
+    /// or the utilization is unknown.
     fn scarcity(&self, request: &PriceRequest) -> Option<(String, Dec)> {
         let (resource, share) = request.utilization.as_ref()?.scarcest(request.units())?;
         let step = self.scarcity.iter().rev().find(|step| share > step.above)?;

@@ -121,8 +121,7 @@ pub struct ShellScript {
 }
 
 impl ShellScript {
-    /// Creates the strategy without a check of the script file, so that the operator can replace the file at
-    /// any time.
+    /// Creates the strategy without a check of the script file.
     ///
     /// # Errors
     /// Returns an error when the path is empty or a limit is zero.

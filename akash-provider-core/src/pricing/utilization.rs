@@ -83,7 +83,7 @@ pub struct Utilization {
 
 impl Utilization {
     /// Creates the utilization of a cluster from its metrics. All amounts in use count as used by other
-    /// workloads, not as reserved by the provider.
+    /// workloads.
     pub(crate) fn from_metrics(metrics: &Metrics) -> Self {
         let mut all = Self::default();
         for node in &metrics.nodes {
@@ -99,8 +99,8 @@ impl Utilization {
         all
     }
 
-    /// Returns the name of the requested resource with the largest used share, and this share. The share
-    /// includes the order. Returns `None` if no requested resource has a share.
+    /// Returns the name of the requested resource with the largest used share, and this share including the
+    /// order. Returns `None` if no requested resource has a share.
     #[must_use]
     pub fn scarcest(&self, units: &[ResourceUnit]) -> Option<(String, Dec)> {
         let asks = |of: fn(&ResourceUnit) -> u64| units.iter().any(|unit| of(unit) > 0);

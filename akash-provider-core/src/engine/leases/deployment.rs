@@ -89,8 +89,8 @@ pub enum Input {
     LeaseAdded {
         /// Id of the lease.
         lease: LeaseId,
-        /// Block time of the manifest deadline. `None` if no limit is configured, the block of the lease is
-        /// not complete yet, or the cluster must be listed first.
+        /// Block time of the manifest deadline. `None` if no limit is configured or the deadline cannot start
+        /// yet.
         deadline: Option<BlockTime>,
         /// Origin of the lease.
         origin: Origin,

@@ -27,7 +27,7 @@ const RETRY_CHECK: Duration = Duration::from_secs(60);
 /// Delay before the next balance check of an empty escrow account, in block time. Each check of an empty
 /// account causes payouts, which make the chain close the leases.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
-/// Number of blocks before an escrow account becomes empty at which the provider withdraws early. A payout
+/// The provider withdraws early if the escrow account becomes empty within this number of blocks. A payout
 /// needs one or two blocks.
 const LAST_BLOCKS: u64 = 3;
 /// Delay before a failed payout is repeated, in block time.

@@ -154,8 +154,7 @@ impl Engine {
         names.iter().filter(below).find(|name| !own.contains(*name))
     }
 
-    /// Returns false if another instance may have won the order with other resources than this instance
-    /// reserved.
+    /// Returns true if the reserved resources of an order are certainly the resources of the winning bid.
     fn is_offer_known(&self, order: &OrderId) -> bool {
         let is_bid_known = self.market.order(order).is_none_or(Order::is_bid_known);
         is_bid_known && self.reservations.is_offer_known(order)

@@ -116,7 +116,7 @@ impl Earnings {
         }
     }
 
-    /// Ends the earnings of a lease. The chain pays the remaining earnings when it closes the lease.
+    /// Ends the earnings of a lease.
     pub(super) fn lease_closed(&mut self, lease: &LeaseId, height: Height) {
         if let Some(account) = self.0.get_mut(lease) {
             account.pay(height);
