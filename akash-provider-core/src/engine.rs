@@ -158,7 +158,7 @@ impl Engine {
 
     /// Returns the time at which [`Engine::handle_timeout`] is due, or `None` if no deadline is set.
     ///
-    /// Deadlines in block time are not included. A new block triggers them.
+    /// Deadlines in block time are not included.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Mono> {
         // A deadline without possible work must not be returned: the caller would wake in a busy loop.
@@ -180,8 +180,8 @@ impl Engine {
         self.finish()
     }
 
-    /// Returns true if no write to the chain or the cluster is in flight. The process can then stop without
-    /// losing a result.
+    /// Returns true if no write to the chain or the cluster is in flight, so that the process can stop
+    /// without losing a result.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.outbox.is_idle()

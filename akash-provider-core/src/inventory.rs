@@ -96,8 +96,8 @@ pub struct NodeVerdict {
     pub unit: u32,
     /// Number of replicas of the unit that fit on this node alone.
     pub replicas: u32,
-    /// Resources that the node lacks for one more replica. Empty only if the node can take all replicas of
-    /// the unit.
+    /// Resources that the node lacks for one more replica. Empty only if all replicas of the unit fit on the
+    /// node.
     pub missing: Vec<String>,
 }
 

@@ -62,8 +62,8 @@ impl PriceRequest {
         self.allocated.as_ref().map_or(&self.group.resources, |a| a)
     }
 
-    /// Returns pairs of a unit in the order and its reserved unit, in the sequence of the group. If nothing
-    /// is reserved, each unit is paired with itself.
+    /// Returns each unit of the order with its reserved unit, or with itself if nothing is reserved. The
+    /// sequence is that of the group.
     pub fn pairs(&self) -> impl Iterator<Item = (&ResourceUnit, &ResourceUnit)> {
         let reserved: &[ResourceUnit] = self.allocated.as_ref().map_or(&[], |a| a);
         self.group.resources.iter().enumerate().map(move |(at, ordered)| {

@@ -48,7 +48,7 @@ impl LeadershipGate {
         }));
     }
 
-    /// Returns the current term. Returns 0 if there is no election, and `None` while the gate is closed.
+    /// Returns the current term: 0 without an election, `None` while the gate is closed.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
         self.0.borrow().filter(Term::holds).map(|lead| lead.term)

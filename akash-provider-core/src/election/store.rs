@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Maximum size of a [`RecordPayload`] as JSON, in bytes.
 pub const PAYLOAD_MAX: usize = 32 * 1024;
-/// Maximum lease duration of an election. Longer durations in settings and records are reduced to this value.
+/// Maximum lease duration of an election. Longer durations are reduced to this value.
 pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(600);
 
 /// Minimum timeout of a call, so that a store under load can still respond.

@@ -27,8 +27,7 @@ pub struct Cx<'a> {
     pub deposit: Option<&'a Coin>,
     /// Leadership of this instance, with its epoch.
     pub leadership: Leadership,
-    /// True if closing leases is allowed: this instance leads, and the transactions of an earlier leader have
-    /// expired.
+    /// True if this instance leads, and the transactions of an earlier leader have expired.
     pub may_close: bool,
     /// True after the workloads in the cluster were listed for the first time.
     pub cluster_known: bool,
@@ -55,7 +54,7 @@ impl Cx<'_> {
         self.may_write() && !self.bids_held
     }
 
-    /// Returns true if the chain state of the engine is newer than a query result of this height.
+    /// Returns true if the chain state is newer than a query result of this height.
     #[must_use]
     pub const fn is_past(&self, height: Height) -> bool {
         height < self.height || (self.within_block && height == self.height)

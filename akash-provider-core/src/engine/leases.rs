@@ -59,7 +59,7 @@ impl Leases {
         }
     }
 
-    /// Returns true if there is a workload for this lease id, even if the engine has no lease record.
+    /// Returns true if a workload with this lease id exists, even without a lease record.
     pub(super) fn has_workload(&self, id: &LeaseId) -> bool {
         self.workloads.contains(id)
     }

@@ -57,7 +57,7 @@ struct InventoryState {
     /// Free capacity: `base` minus all reservations.
     #[serde(with = "crate::inventory::written")]
     left: Box<dyn Inventory>,
-    /// Total capacity of `base`, and the capacity used by workloads that are not leases of this provider.
+    /// Total capacity of `base`, and the capacity used by workloads other than this provider's leases.
     in_use: Utilization,
     /// Nodes of the running pods, by the order of the lease. Contains only nodes in `base`.
     #[serde(default)]
@@ -355,7 +355,7 @@ impl Reservations {
         }
     }
 
-    /// Marks a reservation, so that its units are compared with the bid on the chain.
+    /// Marks a reservation for a comparison of its units with the bid on the chain.
     pub fn recheck_offer(&mut self, order: &OrderId) {
         if let Some(reservation) = self.reservations.get_mut(order) {
             reservation.needs_recheck = true;

@@ -268,6 +268,6 @@ pub struct BreakerStatus {
     /// Location without workload records, although the provider has leases. `None` if no records are missing.
     pub records_missing: Option<String>,
     /// Reason why the breaker holds the closes of all owners. `None` if the closes of some owners can
-    /// proceed. `held` has the reason for each lease.
+    /// proceed.
     pub shut_because: Option<String>,
 }

@@ -16,7 +16,7 @@ pub enum IgnoredKind {
     Record,
     /// Node that is not offered to tenants.
     Node,
-    /// Node that is offered to tenants but accepts no new replicas, for example a cordoned node.
+    /// Node that accepts no new replicas, for example a cordoned node.
     ClosedNode,
     /// GPUs of a node.
     Gpu,

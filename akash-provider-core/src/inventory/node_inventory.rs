@@ -34,7 +34,7 @@ pub struct NodeInventory {
     pub(super) free: Vec<Free>,
     /// Free storage by class.
     pub(super) storage: Vec<i64>,
-    /// Number of devices that the provider has reserved, for each node and each set of acceptable kinds.
+    /// Number of devices that the provider has reserved, by node and set of acceptable kinds.
     gpu_claims: BTreeMap<(usize, u16), i64>,
     /// Number of the provider's replicas on each node.
     replicas: Vec<i64>,

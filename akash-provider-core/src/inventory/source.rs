@@ -34,7 +34,7 @@ impl InventorySource for StaticInventorySource {
     }
 }
 
-/// Source of a capacity that the caller sets, for simulations, tests and a daemon with its own list of nodes.
+/// Source of a capacity that the caller sets, such as in simulations and tests.
 #[derive(Debug)]
 pub struct MemoryInventorySource {
     state: watch::Sender<State>,

@@ -170,8 +170,7 @@ impl GroupBook {
         self.end_order(cx, ending);
     }
 
-    /// Closes the newest order with its bids and its lease, in the event sequence of a paused or closed
-    /// group.
+    /// Closes the newest order with its bids and its lease. Emits the events in the sequence of the chain.
     pub(super) fn end_order(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         let Some(order) = self.orders.last_mut() else {
             return;
@@ -253,8 +252,7 @@ impl OrderBook {
         cx.events.push(ChainEvent::LeaseClosed { id, reason });
     }
 
-    /// Closes the lease, its bid and the order, in the event sequence of a lease closed by the tenant or the
-    /// provider.
+    /// Closes the lease, its bid and the order. Emits the events in the sequence of the chain.
     pub(super) fn end_by_lease(&mut self, cx: &mut TxContext<'_>, reason: CloseReason) {
         self.close_lease(cx, LeaseState::Closed, reason);
         self.close_bids(cx);

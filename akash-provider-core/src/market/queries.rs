@@ -104,7 +104,7 @@ impl Market {
         self.ledger.get(address)
     }
 
-    /// Sets the public key of an account. On a real chain the first transaction of the account sets the key.
+    /// Sets the public key of an account. On a real chain, the first transaction sets the key.
     pub fn set_pubkey(&mut self, address: &Address, pubkey: Vec<u8>) {
         self.ledger.account(address).pubkey = Some(pubkey);
     }

@@ -10,8 +10,8 @@ const MIN_PER_GIB: u128 = 50;
 const GIB_BITS: u32 = 30;
 /// Binary logarithm of the number of bytes that cost one base unit at the maximum price.
 const BYTES_PER_UNIT_BITS: u32 = 10;
-/// Number of random steps of 10^-6 base units for each base unit between the minimum and the maximum price.
-/// Limits the random part of a price to 1 % of this difference.
+/// Number of random steps for each base unit between the minimum and the maximum price. A step is 10^-6 base
+/// units.
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 
@@ -22,8 +22,7 @@ pub struct RandomRange {
 }
 
 impl RandomRange {
-    /// Creates the strategy from a seed. Use a seed of the system's random generator for unpredictable
-    /// prices.
+    /// Creates the strategy from a seed. Use a random seed for unpredictable prices.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self {

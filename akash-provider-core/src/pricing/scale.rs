@@ -340,7 +340,7 @@ fn parse_prices(
     Ok(prices)
 }
 
-/// Returns the first 100 characters of a text from the settings or an order, for an error message.
+/// Returns the first 100 characters of a text, for an error message.
 pub(super) fn shorten(text: &str) -> String {
     text.chars().take(100).collect()
 }

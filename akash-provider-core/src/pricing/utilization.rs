@@ -25,8 +25,7 @@ impl ResourceUsage {
         self.share(self.before)
     }
 
-    /// Returns the used share with the order. The range and `None` have the same meaning as in
-    /// [`share_before`](Self::share_before).
+    /// Returns the used share with the order. See [`share_before`](Self::share_before) for the range.
     #[must_use]
     pub fn share_after(self) -> Option<Dec> {
         self.share(self.after)
@@ -65,8 +64,8 @@ impl ResourceUsage {
     }
 }
 
-/// Utilization of the whole cluster by resource, before and after an order. The amounts are those that the
-/// provider reserves, with overcommit applied.
+/// Utilization of the whole cluster by resource, before and after an order. The amounts have overcommit
+/// applied.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Utilization {
     /// CPU in millicores.

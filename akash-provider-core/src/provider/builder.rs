@@ -37,8 +37,7 @@ pub enum BuildError {
 
 /// Builder of a provider from settings and five ports.
 ///
-/// A port can be passed by value, as an `Arc` or as a `Box`, and can be a `dyn` port. To use the port after
-/// it was passed, keep a clone of the `Arc`.
+/// A port can be passed by value, as an `Arc` or as a `Box`, and can be a `dyn` port.
 #[derive(Debug, Default)]
 pub struct ProviderBuilder {
     config: Option<Config>,
@@ -98,8 +97,7 @@ impl ProviderBuilder {
         self
     }
 
-    /// Sets the initial leadership. By default, the provider leads. Without high availability, the provider
-    /// always leads.
+    /// Sets the initial leadership. By default, the provider leads.
     #[must_use]
     pub const fn leadership(mut self, leadership: Leadership) -> Self {
         self.leadership = Some(leadership);

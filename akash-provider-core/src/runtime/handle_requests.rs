@@ -72,7 +72,7 @@ impl RequestQueue {
         Some(id)
     }
 
-    /// Sends the engine's reply to the caller, or drops the reply if the caller has stopped waiting.
+    /// Sends the engine's reply to the caller, unless the caller has stopped waiting.
     pub(crate) fn answer(&mut self, id: RequestId, response: Response) {
         match self.waiting.remove(&id) {
             Some(reply) => {

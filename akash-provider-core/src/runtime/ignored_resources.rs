@@ -3,7 +3,7 @@
 use crate::inventory::{IgnoredResource, InventoryUpdate};
 use std::collections::BTreeSet;
 
-/// Maximum number of logged lines per change. The status lists all ignored resources.
+/// Maximum number of logged lines per change.
 const LOGGED: usize = 20;
 
 /// Ignored resources of the last update.

@@ -351,8 +351,8 @@ impl Breaker {
         self.waiting.contains(lease)
     }
 
-    /// Returns the leases with held requests, each with the block time of its first held request and the
-    /// reason for the hold.
+    /// Returns each lease with a held request, the block time of its first held request, and the reason for
+    /// the hold.
     #[must_use]
     pub(crate) fn held_closes(&self, now: Mono) -> Vec<(LeaseId, BlockTime, String)> {
         let since = self.since.iter();

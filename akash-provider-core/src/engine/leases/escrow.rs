@@ -108,7 +108,7 @@ pub struct Escrow {
 }
 
 /// Returns the estimated time of a lease's next payout: one withdrawal period after the last payout, or after
-/// `created` without a payment record.
+/// `created` if there is no payment record.
 ///
 /// Returns `None` without a withdrawal period.
 #[must_use]

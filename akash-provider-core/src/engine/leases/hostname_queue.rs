@@ -63,7 +63,7 @@ impl HostnameQueue {
     }
 
     /// Returns each queued hostname that overlaps with `names`, once: first the hostnames in `names`, then
-    /// the wildcards that cover them, then the hostnames that they cover.
+    /// wildcards that cover a hostname in `names`, then hostnames that a wildcard in `names` covers.
     pub(in crate::engine) fn overlapping(&self, names: &[String]) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let covers = names.iter().filter_map(|name| covering(name));

@@ -48,7 +48,7 @@ pub enum HostnameError {
 /// Result of a reservation of hostnames.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct HostnameChanges {
-    /// Requested hostnames that the lease did not get, because another lease of the same tenant holds them.
+    /// Requested hostnames that another lease of the same tenant holds.
     pub withheld: Vec<String>,
     /// Hostnames that the lease has released.
     pub released: Vec<String>,

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Engine {
-    /// Checks a manifest against the deployment record on the chain, and claims the hostnames of the
-    /// manifest. On an error, all claims are undone.
+    /// Checks a manifest against the deployment record, and claims the hostnames of the manifest. On an
+    /// error, all claims are undone.
     pub(super) fn check(
         &mut self,
         submission: &Submission,

@@ -38,7 +38,8 @@ use crate::engine::timers::Deadlines;
 const READ_ATTEMPTS: u32 = 5;
 /// Number of failed attempts to count the bids on an order after which the provider bids without a count.
 const COUNT_ATTEMPTS: u32 = 2;
-/// Number of bid transactions with unknown result after which the order waits until they have expired.
+/// Number of bid transactions with unknown result after which the order waits until these transactions have
+/// expired.
 const BID_ATTEMPTS: u32 = 3;
 
 /// Phase of an order.
@@ -66,8 +67,8 @@ pub enum Phase {
         /// Time of the next attempt to send the bid; `None` while the bid waits for permission.
         retry_at: Option<Mono>,
     },
-    /// The account cannot pay the deposit. Afterwards, the bids are counted and the price is calculated
-    /// again.
+    /// The order waits until the account can pay the deposit. Then the bids are counted and the price is
+    /// calculated again.
     Unfunded,
     /// `Broadcast(CreateBid)` is in flight.
     Bidding {
@@ -95,8 +96,8 @@ pub enum Phase {
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time at which the provider closes the bid. Before the bid timeout starts, block time of the
-        /// next check. `None` if no bid timeout is configured or the bid has won.
+        /// Block time at which the bid is closed, or is checked again before the bid timeout starts. `None`
+        /// if no bid timeout is configured or the bid has won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.
@@ -229,7 +230,7 @@ pub struct Order {
     /// True if a record, an event or a transaction result shows the bid. The bid then exists, even if a later
     /// query does not find it.
     is_on_chain: bool,
-    /// If a query at this height or above does not find the bid, the bid does not exist.
+    /// Lowest height at which a query without the bid proves that the bid does not exist.
     min_read_height: Option<Height>,
     /// True if a transaction of this process created the bid.
     committed: bool,
@@ -242,14 +243,14 @@ pub struct Order {
 }
 
 impl Order {
-    /// Creates the machine of an order after an event about the order, and fetches the order record.
+    /// Creates the machine of an order after an event, and fetches the order record.
     pub fn from_event(id: &OrderId, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::OrderSeen { order: id.clone() }));
         out.push(Action::Call(Call::FetchOrder(id.clone())));
         Self::with_phase(id, Phase::Looking { retry_at: None })
     }
 
-    /// Creates the machine of an open order from a snapshot. This provider has no bid on the order.
+    /// Creates the machine of an open order without a bid of this provider, from a snapshot.
     pub fn from_record(order: &Arc<types::Order>, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::OrderSeen {
             order: order.id.clone(),
@@ -261,7 +262,7 @@ impl Order {
         }
     }
 
-    /// Creates the machine of an open order on which this provider has an open bid. The engine reserves the
+    /// Creates the machine of an open order with an open bid of this provider. The engine reserves the
     /// resources of the bid.
     pub fn from_open_bid(bid: &Bid, deadline: Option<BlockTime>, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::BidAdopted {
@@ -293,7 +294,8 @@ impl Order {
         }
     }
 
-    /// Creates the machine of a closed order with an open bid of this provider. The bid is read and closed.
+    /// Creates the machine of a closed order with an open bid of this provider, and reads the bid to close
+    /// it.
     pub fn from_stray_bid(bid: &Bid, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(bid.id.clone())));
         let phase = Phase::Checking {

@@ -212,7 +212,7 @@ impl Engine {
         self.insert_order(id, machine, actions);
     }
 
-    /// Processes an open order of a snapshot. This provider has no bid on the order.
+    /// Processes an open order of a snapshot, without a bid of this provider.
     pub(in crate::engine) fn order_listed(&mut self, order: &Arc<types::Order>) {
         if self.role.is_stopping() {
             return;
@@ -462,7 +462,7 @@ impl Engine {
         }
     }
 
-    /// Processes an inventory update: reserves capacity for waiting orders, and retries declined orders.
+    /// Reserves capacity for waiting orders and retries declined orders, after an inventory update.
     pub(in crate::engine) fn inventory_updated(&mut self) {
         for id in std::mem::take(&mut self.market.orders.waiting_for_capacity) {
             // The order may have ended while it waited.

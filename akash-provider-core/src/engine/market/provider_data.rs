@@ -114,8 +114,8 @@ impl ProviderData {
         !was_pending
     }
 
-    /// Stores the provider record. If the read failed, retains the old record. Returns true if the query must
-    /// be repeated.
+    /// Stores the provider record, or retains the old record if the read failed. Returns true if the query
+    /// must be repeated.
     pub(in crate::engine) fn provider_read(
         &mut self,
         result: Result<Option<ProviderRecord>, Failure>,

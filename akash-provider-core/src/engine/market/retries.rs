@@ -69,7 +69,7 @@ impl Retries {
         }
     }
 
-    /// Returns the current sequence number. Declines after this call have higher numbers.
+    /// Returns the current sequence number. Later declines have higher numbers.
     pub(in crate::engine) const fn sequence(&self) -> Sequence {
         self.sequence
     }

@@ -37,8 +37,7 @@ const READ_DELAY: Duration = Duration::from_secs(1);
 /// Estimated account balance, and the schedule of its reads.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Wallet {
-    /// Last balance that was read, minus the deposits and fees of the bids that were sent after this read.
-    /// `None` before the first read.
+    /// Last balance that was read, minus the deposits and fees of later bids. `None` before the first read.
     coins: Option<BTreeMap<Denom, u128>>,
     /// Last balance that was read, for a comparison with the next balance.
     read: BTreeMap<Denom, u128>,
@@ -63,7 +62,7 @@ pub(in crate::engine) struct Wallet {
     rejected: BTreeMap<Denom, Rejection>,
     /// Rejection of a transaction because the account cannot pay the transaction fee.
     fee_rejected: Option<Rejection>,
-    /// True from the rejection of a bid despite a sufficient balance until the chain accepts a bid.
+    /// True if the chain rejected a bid despite a sufficient balance, and has accepted no bid since.
     is_unexplained: bool,
     /// Order with the single bid that is sent while the balance is uncertain.
     single_bid: Option<OrderId>,
@@ -94,8 +93,7 @@ impl Rejection {
         }
     }
 
-    /// Returns true if `balances` is sufficient, and the balance in the first read after the rejection was
-    /// insufficient.
+    /// Returns true if `balances` is sufficient, but was insufficient in the first read after the rejection.
     fn is_resolved(&self, balances: &BTreeMap<Denom, u128>) -> bool {
         let has_enough = amount(balances, &self.missing.denom) >= self.missing.amount;
         self.is_read && !self.is_unexplained && has_enough

@@ -86,7 +86,7 @@ pub(super) struct Lanes {
     /// Hashes of the hostnames that incomplete deploys declare. A hash collision only delays a deploy.
     declaring: BTreeSet<(u64, EffectId)>,
     followers: FxHashMap<EffectId, BTreeSet<LeaseId>>,
-    /// Leases with a manifest that is being recorded, or is recorded but not yet accepted.
+    /// Leases with a manifest that is being recorded or is not accepted yet.
     recording: FxHashMap<DeploymentId, BTreeSet<LeaseId>>,
 }
 
@@ -117,8 +117,8 @@ impl Lanes {
         self.next(&lease)
     }
 
-    /// Stores the hostnames that a deploy declares, and returns other leases' deploys that declare any of
-    /// these hostnames.
+    /// Stores the hostnames that a deploy declares. Returns the deploys of other leases with any of these
+    /// hostnames.
     fn declare(
         &mut self,
         id: EffectId,
@@ -165,7 +165,7 @@ impl Lanes {
         Some((first.id, first.call))
     }
 
-    /// Unblocks the deploys of a deployment after its manifest was accepted or rejected. Returns the affected leases.
+    /// Unblocks the deploys of a deployment, and returns the affected leases.
     fn end_recording(&mut self, id: &DeploymentId) -> BTreeSet<LeaseId> {
         let leases = self.recording.remove(id).unwrap_or_default();
         for lease in &leases {

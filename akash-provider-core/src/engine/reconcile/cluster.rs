@@ -250,8 +250,8 @@ impl Engine {
         misrouted
     }
 
-    /// Returns the leases with a deployed workload that is missing or incomplete in the cluster. Leases with a call
-    /// in flight are omitted.
+    /// Returns the leases with a missing or incomplete workload in the cluster. Leases with a call in flight
+    /// are omitted.
     pub(in crate::engine) fn missing_workloads(
         &self,
         there: &BTreeSet<&LeaseId>,

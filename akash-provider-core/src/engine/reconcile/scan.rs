@@ -29,7 +29,7 @@ struct ScanInProgress {
     /// True if the scan lists the cluster without a snapshot of the chain.
     cluster_only: bool,
     dry_run: bool,
-    /// Requests from before the scan that receive the result of the scan.
+    /// Requests that arrived before the scan and receive the result of the scan.
     requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
@@ -100,14 +100,13 @@ impl Scan {
         self.list_again = Some(now.plus(LISTING_INTERVAL));
     }
 
-    /// Schedules a listing of the cluster within a second, because a deployed workload is missing. Several calls share
-    /// one listing.
+    /// Schedules a listing of the cluster within a second. Several calls share one listing.
     pub(in crate::engine) fn list_soon(&mut self, now: Mono) {
         let soon = now.plus(backoff::after(0));
         self.list_again = Some(self.list_again.map_or(soon, |at| at.min(soon)));
     }
 
-    /// If the last listing failed, schedules a retry within a second, because the cluster is reachable again.
+    /// Schedules a retry of a failed listing within a second, because the cluster is reachable again.
     pub(in crate::engine) fn cluster_reachable(&mut self, now: Mono) {
         if self.has_listing_failed {
             self.attempts = 0;
@@ -323,7 +322,7 @@ impl Engine {
     }
 
     /// Compares the reservations with a recount, and returns a finding if they differ. Replaces the
-    /// reservations by the recount unless `dry_run` is true.
+    /// reservations unless `dry_run` is true.
     fn recount(&mut self, dry_run: bool) -> Vec<String> {
         let is_equal = self.reservations.recount_matches();
         self.counts.recount(is_equal, self.progress.block_time());

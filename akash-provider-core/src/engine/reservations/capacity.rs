@@ -82,7 +82,7 @@ impl Capacity {
     }
 }
 
-/// Returns the ports and addresses that a group needs. Fails if they are not free, or if another order blocks
+/// Returns the ports and addresses that a group needs. Fails if too few are free, or if another order blocks
 /// the reservation. Does not check the nodes.
 pub(super) fn check(spec: &GroupSpec, pools: &Pools, blocking: &BlockingOrders) -> Result<Claim, Decline> {
     if spec.resources.is_empty() {

@@ -13,8 +13,8 @@ pub(super) fn incomplete(units: &[ResourceUnit], places: &[ReplicaGroup]) -> boo
     units.iter().any(|u| placed(places, u.resources.id) < u.count)
 }
 
-/// Returns the node of each replica: the node of its running pod, or the previous node without a pod. Surplus
-/// pods of a rollout are ignored.
+/// Returns the node of each replica: the node of its running pod, or the previous node if no pod of the
+/// replica runs. Surplus pods of a rollout are ignored.
 pub(super) fn moved(
     units: &[ResourceUnit],
     old: &[ReplicaGroup],

@@ -31,7 +31,7 @@ pub(super) struct OrderCounts {
     in_progress: FxHashMap<OrderId, Progress>,
     /// Sent bid transactions of orders in progress, by action. The value is true after a success.
     sent: FxHashMap<OrderId, BTreeMap<&'static str, bool>>,
-    /// Orders with a pending transaction that closes the bid. The order can end before the result arrives.
+    /// Orders with a pending transaction that closes the bid.
     closing: FxHashSet<OrderId>,
     pub(super) sources: Counts<&'static str>,
     pub(super) outcomes: Counts<&'static str>,

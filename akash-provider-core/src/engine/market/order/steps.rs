@@ -685,8 +685,8 @@ impl Order {
         self.goto(Phase::Open { deadline })
     }
 
-    /// Returns the block time at which the provider closes an open bid. If the block of the bid was not
-    /// processed yet, returns the time of the next check. Returns `None` if no bid timeout is configured.
+    /// Returns the block time at which an open bid is closed, or is checked again before the bid timeout
+    /// starts. Returns `None` if no bid timeout is configured.
     fn bid_deadline(&mut self, cx: &Cx<'_>) -> Option<BlockTime> {
         let now = cx.now.block_time;
         let timeout = cx.config.bid_timeout?;

@@ -7,7 +7,7 @@ use crate::types::{Agreement, Lease, LeaseRecord, LeaseState, Observed};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-/// Audit log in memory. Stores each entry with the number of port calls before the entry.
+/// Audit log in memory. Stores each entry with the number of earlier port calls.
 #[derive(Debug, Default)]
 struct FakeLog {
     script: Arc<Script>,
