@@ -32,7 +32,7 @@ pub struct Sdl {
     pub groups: Vec<GroupSpec>,
     /// Manifest for the provider. Its groups are sorted by name.
     pub manifest: Manifest,
-    /// Hash of the manifest. On the chain, this hash is the version of the deployment.
+    /// Hash of the manifest, on the chain called the version of the deployment.
     pub hash: [u8; 32],
     /// Minimum time that the tenant requires between the start of a reclamation and the close of the lease.
     pub reclamation_min_window: Option<Duration>,
@@ -44,14 +44,14 @@ pub struct Sdl {
 ///
 /// # Errors
 /// Returns [`SdlError`] for the first invalid line, with its line, path and remedy. [`parse_all`] returns all
-/// errors. The time to parse is bounded for texts of any size and form.
+/// errors. The time to parse is bounded for any text.
 pub fn parse(text: &str) -> Result<Sdl, SdlError> {
     parse_all(text).map_err(|errors| errors.first)
 }
 
-/// Parses an SDL as [`parse`] does, but returns all errors at once. An error in one service, profile or
-/// placement does not hide the errors of the others. Sums and the manifest as a whole are checked only if all
-/// parts are valid. A text that is not YAML has one error.
+/// Parses an SDL as [`parse`] does, but returns all errors at once.
+///
+/// Sums and the manifest as a whole are checked only if all parts are valid.
 ///
 /// # Errors
 /// Returns [`SdlErrors`], with at most [`MAX_ERRORS`] errors and the number of further errors.

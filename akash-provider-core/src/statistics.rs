@@ -37,7 +37,7 @@ pub const CALL_BOUNDS: [Duration; 10] = [
 #[derive(Debug)]
 pub struct DurationHistogram {
     bounds: &'static [Duration],
-    /// Number of durations of each bucket. The last entry counts the durations above all bounds.
+    /// Number of durations of each bucket. The last bucket has no upper bound.
     counts: Box<[AtomicU64]>,
     sum_us: AtomicU64,
 }
@@ -47,15 +47,13 @@ pub struct DurationHistogram {
 pub struct DurationCounts {
     /// Inclusive upper bounds of the buckets, in increasing order.
     pub bounds: &'static [Duration],
-    /// Number of durations of each bucket, not cumulative. The last entry counts the durations above all bounds.
+    /// Number of durations of each bucket, not cumulative. The last bucket has no upper bound.
     pub counts: Vec<u64>,
     /// Sum of all durations.
     pub sum: Duration,
 }
 
-/// Counters by key, with a limited number of keys.
-///
-/// The first use of a key takes a write lock. Later uses take a read lock and update an atomic number.
+/// Counters by key, with a limited number of keys. Only the first use of a key takes a write lock.
 #[derive(Debug)]
 pub struct CounterMap<K> {
     counts: RwLock<BTreeMap<K, AtomicU64>>,

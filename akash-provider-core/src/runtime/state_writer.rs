@@ -31,7 +31,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// - When [`StateStore::save`] returns `Ok`, the state is durable. Until then, the provider delays the
 ///   effects that depend on the state, for at most ten seconds.
 /// - Calls are sequential. Each call contains the complete state.
-/// - A failed call is repeated until it succeeds. The provider continues in the meantime.
+/// - A failed call is repeated until it succeeds.
 #[async_trait]
 pub trait StateStore: fmt::Debug + Send + Sync {
     /// Replaces the stored state.
@@ -71,8 +71,7 @@ impl StateWriter {
         }
     }
 
-    /// Returns the effects that can be executed now. The other effects wait for a write;
-    /// [`StateWriter::turn`] returns them later.
+    /// Returns the effects that can be executed now. [`StateWriter::turn`] returns the others after a write.
     pub(crate) fn pass(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
         let mut changed = false;
         for effect in &effects {
@@ -94,8 +93,8 @@ impl StateWriter {
         self.writing.is_empty()
     }
 
-    /// Waits for the end of a write and returns the delayed effects. If no write is in progress, the future
-    /// does not complete. The future can be dropped at any time.
+    /// Waits for the end of a write and returns the delayed effects. Does not complete while no write is in
+    /// progress. Cancel-safe.
     pub(crate) async fn turn(&mut self) -> Vec<Effect> {
         loop {
             if let Some(written) = self.writing.join_next().await {

@@ -76,7 +76,6 @@ mod tests {
     use crate::types::{BlockTime, ChainEvent, DecCoin};
     use std::sync::Mutex;
 
-    /// Returns a state machine with a thousand leases that have the given health.
     fn brain(health: Health) -> ScriptedMachine {
         let info = |number| LeaseInfo {
             lease: lease(number),

@@ -21,15 +21,13 @@ use tokio::task::JoinSet;
 const CHAIN_QUEUE: usize = 256;
 /// Length of the cluster queue: a rollout changes tens of workloads at once.
 const CLUSTER_QUEUE: usize = 128;
-/// Length of the capacity queue. Each update contains the whole capacity, so the queue needs only one place.
+/// Length of the capacity queue: 1, because each update contains the whole capacity.
 const INVENTORY_QUEUE: usize = 1;
-/// First delay after a failure. The delay is short, because most failures are closed connections.
+/// First delay after a failure, short because most failures are closed connections.
 const RETRY_MIN: Duration = Duration::from_millis(200);
-/// Maximum delay after a failure, without the jitter. The jitter is at most as long as the delay. The stream
-/// resumes within a minute after the remote service recovers.
+/// Maximum delay after a failure. The jitter can double the delay.
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Time without an event from the chain after which a warning is logged. A chain creates a block every few
-/// seconds.
+/// Time without a chain event after which a warning is logged. A chain creates a block every few seconds.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// Receiving ends of the streams. Dropping this value ends the tasks of the streams.
@@ -42,7 +40,7 @@ pub(crate) struct Feeds {
 }
 
 impl Feeds {
-    /// Starts one task per port. The task forwards the event stream of the port to a queue.
+    /// Starts one forwarding task per port.
     pub(crate) fn start(
         chain: Arc<dyn crate::chain::ChainClient>,
         cluster: Arc<dyn Cluster>,
@@ -73,8 +71,8 @@ impl Feeds {
     }
 }
 
-/// Subscribes to one port, and again after each end or failure of the stream, until the receiver of `queue`
-/// is dropped. Sends `lost` once for every gap in the stream.
+/// Forwards the events of one port to `queue`, and subscribes again when the stream ends or fails. Sends
+/// `lost` once per gap.
 async fn follow<T: Clone + Send>(
     port: &'static str,
     subscribe: impl Fn() -> BoxStream<'static, Result<T, Error>>,
@@ -137,7 +135,7 @@ async fn listen<T: Clone + Send>(
     }
 }
 
-/// Retry state of a stream: the increasing delays, and whether the engine was notified of the current gap.
+/// Retry state of a stream.
 struct StreamGap<T> {
     lost: Option<T>,
     /// Whether a valid item arrived after the last failure.
@@ -160,7 +158,7 @@ impl<T: Clone> StreamGap<T> {
         self.waits = None;
     }
 
-    /// Handles a failure of the stream: waits, and at the first failure after a valid item also sends `lost`.
+    /// Waits before the next subscription. At the first failure after a valid item, also sends `lost`.
     async fn open(&mut self, queue: &mpsc::Sender<T>) -> Result<(), LoopGone> {
         if std::mem::take(&mut self.is_reset)
             && let Some(lost) = &self.lost
@@ -180,8 +178,8 @@ impl<T: Clone> StreamGap<T> {
 /// Error: the receiver of the queue was dropped.
 struct LoopGone;
 
-/// Returns an endless sequence of delays that double from [`RETRY_MIN`] to [`RETRY_MAX`], with jitter so that
-/// several providers do not reconnect to one node at the same time.
+/// Returns an endless sequence of retry delays. With the jitter, several providers do not reconnect at the
+/// same time.
 fn waits() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(RETRY_MIN)

@@ -134,7 +134,6 @@ impl World {
     }
 }
 
-/// Waits until the provider has been idle for a while.
 async fn settle() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }

@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 /// Placement attribute that requests confidential computing.
 const TEE: &str = "tee/type";
 
-/// Groups and manifest of a document, and the compute profile of each unit.
+/// Groups and manifest of a document.
 #[derive(Debug)]
 pub(super) struct BuildOutput {
     pub(super) groups: Vec<GroupSpec>,
     pub(super) manifest: Manifest,
-    /// For each group, the name of the compute profile of each unit.
+    /// Compute profile of each unit, per group.
     pub(super) profiles: Vec<Vec<String>>,
 }
 
@@ -30,7 +30,7 @@ struct Building {
     tee: Option<String>,
 }
 
-/// Builds the groups and the manifest of a document with valid references.
+/// Builds the groups and the manifest. The references of the document must be valid.
 ///
 /// # Errors
 /// Returns an error when services of a placement request different types of confidential computing, or when a
@@ -145,7 +145,7 @@ fn start(name: &str, infra: &Placement) -> Building {
     }
 }
 
-/// Adds the confidential-computing type of a service to the attributes that its placement requires.
+/// Adds the confidential-computing type of a service to the required attributes of its placement.
 fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError> {
     let Some((spot, kind)) = service.params.as_ref().and_then(|params| params.tee.as_ref()) else {
         return Ok(());
@@ -168,9 +168,8 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
     }
 }
 
-/// Returns the sequence number of each leased IP name. The IP names of all `to` entries are sorted and
-/// numbered from 1. A repeated name gets the highest of its numbers. A global `to` entry without an IP is
-/// skipped; any other entry without an IP has the empty name.
+/// Returns the sequence number of each leased IP name, from 1 in the order of names. A repeated name gets the
+/// highest of its numbers.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment
@@ -225,8 +224,7 @@ fn exposes(exposes: &[Expose], sequence: &BTreeMap<&str, u32>) -> Vec<ServiceExp
     all
 }
 
-/// Returns the endpoints of one expose. A global expose has one endpoint for its port and, if it uses a
-/// leased IP, a second endpoint for the IP. Other exposes have no endpoints.
+/// Returns the endpoints of one expose: none unless the expose is global.
 fn endpoints(expose: &ServiceExpose) -> Vec<Endpoint> {
     if !expose.global {
         return Vec::new();
@@ -285,8 +283,8 @@ fn params(params: &Params) -> ServiceParams {
     }
 }
 
-/// Returns the registry login of a service. In version 2.0, the result has no mail address, and white space
-/// is not removed.
+/// Returns the registry login of a service. In version 2.0, the mail address is dropped and white space is
+/// not trimmed.
 fn credentials(version: Version, credentials: &Credentials) -> Credentials {
     match version {
         Version::V2_0 => Credentials {

@@ -7,8 +7,8 @@ use crate::manifest::Proto;
 use crate::types::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks that every referenced service, profile, price, endpoint and volume exists, and that these parts can
-/// be combined. A reference to an invalid part adds no further error.
+/// Checks the references between services, profiles, prices, endpoints and volumes. A reference to an invalid
+/// part adds no further error.
 pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     let mut ips = Ips::default();
     for (name, deployed) in document.deployment.iter() {
@@ -191,8 +191,8 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
     }
 }
 
-/// Reports a persistent volume that is not mounted. As in the Akash tools, the report is an error only in SDL
-/// version 2.0 and only for a service without mounts, otherwise a warning.
+/// Reports a persistent volume that is not mounted: an error in SDL version 2.0 if the service has no mounts,
+/// otherwise a warning.
 fn unmounted(
     version: Version,
     spot: &Location,

@@ -38,7 +38,7 @@ impl Diagnostics {
         read.map_err(|error| self.wrong(error)).ok()
     }
 
-    /// Runs `read` and returns its value. Returns `None` if `read` added an error.
+    /// Runs `read`. Returns `None` if `read` added an error.
     pub(super) fn whole<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, SdlError>) -> Option<T> {
         let before = self.count();
         let read = read(self);
@@ -53,13 +53,12 @@ impl Diagnostics {
         self.errors.len() + self.more
     }
 
-    /// Returns the first error, or `Ok` if the parsed text has no error. Nothing can be built from a text
-    /// with errors.
+    /// Returns the first error, or `Ok` if the text has no error.
     pub(super) fn so_far(&self) -> Result<(), SdlError> {
         self.errors.first().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Ends the collection. Returns the warnings if the text has no error, otherwise all errors.
+    /// Returns the warnings if the text has no error, otherwise all errors.
     pub(super) fn end(mut self) -> Result<Vec<Warning>, Box<SdlErrors>> {
         self.warnings.sort_by_key(|warning| warning.line);
         self.warnings.truncate(MAX_WARNINGS);
@@ -69,7 +68,7 @@ impl Diagnostics {
         }
     }
 
-    /// Ends the collection with an error that stopped the parser, and returns all errors.
+    /// Adds the error that stopped the parser, and returns all errors.
     pub(super) fn end_with(mut self, error: SdlError) -> SdlErrors {
         if !self.errors.contains(&error) {
             self.errors.push(error.clone());

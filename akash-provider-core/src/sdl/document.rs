@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::time::Duration;
 
-/// Version of the SDL. The version determines whether services share resource units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     /// Each service has its own resource unit.
@@ -16,8 +15,7 @@ pub(super) enum Version {
     V2_1,
 }
 
-/// Parts by name. The names of invalid parts are stored too, so that a reference to an invalid part adds no
-/// further error.
+/// Parts by name, with the names of invalid parts in `unread`.
 #[derive(Debug)]
 pub(super) struct NamedParts<T> {
     pub(super) read: BTreeMap<String, T>,
@@ -143,8 +141,7 @@ pub(super) struct Compute {
     pub(super) spot: Location,
     pub(super) cpu: (Location, Sourced<Cpu>),
     pub(super) memory: (Location, Sourced<Memory>),
-    /// GPUs with their location. A profile without a `gpu` field yields zero GPUs, with the location of the
-    /// profile.
+    /// GPUs and their location. Without a `gpu` field: zero GPUs and the location of the profile.
     pub(super) gpu: (Location, Gpu),
     /// Volumes, in the order of the Akash tools.
     pub(super) storage: Vec<(Location, Sourced<Storage>)>,

@@ -19,7 +19,7 @@ const MEMORY: (u64, u64) = (MI, 2 * TI);
 const VOLUME: (u64, u64) = (5 * MI, 32 * TI);
 /// Maximum price per replica and block, in the smallest unit of the token.
 const PRICE: i64 = 10_000_000;
-/// Maximum amount of a resource in a group, as a multiple of the maximum amount per replica.
+/// Maximum amount of a resource in a group, as a multiple of the maximum per replica.
 const GROUP: u128 = 50;
 
 /// Function that formats a quantity with its unit.
@@ -50,7 +50,6 @@ pub(super) fn parts(document: &Document, notes: &mut Diagnostics) {
     }
 }
 
-/// Checks the groups of a document against the limits of the chain.
 pub(super) fn groups(built: &BuildOutput, document: &Document, notes: &mut Diagnostics) {
     for group in &built.groups {
         if let Some(placement) = document.placements.get(&group.name) {
@@ -97,8 +96,7 @@ fn check_compute(compute: &Compute, notes: &mut Diagnostics) {
     }
 }
 
-/// Checks that a quantity is within its range. The error contains the range in the given unit, and `written`:
-/// the quantity as written in the SDL.
+/// Checks that a quantity is within its range. `written` is the quantity as written in the SDL.
 fn within(
     spot: &Location,
     what: &str,

@@ -27,7 +27,7 @@ pub const MAX_KEY: usize = 256;
 pub(super) struct Node {
     pub(super) line: u32,
     pub(super) content: Content,
-    /// Number of nodes in this tree, counting the node itself and the nodes of each alias.
+    /// Number of nodes in this tree, including the nodes of each alias.
     size: usize,
     /// Number of levels of this tree, including the node itself.
     height: usize,
@@ -91,19 +91,19 @@ pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlE
     }
 }
 
-/// Maximum number of quoted texts per document that have insufficiently indented continuation lines.
+/// Maximum number of quoted texts with insufficient indentation per document.
 const MAX_SHALLOW: usize = 32;
-/// Maximum number of insufficiently indented lines that the parser indents in one quoted text.
+/// Maximum number of lines that the parser indents in one quoted text.
 const MAX_LINES: usize = 200;
-/// Indentation that the parser adds to continuation lines of quoted texts. No SDL is nested so deeply.
+/// Indentation that the parser adds to lines of quoted texts: deeper than any SDL.
 const DEEP: &str =
     "                                                                                                ";
 
 /// Reason why a text could not be parsed.
 enum ReadError {
     Wrong(SdlError),
-    /// This line continues a quoted text, but is not indented deeper than the block that contains the text.
-    /// The Akash tools accept such lines; YAML does not.
+    /// The line continues a quoted text with insufficient indentation. The Akash tools accept such lines;
+    /// YAML does not.
     Shallow(usize, SdlError),
 }
 
@@ -113,8 +113,8 @@ impl From<SdlError> for ReadError {
     }
 }
 
-/// Indents a line within a quoted text and the following lines up to the next quote. The indentation does not
-/// change the quoted text. Returns `None` if the line was already indented, or if too many lines follow.
+/// Indents the line and the following lines of a quoted text. Returns `None` if the line was already
+/// indented, or if too many lines follow.
 fn deepened(text: &str, line: usize) -> Option<String> {
     let start: usize = text
         .split_inclusive('\n')
@@ -284,8 +284,7 @@ impl Tree {
         self.place(node, line)
     }
 
-    /// Adds a complete node to the innermost open list or map. Without an open list or map, the node becomes
-    /// the root.
+    /// Adds a complete node to the innermost open list or map, or as the root.
     fn place(&mut self, node: Rc<Node>, line: u32) -> Result<(), SdlError> {
         self.nodes += 1;
         if node.size > MAX_NODES || self.nodes > MAX_NODES {
@@ -342,8 +341,8 @@ impl Tree {
         })
     }
 
-    /// Replaces the merge keys (`<<`) of a map with the entries of the maps that they reference. Returns an
-    /// error for duplicate keys.
+    /// Replaces the merge keys (`<<`) of a map with the entries of the referenced maps. Duplicate keys are an
+    /// error.
     fn merge(&self, entries: Vec<(Key, Rc<Node>)>) -> Result<Vec<(Key, Rc<Node>)>, SdlError> {
         // Before the merge, because only a key written twice in this map is an error.
         let mut own = BTreeSet::new();

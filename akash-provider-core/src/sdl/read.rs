@@ -78,7 +78,7 @@ fn profiles(top: &Fields<'_>, notes: &mut Diagnostics) -> (NamedParts<Compute>, 
     (compute, placements)
 }
 
-/// Reads the entries of an optional map independently of each other.
+/// Reads the entries of an optional map. An invalid entry does not affect the others.
 fn named<T>(
     at: Option<ValueRef<'_>>,
     notes: &mut Diagnostics,

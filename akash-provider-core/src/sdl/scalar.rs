@@ -15,8 +15,8 @@ pub(super) enum QuantityError {
     TooLarge,
 }
 
-/// Parses a boolean. Unquoted `true` and `false` are accepted. The old forms `yes`, `no`, `on`, `off`, `y`,
-/// `n` are accepted quoted or not. All forms can be in lower case, upper case or capitalized.
+/// Parses a boolean. `true` and `false` must be unquoted. The old forms, such as `yes` and `on`, may be
+/// quoted.
 pub(super) fn flag(text: &str, plain: bool) -> Option<bool> {
     match text {
         "true" | "True" | "TRUE" if plain => Some(true),
@@ -27,8 +27,7 @@ pub(super) fn flag(text: &str, plain: bool) -> Option<bool> {
     }
 }
 
-/// Parses an unquoted integer. Accepts decimal, `0x`, `0o` and `0b` numbers with `_` between digits, octal
-/// numbers with a leading zero, and numbers such as `80.0`.
+/// Parses an unquoted integer: decimal, hexadecimal, octal or binary, or a number such as `80.0`.
 pub(super) fn whole(text: &str) -> Result<u64, QuantityError> {
     let digits = text.replace('_', "");
     let (negative, digits) = match digits.strip_prefix('-') {

@@ -35,13 +35,11 @@ deployment:
       count: 1
 "#;
 
-/// Replaces `from` with `to` in a valid text and returns the error of the changed text.
 fn error(from: &str, to: &str) -> SdlError {
     assert!(GOOD.contains(from), "{from}");
     parse(&GOOD.replacen(from, to, 1)).expect_err(to)
 }
 
-/// Replaces `from` with `to` in a valid text and returns the warnings about the changed text.
 fn warnings(from: &str, to: &str) -> Vec<String> {
     assert!(GOOD.contains(from), "{from}");
     let sdl = parse(&GOOD.replacen(from, to, 1)).unwrap_or_else(|e| panic!("{e}"));
@@ -131,8 +129,7 @@ fn unknown_fields_below_the_top_level_are_ignored_with_a_warning() {
     }
 }
 
-/// The tools of the Akash network accept quoted texts with continuation lines that are not indented deeper
-/// than the list around the text.
+/// The Akash tools accept such texts, although YAML does not.
 #[test]
 fn quoted_texts_may_continue_without_indentation() {
     let with = |args: &str| GOOD.replacen("image: nginx", &format!("image: nginx\n    args:\n{args}"), 1);

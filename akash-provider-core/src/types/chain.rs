@@ -42,8 +42,7 @@ pub enum BidState {
 pub enum LeaseState {
     /// The workload runs, and the lease is paid per block.
     Active,
-    /// The provider has started to reclaim the capacity. The workload runs and is paid until the provider closes the
-    /// lease, at the earliest at the reclamation deadline.
+    /// The provider reclaims the capacity. The workload runs and is paid until the provider closes the lease.
     Reclaiming,
     /// Closed by the chain because of insufficient escrow funds.
     InsufficientFunds,
@@ -111,7 +110,7 @@ impl CloseReason {
         }
     }
 
-    /// Returns the name of the reason, such as `manifest_timeout`; `other` for a reason with any other number.
+    /// Returns the name of the reason, such as `manifest_timeout`; `other` for an unknown number.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -144,7 +143,7 @@ pub struct Order {
     pub spec: Arc<GroupSpec>,
     /// Height of the block in which the order was created.
     pub created_at: Height,
-    /// Minimum reclamation window that the tenant accepts; `None` if the tenant requires no window.
+    /// Minimum reclamation window that the tenant accepts; `None` if no window is required.
     pub reclamation_min_window: Option<Duration>,
 }
 
@@ -172,7 +171,7 @@ pub struct Reclamation {
     pub window: Duration,
     /// Earliest time at which the provider can close the lease. Set when the reclamation starts.
     pub deadline: Option<BlockTime>,
-    /// Reason of the reclamation; `None` before the reclamation, or if the record contains no reason.
+    /// Reason of the reclamation; `None` before its start, or if no reason is recorded.
     #[serde(default)]
     pub reason: Option<CloseReason>,
 }
@@ -190,7 +189,7 @@ pub struct Lease {
     pub created_at: Height,
     /// Height of the close; 0 while the lease is active.
     pub closed_on: Height,
-    /// Reason of the close; `None` while the lease is active, or if the record contains no reason.
+    /// Reason of the close; `None` while the lease is active, or if no reason is recorded.
     pub reason: Option<CloseReason>,
     /// Reclamation terms of the bid, if any.
     pub reclamation: Option<Reclamation>,
@@ -201,7 +200,7 @@ pub struct Lease {
 pub struct Payment {
     /// Amount that the lease earns per block.
     pub rate: DecCoin,
-    /// Earnings that the provider has not withdrawn yet, as of the last settlement.
+    /// Earnings that are not withdrawn yet, as of the last settlement.
     pub balance: DecCoin,
     /// Total amount withdrawn by the provider, in whole base units.
     pub withdrawn: Coin,
@@ -271,7 +270,7 @@ pub struct ProviderRecord {
     pub owner: Address,
     /// URI at which tenants reach the provider.
     pub host_uri: String,
-    /// Attributes that the provider declares, which are compared with the requirements of orders.
+    /// Declared attributes, compared with the requirements of orders.
     pub attributes: Vec<Attribute>,
     /// Contact information.
     #[serde(default)]
@@ -329,7 +328,7 @@ pub struct ProviderInfo {
 pub struct AuditedAttributes {
     /// Auditor as text, because orders may name auditors that are not addresses.
     pub auditor: String,
-    /// Signed attributes, which are compared with the requirements of orders.
+    /// Signed attributes, compared with the requirements of orders.
     pub attributes: Vec<Attribute>,
 }
 
@@ -351,7 +350,7 @@ pub struct Certificate {
 pub struct MarketParams {
     /// Minimum deposit of a bid, one entry per accepted denomination.
     pub bid_min_deposits: Vec<Coin>,
-    /// Maximum number of bids per order. Open, active and closed bids count, lost bids do not.
+    /// Maximum number of bids per order. Lost bids do not count.
     pub order_max_bids: u32,
     /// Minimum reclamation window of a bid.
     pub min_reclamation_window: Duration,
@@ -359,13 +358,12 @@ pub struct MarketParams {
     pub max_reclamation_window: Duration,
 }
 
-/// An event of a block. Events of one transaction arrive in the order in which the transaction emitted them.
+/// An event of a block. Events of one transaction arrive in the order of emission.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ChainEvent {
-    /// The current state, because past events may be missing. This is the first item of every subscription,
-    /// and the first item after every gap.
+    /// The current state: the first item of every subscription, and the first item after every gap.
     Resync(Arc<Snapshot>),
     /// A block is complete: all its events have been sent.
     Block {
@@ -466,9 +464,8 @@ pub enum ChainEvent {
 }
 
 impl ChainEvent {
-    /// Returns whether the event is relevant to `provider`. An event that concerns only another provider is not
-    /// relevant. The exception is `LeaseCreated` for another provider, because `provider` can then no longer win the
-    /// order.
+    /// Returns whether the event is relevant to `provider`. `LeaseCreated` for another provider is relevant,
+    /// because `provider` can no longer win the order.
     #[must_use]
     pub fn concerns(&self, provider: &Address) -> bool {
         match self {
@@ -492,7 +489,7 @@ impl ChainEvent {
     }
 }
 
-/// Current state of the records that concern one provider, and of all open orders. All records are from one height.
+/// Current records of one provider, and all open orders, at one height.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Chain id.
@@ -513,14 +510,14 @@ pub struct Snapshot {
     pub leases: Vec<LeaseRecord>,
     /// Deployments to which the leases of the provider belong.
     pub deployments: Vec<DeploymentRecord>,
-    /// Times, by height, of the blocks in which the records were created. For a height without an entry, the
-    /// time of the snapshot applies.
+    /// Times of the blocks in which the records were created, by height. The time of the snapshot replaces
+    /// missing entries.
     pub block_times: BTreeMap<Height, BlockTime>,
 }
 
 impl Snapshot {
-    /// Returns the time of the block at `height`, or the time of the snapshot if the block time is unknown. A
-    /// deadline computed from the snapshot time may be too late, but never too early.
+    /// Returns the time of the block at `height`, or the time of the snapshot if the block time is unknown.
+    /// The result is never too early.
     #[must_use]
     pub fn block_time(&self, height: Height) -> BlockTime {
         self.block_times.get(&height).copied().unwrap_or(self.time)
@@ -535,16 +532,14 @@ pub enum Agreement {
     Single,
     /// A second endpoint returned the same record.
     Confirmed,
-    /// A second endpoint returned a different record, or the first endpoint returned an incomplete record.
+    /// The endpoints disagree, or the first endpoint returned an incomplete record.
     Disputed,
     /// The second endpoint could not be queried.
     Unreachable,
 }
 
-/// A record that was read from the chain, with its height and the agreement of the endpoints. Height and
-/// agreement determine whether the engine accepts the record as evidence.
-///
-/// The record was read from a node that has the configured chain id and is not catching up.
+/// A record read from the chain, with its height and the agreement of the endpoints. The node had the
+/// configured chain id and was not catching up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Observed<T> {
     /// Record, or `None` if the endpoint found no record. `None` alone does not prove that the chain has no

@@ -66,8 +66,8 @@ impl DeclineCode {
         Self::Unknown,
     ];
 
-    /// Returns whether the group of an order is sufficient to find this reason. Bid screening checks groups
-    /// without an order and therefore never returns the other codes.
+    /// Returns whether the group alone is sufficient to find this reason. Bid screening returns only these
+    /// codes.
     #[must_use]
     pub const fn needs_only_group(self) -> bool {
         match self {

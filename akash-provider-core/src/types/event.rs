@@ -91,7 +91,7 @@ pub enum BidOutcome {
 }
 
 impl BidOutcome {
-    /// Returns the name of the outcome, the same as in JSON.
+    /// Returns the name of the outcome, as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -310,13 +310,10 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the id of a fact. Returns `None` for a status, and for an event that only one instance can
-    /// report.
+    /// Returns the id of a fact, the same in every instance and after a restart. Consumers drop events with
+    /// an id that they already received.
     ///
-    /// The id depends only on the fact: every instance, before and after a restart or a fail-over, gives a
-    /// fact the same id. A consumer processes each fact once if it drops events with an id that was already
-    /// received. A fact without an id is published only by the instance that created it, while this instance
-    /// leads.
+    /// Returns `None` for a status, and for an event that only one instance can report.
     #[must_use]
     pub fn id(&self) -> Option<String> {
         Some(match self {

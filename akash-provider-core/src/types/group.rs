@@ -89,8 +89,7 @@ impl GroupSpec {
         distinct_leased_ips(&self.resources)
     }
 
-    /// Returns the number of external ports of the group: the number of its random-port endpoints. The
-    /// endpoints of a unit are counted once, regardless of the number of its replicas.
+    /// Returns the number of random-port endpoints of the group, not multiplied by replicas.
     #[must_use]
     pub fn external_ports(&self) -> u32 {
         let of_unit = |u: &ResourceUnit| {

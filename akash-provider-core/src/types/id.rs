@@ -51,8 +51,7 @@ impl Address {
         Ok(Self(text.into()))
     }
 
-    /// Returns a placeholder for the address of a missing account. The placeholder is not a valid address, so
-    /// it equals no account.
+    /// Returns a placeholder for a missing account. The placeholder equals no valid address.
     pub(crate) fn nobody() -> Self {
         Self("".into())
     }
@@ -157,8 +156,8 @@ impl BidId {
         self.order.owner()
     }
 
-    /// Returns the name of the namespace of the lease, which is also the name of its Manifest object:
-    /// base32hex of the SHA-224 hash of the lease path.
+    /// Returns the name of the namespace and of the Manifest object of the lease: base32hex of the SHA-224
+    /// hash of the lease path.
     #[must_use]
     pub fn namespace(&self) -> String {
         base32hex(&Sha224::digest(self.to_string().as_bytes()))

@@ -51,8 +51,7 @@ impl Dec {
     /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// Creates a decimal from an integer. If the integer is too large or too small, returns the nearest
-    /// decimal.
+    /// Creates a decimal from an integer.
     #[must_use]
     pub fn from_int(value: i64) -> Self {
         Self(i128::from(value) * ONE)
@@ -88,7 +87,7 @@ impl Dec {
         self.0.checked_mul(factor).map(Self)
     }
 
-    /// Returns the product, rounded to 18 digits like on the chain, half to even, or `None` on overflow.
+    /// Returns the product, rounded to 18 digits, half to even as on the chain; `None` on overflow.
     #[must_use]
     pub fn checked_mul(self, other: Self) -> Option<Self> {
         rounded(BigInt::from(self.0) * other.0, BigInt::from(ONE))
@@ -104,7 +103,7 @@ impl Dec {
         rounded(BigInt::from(self.0) * ONE, BigInt::from(other.0))
     }
 
-    /// Returns the absolute value, or `None` for the smallest number, which has no positive counterpart.
+    /// Returns the absolute value, or `None` for the smallest number.
     #[must_use]
     pub fn checked_abs(self) -> Option<Self> {
         self.0.checked_abs().map(Self)

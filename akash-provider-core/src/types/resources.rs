@@ -66,13 +66,13 @@ pub struct Storage {
     pub attributes: Vec<Attribute>,
 }
 
-/// Ephemeral storage in bytes for a replica that requests no such storage: 1 GiB, for logs and temporary
-/// files. Without a limit, one container could fill its node.
+/// Ephemeral storage in bytes for a replica that requests none: 1 GiB. Without a limit, one container could
+/// fill its node.
 pub const DEFAULT_EPHEMERAL: u64 = 1 << 30;
 
 impl Resources {
-    /// Returns the ephemeral storage of one replica, in bytes: the sum of the volumes that are not persistent
-    /// and not in memory, or [`DEFAULT_EPHEMERAL`] if the sum is 0. Returns `None` on overflow.
+    /// Returns the ephemeral storage of one replica, in bytes; [`DEFAULT_EPHEMERAL`] if none is requested.
+    /// Returns `None` on overflow.
     #[must_use]
     pub fn ephemeral_bytes(&self) -> Option<u64> {
         let mut volumes = self.storage.iter().filter(|v| !v.is_persistent() && !v.is_ram());

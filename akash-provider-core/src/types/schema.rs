@@ -10,8 +10,7 @@ use std::borrow::Cow;
 const ID: &str = "Id of the fact, the same from every instance and after every restart; drop an id that was seen \
                   before. A fact without an id is published once, by the leader that made it.";
 
-/// Returns the JSON Schema (draft 2020-12) of an [`Event`]. Consumers must ignore unknown fields and events,
-/// which later versions of a provider can add.
+/// Returns the JSON Schema (draft 2020-12) of an [`Event`]. Consumers must ignore unknown fields and events.
 #[must_use]
 pub fn event_schema() -> Value {
     let mut schema = schemars::schema_for!(Event);
@@ -57,8 +56,7 @@ mod tests {
         branches.iter().find(of).unwrap_or_else(|| panic!("{event}"))
     }
 
-    /// Validates a value against the schema. Supports only the keywords that this schema uses: references,
-    /// alternatives, types, constants and patterns.
+    /// Validates a value against the schema. Supports only the keywords that this schema uses.
     fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
         if let Some(name) = schema["$ref"].as_str() {
             return fits(root, &root["$defs"][name.trim_start_matches("#/$defs/")], value);

@@ -22,7 +22,7 @@ pub struct BlockTime(pub i64);
 pub struct Now {
     /// Monotonic clock of the process.
     pub mono: Mono,
-    /// Time of the newest processed block. While the chain is halted, this time does not change.
+    /// Time of the newest processed block, constant while the chain is halted.
     pub block_time: BlockTime,
 }
 

@@ -58,8 +58,7 @@ pub enum Msg {
         /// Public key in PEM.
         pubkey: Vec<u8>,
     },
-    /// Revokes a published certificate. The record of the certificate remains on the chain, but is no longer
-    /// valid.
+    /// Revokes a published certificate. The record remains on the chain, but is no longer valid.
     RevokeCertificate {
         /// Account that the certificate belongs to.
         owner: Address,
@@ -144,11 +143,11 @@ pub enum TxError {
     Reclamation,
     /// market/31: the order has more bids than the parameters allow.
     InvalidBid,
-    /// undefined/1 for a bid: the account cannot pay the deposit. The chain also uses undefined/1 for a
-    /// deposit with a wrong amount or denomination.
+    /// undefined/1 for a bid: the account cannot pay the deposit, or the deposit has a wrong amount or
+    /// denomination.
     InsufficientFunds,
-    /// sdk/5, sdk/38, feegrant/2, 3, 5: the account, or its fee grant, cannot pay the fee. The transaction is
-    /// not included in a block and costs nothing.
+    /// sdk/5, sdk/38, feegrant/2, 3, 5: the account, or its fee grant, cannot pay the fee. The transaction
+    /// costs nothing.
     FeeUnpaid,
     /// A refusal without specific handling; code and log contain the reason.
     Other,
@@ -181,7 +180,7 @@ pub enum TxOutcome {
         /// Error text of the chain, shortened.
         log: String,
     },
-    /// The message was sent, or may have been sent. A block can include it until `expires`, and not later.
+    /// The message may have been sent. A block can include the message until `expires`, not later.
     Unknown {
         /// Timeout of the transaction in block time.
         expires: BlockTime,

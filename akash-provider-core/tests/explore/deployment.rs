@@ -32,22 +32,20 @@ struct DeploymentWorld {
     recorded: bool,
     delivered: bool,
     claimed: bool,
-    /// Whether the manifest in the cluster is unknown: a call to record the manifest failed, or the
-    /// deployment was found at the start.
+    /// Whether the manifest in the cluster is unknown.
     doubt: bool,
-    /// The manifest deadline has passed, and the machine has not received a cluster list since then.
+    /// The manifest deadline has passed, without a cluster list since then.
     due: bool,
     /// The cluster has an unusable Manifest record of the deployment.
     unusable: bool,
     /// A cluster list read after the deadline contains no object of the deployment.
     disproven: bool,
-    /// Whether the cluster may have, or may have had, a Manifest record of the deployment.
+    /// Whether the cluster may have, or had, a Manifest record of the deployment.
     touched: bool,
     ended: u8,
     valid: bool,
     submissions: u64,
-    /// Number of times that the search can still let the manifest deadline pass. A deadline is postponed
-    /// while the manifest is being recorded.
+    /// Number of times that the search can still let the manifest deadline pass.
     blocks: u8,
     /// Number of further cluster lists for which the search can choose an unexpected result.
     lists_left: u8,
@@ -217,7 +215,7 @@ impl DeploymentWorld {
         }
     }
 
-    /// Adds to `all` the next state for each possible result of the pending cluster list.
+    /// Adds the next state for each possible result of the pending cluster list.
     fn lists(&self, all: &mut Vec<(String, Self)>) {
         let listed = |unusable: Option<&str>, conclusive| Input::Listed {
             unusable: unusable.map(|u| (bid_id(), Arc::from(u))).into_iter().collect(),

@@ -24,7 +24,7 @@ struct EscrowWorld {
     machine: Escrow,
     clock: Clock,
     in_flight: Option<InFlight>,
-    /// Block time at which the unconfirmed withdrawal expires; `None` if there is no such withdrawal.
+    /// Block time at which the unconfirmed withdrawal expires, if any.
     flying: Option<BlockTime>,
     withdrawn_at: Option<Height>,
     leases: u8,

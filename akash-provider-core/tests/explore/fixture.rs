@@ -76,8 +76,7 @@ pub(crate) fn permanent() -> Failure {
     }
 }
 
-/// Clocks of the simulation, and the conditions that determine whether the machine may act, such as
-/// leadership and shutdown.
+/// Clocks of the simulation, and conditions such as leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Clock {
     pub(crate) mono: Mono,

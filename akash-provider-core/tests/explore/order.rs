@@ -11,8 +11,7 @@ use akash_provider_core::types::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Time during which an unconfirmed transaction can still be included in a block, in milliseconds of block
-/// time.
+/// Time in which a block can include an unconfirmed transaction, in milliseconds of block time.
 const EXPIRY: i64 = 60_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -143,8 +142,7 @@ impl OrderWorld {
         });
     }
 
-    /// Delivers the completion of the pending call to the machine. A machine in phase `Done` receives no
-    /// completion.
+    /// Delivers the completion of the pending call, unless the machine is done.
     fn complete(&self, input: Input, change: impl FnOnce(&mut Self)) -> Self {
         let mut next = self.clone();
         next.in_flight = None;
@@ -156,7 +154,7 @@ impl OrderWorld {
         }
     }
 
-    /// Adds the bid to the simulated chain, or returns the error with which a real chain rejects the bid.
+    /// Adds the bid to the simulated chain. Fails as on a real chain.
     fn land_create(&mut self) -> Result<(), TxError> {
         if self.order != OrderState::Open {
             return Err(TxError::OrderNotOpen);
@@ -476,10 +474,8 @@ impl World for OrderWorld {
 }
 
 impl OrderWorld {
-    /// Returns true if the order and the bid are open although the state machine of the order is done.
-    ///
-    /// Two cases are allowed: a shutdown, because the next start adopts the bid, and a transaction that was
-    /// treated as expired.
+    /// Returns true if the order and the bid are open although the state machine is done. A shutdown is an
+    /// exception: the next start adopts the bid.
     fn open_bid_unowned(&self) -> bool {
         self.bid == Some(BidState::Open)
             && self.order == OrderState::Open
@@ -496,7 +492,7 @@ impl OrderWorld {
         self.events.contains(&MarketEvent::Won) || self.clock.stopping
     }
 
-    /// Returns true if the machine must still act on the order, but no call, event or deadline is pending.
+    /// Returns true if work remains, but no call, event or deadline is pending.
     fn stuck(&self) -> bool {
         let quiet = self.in_flight.is_none()
             && self.events.is_empty()

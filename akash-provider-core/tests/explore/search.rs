@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 /// A machine and its environment.
 pub(crate) trait World: Clone + Eq + Hash + Debug {
-    /// Returns every possible next state, each with the name of the step that leads to it.
+    /// Returns every possible next state, each with the name of its step.
     fn successors(&self) -> Vec<(String, Self)>;
     /// Returns the name of a violated invariant, or `None` if all invariants hold.
     fn violation(&self) -> Option<String>;
@@ -33,8 +33,7 @@ pub(crate) fn explore<W: World>(name: &str, start: W) -> Stats {
     }
 }
 
-/// Visits every reachable state. Returns the first violation as an error and does not panic, so that tests
-/// can check the search itself.
+/// Visits every reachable state. Returns the first violation as an error.
 pub(crate) fn search<W: World>(start: W) -> Result<Stats, String> {
     let start = Rc::new(start);
     let mut seen = FxHashSet::from_iter([Rc::clone(&start)]);

@@ -448,8 +448,7 @@ impl WorkloadWorld {
         }
     }
 
-    /// Returns true if no deadline, call or event is pending although work remains: an ended lease still has
-    /// a workload, or a live lease is not deployed.
+    /// Returns true if work remains, but no deadline, call or event is pending.
     fn stuck(&self) -> bool {
         let waits = self.breaker_asked || !self.clock.leader || !self.scanned;
         let quiet = self.cluster.is_none()

@@ -43,7 +43,7 @@ fn functions() -> BTreeSet<String> {
     after_fn.map(name).collect()
 }
 
-/// Returns the texts between backticks in `page` that look like names of tests.
+/// Returns the names of tests between backticks in `page`.
 fn named(page: &str) -> BTreeSet<String> {
     let words = page.split('`').skip(1).step_by(2);
     let is_name = |word: &&str| {

@@ -18,8 +18,7 @@ fn sdl_texts() -> Vec<String> {
         .collect()
 }
 
-/// Asserts that an accepted SDL has a valid manifest, which is unchanged after serialization and
-/// deserialization.
+/// Asserts that the manifest of an accepted SDL is valid and unchanged by serialization.
 fn assert_invariants(text: &str) {
     match sdl::parse(text) {
         Ok(sdl) => {
@@ -37,7 +36,7 @@ fn assert_invariants(text: &str) {
     }
 }
 
-/// Returns a fragment with a special meaning in YAML, for insertion into a valid text.
+/// Returns a fragment with a special meaning in YAML.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("&a ".to_owned()),
@@ -82,7 +81,7 @@ fn mutated() -> impl Strategy<Value = String> {
     })
 }
 
-/// Returns the test configuration: 512 cases per property, or the number in `PROPTEST_CASES`.
+/// Returns the configuration: at least 512 cases per property, more with `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
     let preset = ProptestConfig::default();
     ProptestConfig {

@@ -28,8 +28,7 @@ fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Asserts that the manifest of an SDL matches the groups of the SDL, and that the manifest is unchanged
-/// after serialization and deserialization.
+/// Asserts that the manifest matches the groups of the SDL and is unchanged by serialization.
 fn is_consistent(sdl: &Sdl, name: &Path) {
     let groups: Vec<_> = sdl.groups.iter().collect();
     manifest::cross_validate(&sdl.manifest, &groups).unwrap_or_else(|e| panic!("{}: {e}", name.display()));
@@ -114,7 +113,7 @@ fn manifest_hashes_match_a_live_chain() {
     }
 }
 
-/// Name of an SDL file, the text to replace, its replacement, and the line and path of the expected error.
+/// Name of an SDL file, old text, new text, and the line and path of the expected error.
 const MISTAKES: [(&str, &str, &str, u32, &str); 14] = [
     (
         "parse-only/private-registry",

@@ -22,11 +22,9 @@ pub(crate) struct Pending {
     pub(crate) call: Call,
     /// Response to the call, stored when the call is executed.
     pub(crate) answer: Option<Completion>,
-    /// Leases in the cluster at the time of the list: first the leases that the list contains, then the
-    /// leases that the list omits.
+    /// Leases in the cluster at the time of the list: the listed leases, then the omitted leases.
     pub(crate) there: Option<(BTreeSet<LeaseId>, BTreeSet<LeaseId>)>,
-    /// The call sent a transaction. The response arrives when a block includes the transaction or when the
-    /// simulation stops waiting for the block.
+    /// The call sent a transaction and waits for a block.
     pub(crate) sent: bool,
 }
 
@@ -46,7 +44,7 @@ fn observed<T>(random: &mut Random, faults: &Faults, view: &View, value: Option<
     }
 }
 
-/// Returns a price that is usually below the tenant's maximum. Some tenants set a maximum that is too low.
+/// Returns a price that is usually below the tenant's maximum.
 fn price(request: &PriceRequest) -> Result<DecCoin, Failure> {
     let maximum = request.maximum().map_err(|e| Failure {
         kind: ErrorKind::Invalid,
@@ -119,8 +117,7 @@ impl World {
         }
     }
 
-    /// Stops waiting for a transaction. The engine gets an unknown outcome, although the transaction can
-    /// still be included in a block.
+    /// Reports an unknown outcome for a transaction that a block can still include.
     pub(crate) fn give_up(&mut self, tx: usize) {
         let tx = &mut self.chain.mempool[tx];
         if tx.is_outcome_sent {
@@ -131,8 +128,7 @@ impl World {
         self.schedule_outcome(life, effect, TxOutcome::Unknown { expires });
     }
 
-    /// Schedules the delivery of an outcome to the engine that sent the transaction, if that engine still
-    /// runs.
+    /// Schedules the outcome for the engine that sent the transaction, if that engine still runs.
     pub(crate) fn schedule_outcome(&mut self, life: u64, effect: EffectId, outcome: TxOutcome) {
         let sender = if life == self.life {
             Some(&mut self.pending)

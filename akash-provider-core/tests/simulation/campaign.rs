@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// Regression seeds that run first: one per line, `#` starts a comment.
 const REGRESSIONS: &str = include_str!("seeds.txt");
-/// Maximum number of failed seeds that are listed for a violated rule, in addition to the first failed seed.
+/// Maximum number of listed seeds per violated rule, after the first seed.
 const NAMED_MAX: usize = 10;
 /// Number of seeds of an ordinary test run.
 const SEEDS: u64 = 300;
@@ -47,7 +47,7 @@ pub(crate) fn run() {
     figures(ran, start.elapsed().as_secs_f64(), &seen);
 }
 
-/// Records every input of the seeds, replays the inputs and compares the effects.
+/// Records and replays the inputs of the seeds, and compares the effects.
 pub(crate) fn tapes() {
     let first = number("SIM_SEED", 1);
     let seeds: Vec<u64> = (first..first + number("SIM_TAPES", TAPES)).collect();
@@ -55,7 +55,7 @@ pub(crate) fn tapes() {
     println!(r#"{{"name": "sim_taped_histories", "value": {ran}, "unit": "histories"}}"#);
 }
 
-/// Runs the histories of these seeds. Returns the number of histories and the total number of observations by
+/// Runs the histories of these seeds. Returns the number of histories, and the number of observations by
 /// name.
 fn histories(seeds: &[u64], trace: &Trace) -> (u64, BTreeMap<&'static str, u64>) {
     let threads = number("SIM_THREADS", 1).max(1);
@@ -122,7 +122,7 @@ fn report(failures: &BTreeMap<u64, Violation>, ran: u64, is_taped: bool) {
     panic!("{} of {ran} histories break a rule", failures.len());
 }
 
-/// Repeats a failed seed and writes every event to the log file of the seed.
+/// Repeats a seed and writes every event to a log file.
 fn log(seed: u64, is_taped: bool) -> String {
     let replay_engine = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/sim");
     let folder = std::env::var_os("SIM_LOG_DIR").map_or_else(replay_engine, PathBuf::from);
@@ -138,8 +138,7 @@ fn log(seed: u64, is_taped: bool) -> String {
     }
 }
 
-/// Repeats the history of a log file, prints the new log, and reports the first line that differs from the
-/// file.
+/// Repeats the history of a log file and reports the first line that differs.
 pub(crate) fn replay(file: &Path) {
     let text = std::fs::read_to_string(file).unwrap();
     let head = text.lines().next().and_then(|l| l.strip_prefix("seed "));

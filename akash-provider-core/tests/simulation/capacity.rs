@@ -21,8 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const CLASSES: [&str; 2] = ["beta2", "beta3"];
 const KINDS: usize = 3 + CLASSES.len();
 
-/// Amounts of resources: CPU in millicores, then bytes of memory, of ephemeral storage, and of each storage
-/// class.
+/// Amounts of resources: CPU in millicores, then bytes of memory, ephemeral storage and each storage class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Amounts([i64; KINDS]);
 
@@ -161,7 +160,7 @@ impl Cause {
 pub(crate) struct Reservations {
     pub(crate) capacity: Option<Capacity>,
     reserved: BTreeMap<OrderId, Amounts>,
-    /// Amounts by which the sum of reserved and free resources exceeds the capacity.
+    /// Amounts by which the reserved and free resources exceed the capacity.
     missing: Amounts,
 }
 
@@ -227,7 +226,7 @@ fn committed(value: u64, percent: u32) -> u64 {
     rounded.max(u64::from(value > 0))
 }
 
-/// Checks that the reservations of all units equal the requested amounts divided by the overcommit factors.
+/// Checks that the reserved amounts equal the requested amounts divided by the overcommit factors.
 fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     let mut asked = request.group.resources.clone();
     for resources in asked.iter_mut().map(|u| &mut u.resources) {
@@ -244,7 +243,7 @@ fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     })
 }
 
-/// Checks that `before` and `after` in the usage of a price request differ by exactly the reserved amount.
+/// Checks that the usage in a price request grows by exactly the reserved amount.
 fn usage_grows_by_reservation(request: &PriceRequest) -> Checked {
     let Some(used) = &request.utilization else {
         return ensure("a_price_is_told_what_is_in_use", false, || format!("{request:?}"));
@@ -262,7 +261,7 @@ fn usage_grows_by_reservation(request: &PriceRequest) -> Checked {
 }
 
 impl World {
-    /// Checks the reservations after an engine step that may have changed the reservations.
+    /// Checks the reservations after an engine step.
     pub(crate) fn sold(&mut self, cause: Cause, effects: &[Effect]) -> Checked {
         let mut asked = false;
         for effect in effects {

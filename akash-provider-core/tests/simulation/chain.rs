@@ -124,8 +124,7 @@ impl Chain {
         self.views.back().unwrap()
     }
 
-    /// Returns the state of the chain `lag` blocks before the newest complete block. If that state is not
-    /// stored, returns the oldest stored state.
+    /// Returns the state `lag` blocks before the newest complete block, or the oldest stored state.
     pub(crate) fn view(&self, lag: usize) -> &View {
         &self.views[self.views.len() - 1 - lag.min(self.views.len() - 1)]
     }
@@ -194,8 +193,7 @@ impl Chain {
         Some(landed)
     }
 
-    /// Completes the block, schedules the next block with the delay `next`, and returns the transactions of
-    /// the completed block.
+    /// Completes the block and returns its transactions. The next block has the delay `next`.
     pub(crate) fn end_block(&mut self, next: Duration) -> Vec<LandedTx> {
         let block = self.market.end_block(self.elapsed);
         self.elapsed = next;

@@ -23,16 +23,16 @@ pub(crate) enum RecordState {
 pub(crate) enum ReadLocation {
     #[default]
     Right,
-    /// Wrong namespace, in which the provider finds the workloads but not the Manifest records.
+    /// Wrong namespace, with the workloads but without the Manifest records.
     WrongNamespace,
-    /// Wrong cluster, in which the provider finds none of the earlier objects.
+    /// Wrong cluster, without the earlier objects.
     WrongCluster,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Workload {
     pub(crate) deployment: Arc<WorkloadSpec>,
-    /// Whether the workload was deployed. If false, the cluster has only the Manifest record.
+    /// Whether the workload was deployed, not only recorded.
     pub(crate) deployed: bool,
     /// Whether all objects of the deploy exist.
     pub(crate) whole: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Workload {
     /// Remaining number of teardown calls that return "in progress".
     pub(crate) going: Option<u64>,
     pub(crate) record: RecordState,
-    /// Whether the workload was created before the provider was switched to a wrong namespace or cluster.
+    /// Whether the workload was created before the switch to a wrong namespace or cluster.
     pub(crate) elsewhere: bool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct ClusterState {
     /// Sharing keys of the leased IP addresses of each lease.
     pub(crate) ips: BTreeMap<LeaseId, BTreeSet<String>>,
     place: ReadLocation,
-    /// Whether the cluster also contains objects of other owners, some of them unreadable.
+    /// Whether the cluster also contains objects of other owners.
     foreign: bool,
 }
 
@@ -63,8 +63,7 @@ impl ClusterState {
         }
     }
 
-    /// Stores a Manifest record. The write fails if the epoch of the deployment is older than the epoch of
-    /// the stored record.
+    /// Stores a Manifest record. Fails if the stored record has a later epoch.
     pub(crate) fn record(&mut self, deployment: &Arc<WorkloadSpec>) -> Result<(), Failure> {
         let there = self.runs.get(&deployment.lease);
         if there.is_some_and(|r| r.deployment.epoch > deployment.epoch) {
@@ -110,8 +109,7 @@ impl ClusterState {
         Ok(())
     }
 
-    /// Deletes the workload of a lease. The first `remaining_calls` calls return `InProgress`. If the
-    /// provider cannot see the workload, the call returns `Done` and deletes nothing.
+    /// Deletes the workload of a lease. The first `remaining_calls` calls return `InProgress`.
     pub(crate) fn teardown(&mut self, lease: &LeaseId, remaining_calls: u64) -> Teardown {
         self.hostnames.retain(|_, holder| holder != lease);
         self.ips.remove(lease);
@@ -169,7 +167,7 @@ impl ClusterState {
         }
     }
 
-    /// Lists the objects that the provider sees, except for leases for which `left_out` returns true.
+    /// Lists the objects that the provider sees, without the leases for which `left_out` returns true.
     pub(crate) fn list(&self, left_out: &dyn Fn(&LeaseId) -> bool) -> Workloads {
         let names = self.hostnames.iter();
         let declared = |(hostname, lease): (&String, &LeaseId)| DeclaredHostname {
@@ -217,8 +215,7 @@ impl ClusterState {
         }
     }
 
-    /// Returns two sets of leases with objects: those that the provider sees, and those that the provider
-    /// cannot see because it reads from a wrong namespace or cluster.
+    /// Returns the leases with objects that the provider sees, and the leases with hidden objects.
     pub(crate) fn there(&self) -> (BTreeSet<LeaseId>, BTreeSet<LeaseId>) {
         let away = |r: &Workload| r.elsewhere && self.place != ReadLocation::Right;
         let hidden = self.runs.iter().filter(|(_, r)| away(r));
@@ -231,7 +228,7 @@ impl ClusterState {
         )
     }
 
-    /// Selects the namespace and cluster that the provider reads from now on.
+    /// Selects the namespace and cluster that the provider reads.
     pub(crate) fn look_in(&mut self, place: ReadLocation) {
         self.place = place;
         for run in self.runs.values_mut() {

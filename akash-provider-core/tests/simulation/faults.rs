@@ -6,7 +6,7 @@ use akash_provider_core::Config;
 use akash_provider_core::error::{ErrorKind, Failure};
 use std::time::Duration;
 
-/// Rates of the faults, in percent. All rates are zero in the phase without faults.
+/// Rates of the faults, in percent; zero in the phase without faults.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Faults {
     /// Rate of calls that fail temporarily.
@@ -17,29 +17,28 @@ pub(crate) struct Faults {
     pub(crate) stale: u64,
     /// Rate of queries that return "not found" for an existing record.
     pub(crate) not_found: u64,
-    /// Rate of queries for which the second endpoint returns a different result or is unavailable.
+    /// Rate of queries with a different result, or no result, from the second endpoint.
     pub(crate) disagreeing: u64,
     /// Rate of call responses that are delivered twice.
     pub(crate) twice: u64,
     /// Rate of transactions that never get into a block.
     pub(crate) lost_tx: u64,
-    /// Rate of transactions that get an unknown outcome, although a block can include these transactions.
+    /// Rate of unknown outcomes of transactions that a block can include.
     pub(crate) unknown_tx: u64,
-    /// Rate of clock readings that are earlier than the previous reading.
+    /// Rate of clock readings earlier than the previous reading.
     pub(crate) clocks: u64,
-    /// Rate of steps in which a third party damages, deletes or restores a record in the cluster.
+    /// Rate of steps in which a third party changes a record in the cluster.
     pub(crate) hands: u64,
-    /// Rate of incomplete cluster lists. Two lists in a row are never both incomplete.
+    /// Rate of incomplete cluster lists, never two in a row.
     pub(crate) short: u64,
-    /// Rate of restarts after which the provider reads from a wrong namespace or cluster.
+    /// Rate of restarts with a wrong namespace or cluster.
     pub(crate) misplaced: u64,
-    /// Relative frequency of steps with a crash, an outage, a halt or a similar event.
+    /// Relative frequency of crashes, outages, halts and similar events.
     pub(crate) disasters: u64,
 }
 
 impl Faults {
-    /// Returns the fault rates of a seed. A third of the histories has low rates, so that more leases run
-    /// until their end.
+    /// Returns the fault rates of a seed: low rates for a third of the seeds.
     pub(crate) fn of_seed(random: &mut Random) -> Self {
         let most = [3, 12, 30][random.index(3)];
         let mut rate = || random.below(most + 1);
@@ -60,8 +59,7 @@ impl Faults {
 }
 
 impl Faults {
-    /// Draws the fault rates of the cluster from the random source `hands`, so that the other random choices
-    /// of the history do not change.
+    /// Draws the fault rates of the cluster from `hands`, so that the other random choices do not change.
     pub(crate) fn in_the_cluster(mut self, hands: &mut Random) -> Self {
         let most = [0, 2, 6][hands.index(3)];
         self.hands = hands.below(most + 1);

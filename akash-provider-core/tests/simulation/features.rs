@@ -6,24 +6,24 @@ use crate::money::Wallet;
 use crate::random::Random;
 use akash_provider_core::Config;
 
-/// Rates of the uncommon features. Most histories use few of these features.
+/// Rates of the uncommon features.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Features {
-    /// Rate, in percent, of groups that request large amounts of memory and storage.
+    /// Share of groups with large memory and storage requests, in percent.
     pub(crate) bulky: u64,
-    /// Rate, in percent, of steps in which a third party writes an invalid or oversized record.
+    /// Share of steps in which a third party writes an invalid record, in percent.
     pub(crate) invalid_records: u64,
     /// Whether the cluster has persistent storage that groups request.
     pub(crate) classes: bool,
     /// Whether groups request external ports, which are scarce.
     pub(crate) ports: bool,
-    /// Rate, in percent, of failed deploys that created only a part of the objects.
+    /// Share of failed deploys that leave some objects behind, in percent.
     pub(crate) half: u64,
-    /// Rate, per thousand, of steps in which a hostname or a service disappears.
+    /// Rate of hostname and service losses, per thousand steps.
     pub(crate) losses: u64,
     /// Denominations and balances of the accounts.
     pub(crate) wallet: Wallet,
-    /// Rate, per thousand, of steps in which the market parameters change.
+    /// Rate of changes of the market parameters, per thousand steps.
     pub(crate) votes: u64,
 }
 

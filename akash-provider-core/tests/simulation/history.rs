@@ -17,7 +17,7 @@ use std::time::Duration;
 const STEPS: u64 = 250;
 /// Maximum number of rounds until the state settles. Each round adds at least one block.
 const ROUNDS: u32 = 160;
-/// Number of rounds in which a full scan completes, even if the settings have the longest scan interval.
+/// Number of rounds that complete a full scan, even at the longest scan interval.
 const ROUNDS_OF_A_SCAN: u32 = 60;
 
 const fn seconds(s: u64) -> Duration {
@@ -215,8 +215,7 @@ impl World {
         }
     }
 
-    /// Stops the chain for six hours. The wall clock continues, so the next block has a time that is six
-    /// hours later.
+    /// Stops the chain for six hours. The time of the next block is six hours later.
     fn chain_halts(&mut self) -> Checked {
         self.block(seconds(6));
         self.chain.halt(seconds(6 * 3600));
@@ -228,7 +227,7 @@ impl World {
         Ok(())
     }
 
-    /// Advances the monotonic clock while the chain halts. No deadline in block time expires.
+    /// Advances the monotonic clock while the chain halts.
     fn clock_jumps(&mut self) -> Checked {
         self.mono = self.mono.plus(seconds(6 * 3600));
         self.wake()
@@ -242,7 +241,7 @@ impl World {
         }
     }
 
-    /// Shuts the process down, and starts a new process. The shutdown is sometimes interrupted.
+    /// Shuts the process down, sometimes incompletely, and starts a new process.
     fn restart(&mut self) -> Checked {
         self.feed(Input::Shutdown)?;
         for _ in 0..self.random.below(20) {
@@ -300,8 +299,7 @@ impl World {
         self.feed(Input::Cluster(ClusterChange::Snapshot { health }))
     }
 
-    /// Delivers all pending responses and events. Adds blocks and advances the time only while the provider
-    /// has a pending transaction.
+    /// Delivers all pending responses and events. Adds blocks only while a transaction is pending.
     fn drain(&mut self) -> Checked {
         loop {
             while self.deliver_event()? {}
@@ -382,8 +380,7 @@ impl World {
         Ok(std::mem::take(&mut self.trace.findings))
     }
 
-    /// Checks that a new engine, which reads its state from the chain and the cluster, reaches the same state
-    /// as the running engine.
+    /// Checks that a restarted engine reaches the state of the running engine.
     fn recover_equals_continue(&mut self) -> Checked {
         // Both engines receive the events of the unfinished block.
         self.block(seconds(6));
@@ -488,8 +485,7 @@ impl World {
     }
 }
 
-/// Returns the hostname from a line of `SettledCheck::essence`, or `None` if the line describes another
-/// object.
+/// Returns the hostname from a line of `SettledCheck::essence`, if the line describes a hostname.
 fn hostname_of(line: &str) -> Option<&str> {
     line.strip_prefix("hostname ")?.split(' ').next()
 }

@@ -18,7 +18,7 @@ pub(crate) static AUDITOR: LazyLock<Address> = LazyLock::new(|| account(9));
 pub(crate) static THIRD_PARTY: LazyLock<Address> = LazyLock::new(|| account(10));
 pub(crate) static TENANTS: LazyLock<[Address; 3]> = LazyLock::new(|| [account(1), account(2), account(3)]);
 
-/// Hostnames in manifests. The number is small, so that manifests often request the same hostname.
+/// Hostnames in manifests: few, so that manifests often request the same hostname.
 pub(crate) const NAMES: [&str; 4] = ["a.example", "b.example", "c.example", "d.example"];
 const MI: u64 = 1 << 20;
 
@@ -54,7 +54,7 @@ pub(crate) struct Shape {
     pub(crate) audited: bool,
     /// GPUs per replica: number and model.
     pub(crate) gpu: Option<(u64, &'static str)>,
-    /// Whether the group requests a leased IP address. `second_address` requests a second address.
+    /// Whether the group requests a leased IP address.
     pub(crate) address: bool,
     pub(crate) second_address: bool,
     /// Number of external ports that do not use a leased address.
@@ -81,7 +81,7 @@ impl Default for Shape {
     }
 }
 
-/// GPU requests of a replica, from which the history picks at random. Most entries request no GPU.
+/// GPU requests from which a history picks at random. Most entries request no GPU.
 pub(crate) const GPUS: [Option<(u64, &str)>; 10] = [
     None,
     None,
@@ -239,8 +239,7 @@ pub(crate) fn manifest(
     Arc::new(Manifest { groups })
 }
 
-/// Returns a unique hash for a version of a deployment's manifest. The engine compares manifest hashes and
-/// does not compute them.
+/// Returns a unique hash for a version of a manifest. The engine does not compute hashes.
 pub(crate) fn version_hash(id: &DeploymentId, version: u64) -> [u8; 32] {
     let mut hash = [0; 32];
     hash[..8].copy_from_slice(&id.dseq.to_be_bytes());

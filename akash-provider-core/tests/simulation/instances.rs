@@ -21,7 +21,7 @@ pub(crate) struct Instance {
 }
 
 impl World {
-    /// Starts a second instance as standby. The first instance stays active.
+    /// Starts a second instance as standby.
     pub(crate) fn second_instance(&mut self) -> Checked {
         self.lives += 1;
         self.other = Some(Instance {
@@ -51,7 +51,7 @@ impl World {
         self.trace.line(|| format!("instance {life}"));
     }
 
-    /// Exchanges the active and the inactive instance. Sometimes the new active instance gets an inventory update.
+    /// Exchanges the active and the inactive instance, sometimes with an inventory update.
     pub(crate) fn switch_instance(&mut self) -> Checked {
         self.swap();
         if self.random.percent(20) {
@@ -65,8 +65,7 @@ impl World {
         other.is_some_and(|o| o.model.leadership != Leadership::Standby)
     }
 
-    /// Ends or restores the leadership of one of the two instances. The previous leader first becomes a
-    /// standby. Calls of the previous leader stay in flight.
+    /// Changes the leadership of the instances. Calls of the previous leader stay in flight.
     pub(crate) fn leadership_changes(&mut self) -> Checked {
         if self.other_leads() {
             self.swap();
@@ -88,7 +87,7 @@ impl World {
         self.feed(Input::Leadership(Leadership::Leader { epoch: self.epoch }))
     }
 
-    /// Stops one of two instances. The calls in flight of the stopped instance may or may not take effect.
+    /// Stops one of two instances. Its calls in flight may or may not take effect.
     pub(crate) fn stop_other_instance(&mut self) -> Checked {
         if self.other_leads() {
             self.swap();

@@ -74,8 +74,7 @@ impl CallCheck<'_> {
         ensure("no_write_as_standby", may, || format!("{:?}", self.call))
     }
 
-    /// Checks that an engine starts no new writes after shutdown. The engine may still record the remaining
-    /// groups of a manifest.
+    /// Checks that an engine starts no new writes after shutdown, except of Manifest records.
     fn nothing_new_after_shutdown(&self) -> Checked {
         let new = self.call.is_write() && !matches!(self.call, Call::Record(_));
         ensure(
@@ -95,8 +94,7 @@ impl CallCheck<'_> {
         })
     }
 
-    /// Checks that an engine removes the workload of a lease only after the lease has ended on the chain. An
-    /// ended lease never becomes active again, so the current chain state is sufficient.
+    /// Checks that an engine removes the workload of a lease only after the end of the lease on the chain.
     fn teardown_only_with_evidence(&self, lease: &LeaseId) -> Checked {
         let record = self.market.lease(lease);
         let over = record.as_ref().is_some_and(|r| !r.lease.state.is_live());
@@ -122,8 +120,7 @@ impl CallCheck<'_> {
         ensure("lost_bid_is_not_closed", !lost, || id.to_string())
     }
 
-    /// Checks that the engine closes no bid or lease before its deadline. The deadline is counted in block
-    /// time, from the block that created the bid or lease to the last block that the engine received.
+    /// Checks that the engine closes no bid or lease before its deadline in block time.
     fn halted_chain_expires_nothing(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let open = self.market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
         let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);
@@ -159,9 +156,7 @@ impl CallCheck<'_> {
         record.is_some_and(|r| r.lease.state == LeaseState::Reclaiming)
     }
 
-    /// Checks that no lease is closed with the reason "manifest timeout" while its manifest exists. A lost or
-    /// unreadable record, a wrong namespace or cluster, and an incomplete list do not prove that the manifest
-    /// is missing.
+    /// Checks that no lease with an existing manifest is closed for a manifest timeout.
     fn no_lease_that_is_there_is_ended_for_its_manifest(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let live = self.market.lease(id).is_some_and(|r| r.lease.state.is_live());
         // An announced end is carried out for the reason recorded on the chain. The announcement was checked
@@ -229,7 +224,7 @@ pub(crate) struct StateCheck<'a> {
     /// Usage of leased IP addresses in the last inventory update.
     pub(crate) counted: &'a LeasedIpUsage,
     pub(crate) life: u64,
-    /// Whether the engine's total of reserved resources equals the newly computed sum of all reservations.
+    /// Whether the engine's total of reserved resources equals the sum of all reservations.
     pub(crate) sound: bool,
 }
 
@@ -237,7 +232,7 @@ pub(crate) fn reservations(status: &Status) -> impl Iterator<Item = &Reservation
     status.inventory.active.iter().chain(&status.inventory.pending)
 }
 
-/// Returns the resources that the provider's bid on the order offers.
+/// Returns the resources of the provider's bid on the order.
 fn promised(market: &Market, order: &OrderId) -> Option<Amounts> {
     let id = BidId {
         order: order.clone(),
@@ -286,8 +281,8 @@ impl StateCheck<'_> {
         })
     }
 
-    /// Checks that each lease reserves exactly the resources of its bid. The lease is allowed to reserve no
-    /// resources until the engine has read the bid.
+    /// Checks that each lease reserves exactly the resources of its bid, or nothing until the engine has read
+    /// the bid.
     fn leases_counted_once(&self) -> Checked {
         let mut seen = BTreeSet::new();
         for reservation in reservations(self.status) {

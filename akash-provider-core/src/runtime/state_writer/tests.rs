@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
 
-/// Store in which each write waits until the test releases the write. Writes can fail.
+/// Store in which each write waits for a permit of the test. Writes can fail.
 #[derive(Debug)]
 struct Disk {
     states: Mutex<Vec<RestartState>>,

@@ -34,8 +34,7 @@ async fn a_panic_in_a_port_results_in_a_completion() {
     world.stop().await.unwrap();
 }
 
-/// Creates a reaction that fetches an order after each leadership input and each completion, at most `rounds`
-/// times.
+/// Fetches an order after each leadership input and each completion, at most `rounds` times.
 fn asking(rounds: u64) -> Reaction {
     let mut asked = 0;
     Box::new(move |_, input| match input {

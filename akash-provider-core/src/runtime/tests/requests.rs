@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// Creates a reaction. If `replies` is true, the reaction replies to every request with success, otherwise to
-/// no request.
+/// Replies to every request with success if `replies` is true, otherwise to none.
 fn desk_brain(replies: bool) -> Reaction {
     Box::new(move |_, input| match input {
         Input::Request(id, crate::engine::Request::Scan { .. }) if replies => {

@@ -35,8 +35,7 @@ pub(super) fn compute(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Comp
     })
 }
 
-/// Returns a parsed field of a profile and the location of the field. A missing field yields the default and
-/// the location of the profile.
+/// Returns a field of a profile with its location, or the default with the location of the profile.
 fn part_of<T: Default>(
     at: Option<ValueRef<'_>>,
     profile: &Location,
@@ -286,8 +285,7 @@ fn volume_attributes(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<A
     Ok(attributes)
 }
 
-/// Sorts volumes exactly like the Akash tools, because the order affects the hash. The algorithm is an
-/// insertion sort that moves an ephemeral volume before another volume of equal size.
+/// Sorts volumes exactly like the Akash tools, because the order affects the hash.
 fn sort(volumes: &mut [(Location, Sourced<Storage>)]) {
     for end in 1..volumes.len() {
         for at in (1..=end).rev() {

@@ -153,15 +153,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Adds a warning for each field that is not among `names`, for maps in which the Akash tools ignore such
-    /// fields.
+    /// Adds a warning for each field that is not among `names`. The Akash tools ignore such fields.
     pub(super) fn warn_others(&self, names: &[&str], notes: &mut Diagnostics) {
         for (spot, problem, help) in self.others(names) {
             notes.warn(spot.warning(format!("{problem} and ignored"), help));
         }
     }
 
-    /// Returns the location, the problem and the remedy for each field that is not among `names`.
+    /// Returns location, problem and remedy of each unknown field.
     fn others<'k>(&'k self, names: &'k [&str]) -> impl Iterator<Item = (Location, String, String)> + 'k {
         let others = self.entries.iter().map(|(key, _)| key);
         let others = others.filter(|key| !names.contains(&key.text.as_str()));

@@ -3,7 +3,6 @@
 use super::GOOD;
 use crate::sdl::{ErrorKind, MAX_ERRORS, SdlErrors, parse, parse_all};
 
-/// Makes the replacements in a valid text and returns the errors of the changed text.
 fn errors(slips: &[(&str, &str)]) -> Box<SdlErrors> {
     let text = slips.iter().fold(GOOD.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");

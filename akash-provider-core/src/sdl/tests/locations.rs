@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Replaced part of a valid text, its replacement, and the expected error.
+/// Old text, new text, and the kind, line and path of the expected error.
 const SLIPS: &[(&str, &str, K, u32, &str)] = &[
     (
         "units: 100m",

@@ -105,8 +105,7 @@ fn breaker_never_holds_leases_closed_by_the_chain() {
     assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
 }
 
-/// Creates six leases and closes their deployments without an event to the provider. Then restarts the
-/// provider, which finds the six workloads in the cluster.
+/// Creates six leases, closes their deployments without an event to the provider, and restarts the provider.
 fn leftovers(agreement: Agreement, tripped: bool) -> World {
     let mut world = World::new();
     for dseq in 1..=6 {
@@ -188,13 +187,12 @@ fn bare(world: &mut World, count: u64) {
     }
 }
 
-/// Waits until the manifest deadline and the grace period after a leader change have passed.
+/// Waits until the manifest deadline and the grace period have passed.
 fn past_the_deadline(world: &mut World) {
     world.wait(2 * MINUTE);
     world.blocks(70, BLOCK);
 }
 
-/// Asserts that three closes were sent and that three more wait for the circuit breaker.
 fn assert_counted(world: &World) {
     let breaker = world.status().breaker;
     assert_eq!((world.closes().len(), breaker.waiting.len()), (3, 3));

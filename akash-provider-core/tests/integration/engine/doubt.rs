@@ -98,7 +98,7 @@ fn snapshot_ahead_of_events_is_not_drift() {
     assert_eq!(world.count_facts(|e| matches!(e, Event::DriftFound { .. })), 0);
 }
 
-/// Removes and returns the pending calls of one scan: the cluster list, then the snapshot.
+/// Removes and returns the calls of one scan: the cluster list, then the snapshot.
 fn scan_calls(world: &mut World) -> [(EffectId, Call); 2] {
     let mut calls: Vec<_> = world.in_flight.drain(..).collect();
     calls.sort_by_key(|(_, call)| is_snapshot(call));
@@ -469,8 +469,7 @@ fn uncertain_lease_gets_full_manifest_time() {
     assert_eq!(deadline, world.config.manifest_timeout.map(|t| began.plus(t)));
 }
 
-/// Creates a lease from a bid of a previous process. The engine has not read this bid, and the engine's price
-/// request for the order is pending.
+/// Creates a lease from an unread bid of a previous process, with a pending price request.
 fn won_with_a_bid_from_before() -> (World, LeaseId) {
     let mut world = World::new();
     world.hold = Some(is_price);

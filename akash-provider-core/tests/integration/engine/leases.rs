@@ -431,7 +431,7 @@ fn addresses_that_differ_from_what_was_deployed_are_declared_again() {
     }
 }
 
-/// Creates a lease with a manifest in a cluster that permanently rejects every deploy.
+/// Creates a lease in a cluster that permanently rejects every deploy.
 fn refusing() -> (World, LeaseId) {
     let mut world = World::new();
     world.permanent = true;
@@ -479,8 +479,8 @@ fn new_manifest_or_successful_deploy_restarts_unhealthy_clock() {
     );
 }
 
-/// Creates a healthy lease with a failing update. If `is_refused` is true, the cluster rejects the update
-/// permanently, otherwise each deploy fails with a temporary error.
+/// Creates a healthy lease with a failing update: rejected permanently if `is_refused` is true, otherwise
+/// with a temporary error.
 fn failed_update(is_refused: bool) -> (World, LeaseId) {
     let mut world = World::new();
     let lease = world.running(1, &web());
@@ -503,8 +503,7 @@ fn rejected_update_does_not_affect_running_workload() {
     assert_eq!(world.closes(), []);
 }
 
-/// Retries are expected 1, 3, 7, 15, 31 and 63 seconds after the first failure, then once a minute. Health is
-/// unknown while a deploy runs.
+/// Retries are expected 1, 3, 7, 15, 31 and 63 seconds after the first failure, then once a minute.
 #[test]
 fn health_update_does_not_shorten_deploy_back_off() {
     for is_refused in [true, false] {

@@ -362,7 +362,7 @@ fn image(call: &Call) -> Option<&str> {
     }
 }
 
-/// Makes the cluster report an incomplete workload, so that the engine deploys it again.
+/// Lets a scan report an incomplete workload.
 fn report_incomplete(world: &mut World, lease: &LeaseId) {
     world.incomplete = vec![lease.clone()];
     world.request(Request::Scan { dry_run: false });

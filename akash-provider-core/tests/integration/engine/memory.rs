@@ -132,7 +132,7 @@ fn permanently_declined_order_is_evaluated_once() {
     assert_eq!(world.status().declines.values().sum::<u64>(), 1);
 }
 
-/// Returns the total size of the engine's tables, lists and counters, in bytes.
+/// Returns the size of the serialized engine, in bytes.
 fn bytes_of(world: &World) -> usize {
     rmp_serde::to_vec(&world.engine).unwrap().len()
 }

@@ -107,8 +107,7 @@ fn payout_without_fee_is_retried_after_a_refill() {
     );
 }
 
-/// The provider account can receive money after a rejected payout, for example returned deposits and payouts
-/// of other leases.
+/// The provider account can receive money after a rejected payout, for example returned deposits.
 #[test]
 fn refill_does_not_retry_payout_rejected_for_another_reason() {
     let mut world = World::new();

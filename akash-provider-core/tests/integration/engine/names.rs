@@ -14,7 +14,6 @@ fn hosted(image: &str, hosts: &[&str]) -> Sdl {
     sdl_of("web", image, hosts, &["east"])
 }
 
-/// Matches the deploy of lease 1 of the first tenant.
 fn is_deploy_of_first(call: &Call) -> bool {
     matches!(call, Call::Deploy { deployment, .. } if deployment.lease == lease_id(1))
 }
@@ -118,8 +117,7 @@ fn new_owner_waits_for_running_deploy_with_same_hostname() {
     assert!(world.in_flight.is_empty());
 }
 
-/// Returns the time that the engine needs to accept a manifest with `names` hostnames, move the hostnames,
-/// list them and remove them.
+/// Returns the time in which the engine accepts, moves, lists and removes `names` hostnames.
 #[expect(clippy::disallowed_methods, reason = "what it compares is time")]
 fn life_of(names: usize) -> Duration {
     let all: Vec<String> = (0..names).map(|n| format!("n{n}.example.org")).collect();

@@ -177,8 +177,7 @@ fn ended_lease_wakes_declined_order() {
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
 }
 
-/// Creates orders that the engine declines: with a price above the maximum, without a price, and with a price
-/// in another denomination.
+/// Creates one declined order per price problem: too high, missing, in another denomination.
 fn declined_for_prices(config: Config) -> World {
     let mut world = World::with(config);
     world.price = Ok(price(1_000_000));

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Returns the report of the cluster about a missing or unreadable Manifest record.
 fn unusable_record(lease: &LeaseId, remains: RecordDefect) -> UnusableRecord {
     UnusableRecord {
         lease: Some(lease.clone()),
@@ -24,7 +23,6 @@ fn running(world: &mut World, count: u64) -> Vec<LeaseId> {
     (1..=count).map(|dseq| world.running(dseq, &web())).collect()
 }
 
-/// Removes the leases from the cluster and returns their workloads.
 fn take(world: &mut World, leases: &[LeaseId]) -> BTreeMap<LeaseId, Arc<WorkloadSpec>> {
     leases
         .iter()

@@ -424,7 +424,7 @@ fn blocked_work_has_no_deadline() {
     assert!(world.engine.next_deadline().is_none_or(|at| at > now));
 }
 
-/// Sends a snapshot with a height that is 900 too high. Its other contents are correct.
+/// Sends a snapshot with a height that is 900 too high.
 fn follow_false_chain(world: &mut World) {
     let mut higher = world.market.snapshot(&us());
     higher.height += 900;

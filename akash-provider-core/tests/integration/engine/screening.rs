@@ -25,10 +25,10 @@ const MI: u64 = 1 << 20;
 const GI: i64 = 1 << 30;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Result of an order: the bid, or the decline reason as a code and a message.
+/// Result of an order: the bid, or the decline code and message.
 type Outcome = Result<Offer, (DeclineCode, String)>;
 
-/// Pricing strategy with a price that depends on CPU and GPU models. Some requests get an error instead of a price.
+/// Pricing strategy that depends on CPU and GPU models. Fails for some requests.
 #[derive(Debug)]
 struct PriceByModel;
 
@@ -63,7 +63,7 @@ impl PricingStrategy for PriceByModel {
     }
 }
 
-/// Settings, records and cluster of a provider, chosen by the property test.
+/// Settings, records and cluster of a provider.
 #[derive(Debug, Clone)]
 struct Setup {
     config: Config,
@@ -169,8 +169,7 @@ impl SingleEngine {
             .map_err(|decline| (decline.code(), decline.to_string()))
     }
 
-    /// Sends the order and `bids` bids of other providers to the engine. Returns the engine's bid or decline
-    /// reason.
+    /// Sends the order and `bids` bids of other providers. Returns the engine's bid or decline reason.
     fn done(&mut self, order: &Order, bids: u32) -> Outcome {
         let created = ChainEvent::OrderCreated { id: order.id.clone() };
         let mut effects = VecDeque::from(self.step(Input::Chain(created)));
@@ -395,8 +394,8 @@ fn order() -> impl Strategy<Value = (Order, u32)> {
     })
 }
 
-/// Sends orders to one engine, one after the other, and returns the results. The hardware changes after some
-/// orders. Reservations of earlier bids remain.
+/// Sends orders to one engine, one after the other, with changes of the hardware. Reservations of earlier
+/// bids remain.
 fn played(setup: Setup, hardware: &[InventoryUpdate], orders: Vec<(Order, u32)>) -> Vec<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -18,7 +18,7 @@ const TX: usize = 1 << 20;
 const ORDER_ALLOCATIONS: u64 = 60_000;
 /// Maximum total size of the allocations per order, in bytes.
 const ORDER_BYTES: u64 = 16 << 20;
-/// Maximum total size, in bytes, of the events and status entries of one order.
+/// Maximum total size of the events and status entries of one order, in bytes.
 const ORDER_REPORTED: usize = 4 << 10;
 const ORDER_CALLS: usize = 40;
 
@@ -30,7 +30,7 @@ struct Cost {
     reported: usize,
 }
 
-/// Creates one order for this group, and measures the cost of this order until the bid or the decline.
+/// Measures the cost of one order until the bid or the decline.
 fn cost_of(world: &mut World, spec: GroupSpec) -> Cost {
     let order = order_id(1);
     let record = Order {
@@ -75,7 +75,7 @@ fn measured(world: &mut World, input: Input, cost: &mut Cost) -> Vec<Effect> {
     effects
 }
 
-/// Creates as many values as fit into a transaction if each value has `bytes_each` bytes.
+/// Creates as many values of `bytes_each` bytes as fit into a transaction.
 fn fill<T>(bytes_each: usize, make: impl Fn(usize) -> T) -> Vec<T> {
     (0..TX / bytes_each).map(make).collect()
 }

@@ -150,7 +150,7 @@ fn reported_bid_that_does_not_exist_is_released() {
     assert_eq!(world.pending(), [second], "the first order gets no second bid");
 }
 
-/// The engine searches the cluster because a previous process may have stored the manifest of the lease.
+/// A previous process may have stored the manifest of the lease.
 #[test]
 fn lease_of_existing_bid_is_looked_up_in_the_cluster() {
     let mut config = settings();

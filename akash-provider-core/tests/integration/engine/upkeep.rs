@@ -91,7 +91,7 @@ fn lost_record_is_declared_again_within_seconds() {
     assert_eq!(world.cluster[&lease].hostnames, declared);
 }
 
-/// Creates a lease for which the cluster declares a hostname that the manifest does not contain.
+/// Creates a lease with a declared hostname that its manifest does not contain.
 fn with_unwanted_name(world: &mut World) -> LeaseId {
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     let mut deployed = (*world.cluster[&lease]).clone();
@@ -200,7 +200,7 @@ fn ended_lease_is_not_paid_out_again() {
     assert!(!again, "the next read of the record decides");
 }
 
-/// Creates one lease per deployment and makes each lease unhealthy for longer than the settings permit.
+/// Creates one lease per deployment, each unhealthy for longer than permitted.
 fn sick(world: &mut World, dseqs: std::ops::RangeInclusive<u64>) {
     let leases: Vec<_> = dseqs.map(|dseq| world.running(dseq, &web())).collect();
     for lease in &leases {

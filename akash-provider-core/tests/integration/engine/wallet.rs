@@ -14,8 +14,7 @@ pub(super) fn uakt(amount: u128) -> Coin {
     }
 }
 
-/// Returns a configuration with the default deposits of the daemon: ACT, or AKT if the balance of ACT is too
-/// low.
+/// Returns settings with a deposit in ACT, or in AKT if the balance of ACT is too low.
 fn both() -> Config {
     let mut config = settings();
     config.bid_deposit = uact(500_000);
@@ -25,8 +24,7 @@ fn both() -> Config {
     config
 }
 
-/// Creates a world in which the provider account has exactly `coins`. The engine reads this balance before
-/// the first order.
+/// Creates a world in which the provider account has exactly `coins`.
 pub(super) fn with(coins: &[Coin]) -> World {
     with_config(both(), coins)
 }
@@ -195,7 +193,7 @@ fn balance_read_before_a_bid_landed_is_reduced_by_its_deposit() {
     }
 }
 
-/// Removes all money of one denomination from the provider account without a transaction of the engine.
+/// Removes all money of one denomination from the provider account.
 pub(super) fn empty(world: &mut World, denom: &str) {
     world.market.account_mut(&us()).coins.insert(denom.into(), 0);
 }
@@ -395,7 +393,7 @@ fn unreadable_account_does_not_prevent_bids() {
     assert_eq!(world.count(is_bid), 4);
 }
 
-/// Returns settings in which each bid costs a fee of `amount` uakt and has no timeout.
+/// Returns settings with a bid fee of `amount` uakt and without a bid timeout.
 pub(super) fn with_fee(amount: u128) -> Config {
     let mut config = both();
     config.bid_fee = uakt(amount);

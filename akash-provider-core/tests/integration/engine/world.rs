@@ -49,7 +49,7 @@ pub(crate) struct World {
     pub(crate) facts: Vec<Event>,
     pub(crate) replies: BTreeMap<u64, Response>,
     pub(crate) cluster: BTreeMap<LeaseId, Arc<WorkloadSpec>>,
-    /// Calls that get no response until the test sends the response.
+    /// Calls that wait until the test sends the response.
     pub(crate) hold: Option<Which>,
     /// Calls that fail temporarily.
     pub(crate) fail: Option<Which>,
@@ -57,23 +57,21 @@ pub(crate) struct World {
     pub(crate) permanent: bool,
     /// Cluster calls that take effect but report a failure.
     pub(crate) lie: Option<Which>,
-    /// State of the chain on a lagging node. If set, queries of single records use this state.
+    /// State of the chain on a lagging node, for queries of single records.
     pub(crate) lagging: Option<Market>,
     pub(crate) price: Result<DecCoin, Failure>,
-    /// Whether all nodes return the same response to a query of a single record.
     pub(crate) agreement: Agreement,
     /// Whether the engine receives no events of new blocks.
     pub(crate) deaf: bool,
-    /// Unusable Manifest records that the lists of the cluster contain.
+    /// Unusable Manifest records in cluster lists.
     pub(crate) unusable: Vec<UnusableRecord>,
     /// Leases that have a Manifest record but no running workload.
     pub(crate) incomplete: Vec<LeaseId>,
     /// Whether the cluster reports that no hostname is declared yet.
     pub(crate) undeclared: bool,
-    /// IP addresses that the next cluster lists report. `None` reports the addresses of the deployed
-    /// workloads.
+    /// IP addresses in the next cluster lists; `None` for the addresses of the deployed workloads.
     pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
-    /// Number of subsequent transactions that get lost. The outcome of a lost transaction is unknown.
+    /// Number of next transactions that get lost, with an unknown outcome.
     pub(crate) lost_txs: u32,
     asked: u64,
     /// Whether every 13th step compares the status before and after the step.
@@ -81,7 +79,7 @@ pub(crate) struct World {
     steps: u64,
 }
 
-/// Returns a status without counters and without values that change when only time passes.
+/// Returns a status without counters and without time-dependent values.
 fn lasting(mut status: Status) -> Status {
     status.set_pulse(Pulse::default());
     let bad = status
@@ -108,8 +106,7 @@ pub(crate) fn tenant(number: u8) -> Address {
     Address::from_bytes(&[100 + number; 20]).unwrap()
 }
 
-/// Returns a deployment id. The second tenant owns the numbers 8000 to 8999, the third tenant 9000 to 9999,
-/// and the first tenant all other numbers.
+/// Returns a deployment id. The numbers from 8000 belong to the second tenant, from 9000 to the third.
 pub(crate) fn deployment_id(dseq: u64) -> DeploymentId {
     let number = match dseq {
         8_000..9_000 => 2,
@@ -201,8 +198,7 @@ pub(crate) fn settings() -> Config {
 }
 
 impl World {
-    /// Creates a world with a registered provider and a started engine. The market has no orders, and the
-    /// cluster has no workloads.
+    /// Creates a world with a registered provider and a started engine, without orders and workloads.
     pub(crate) fn new() -> Self {
         Self::with(settings())
     }
@@ -257,7 +253,6 @@ impl World {
         }
     }
 
-    /// Reports the capacity of the cluster and the current state of the chain to the engine.
     pub(crate) fn start(&mut self) {
         self.feed_capacity();
         self.resync();
@@ -283,7 +278,7 @@ impl World {
         self.settle();
     }
 
-    /// Ends the process without a shutdown and starts another process. Chain and cluster keep their state.
+    /// Crashes and starts the process. Chain and cluster keep their state.
     pub(crate) fn restart(&mut self) {
         self.crash();
         self.start();
@@ -319,8 +314,7 @@ impl World {
         self.take(effects);
     }
 
-    /// If `looks` is true, returns in every 13th step the number of status changes and the status without
-    /// counters. Otherwise returns `None`, because the comparison is slow.
+    /// Returns the change counter and the status, in every 13th step and only if `looks` is true.
     fn counted_status(&self) -> Option<(u64, Status)> {
         let is_looked_at = self.looks && self.steps.is_multiple_of(13);
         is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))
@@ -560,7 +554,6 @@ impl World {
         order_id(dseq)
     }
 
-    /// Creates a deployment of any tenant with an optional minimum reclamation window.
     pub(crate) fn order_as(&mut self, id: DeploymentId, sdl: &Sdl, reclamation_min_window: Option<Duration>) {
         self.tenant(TenantMsg::CreateDeployment {
             id,
@@ -591,7 +584,7 @@ impl World {
         lease_id(dseq)
     }
 
-    /// Accepts the provider's bid on the order of each group of the deployment.
+    /// Accepts the provider's bid on each group of the deployment.
     pub(crate) fn take_bids(&mut self, dseq: u64, sdl: &Sdl) {
         for gseq in (1..).take(sdl.groups.len()) {
             let order = OrderId {
@@ -673,7 +666,7 @@ impl World {
         self.calls.iter().filter(|call| which(call)).count()
     }
 
-    /// Returns the bids and leases that the engine requested to close, with the reasons.
+    /// Returns the closes that the engine requested, with the reasons.
     pub(crate) fn closes(&self) -> Vec<(BidId, CloseReason)> {
         let close = |call: &Call| match call {
             Call::Broadcast(Msg::CloseBid { id, reason }) => Some((id.clone(), *reason)),
@@ -687,7 +680,7 @@ impl World {
     }
 }
 
-/// Returns the number of bids on the order that count towards the chain's maximum number of bids per order.
+/// Returns the number of bids that count towards the chain's maximum per order.
 fn counted_bids(market: &Market, order: &OrderId) -> u32 {
     let counts = market.bids_of(order).filter(|b| b.state != BidState::Lost);
     u32::try_from(counts.count()).unwrap()

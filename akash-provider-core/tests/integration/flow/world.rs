@@ -25,7 +25,7 @@ const OTHER_PROVIDER: u8 = 2;
 const TENANT: u8 = 3;
 const OTHER_TENANT: u8 = 4;
 const BLOCK: Duration = Duration::from_secs(6);
-/// Maximum number of blocks that a scenario waits for an expected state; this is half an hour of block time.
+/// Maximum number of blocks that a scenario waits: half an hour of block time.
 const BLOCK_LIMIT: u32 = 300;
 
 const SDL: &str = r#"
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Starts a provider that wins a lease of the tenant. The tenant has not submitted a manifest yet.
+    /// Starts a provider that wins a lease. No manifest is submitted yet.
     pub(crate) async fn leased(&self) -> (Running, Tenant) {
         let tenant = self.tenant("web.example.com");
         let provider = self.start().await;
@@ -154,13 +154,13 @@ impl World {
         self.chain.market(|market| market.bid(id).cloned()).unwrap()
     }
 
-    /// Balance of the provider's account, in the smallest unit of the denomination.
+    /// Balance of the provider's account, in uact.
     pub(crate) fn balance(&self) -> u128 {
         self.chain
             .market(|market| market.balance(&account(PROVIDER), "uact").amount)
     }
 
-    /// Returns the tenant with its first deployment, a web server with this hostname.
+    /// Returns a tenant with a web server under this hostname.
     pub(crate) fn tenant(&self, hostname: &str) -> Tenant {
         Tenant::new(TENANT, SDL.replace("HOSTNAME", hostname))
     }
@@ -203,7 +203,7 @@ impl Subscription {
         events
     }
 
-    /// Returns the names of the published events about orders, bids, leases, manifests and deploys.
+    /// Returns the names of the events, except for balance checks and health changes.
     pub(crate) async fn milestones(self) -> Vec<String> {
         let names = self.names().await.into_iter();
         let aside = ["balance_checked", "health_changed"];
@@ -248,7 +248,7 @@ impl Running {
         }
     }
 
-    /// Stops the provider: sends the first signal, waits for the end of pending work, and asserts success.
+    /// Shuts the provider down and asserts success.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         self.task.await.unwrap().unwrap();
@@ -309,13 +309,11 @@ impl Tenant {
             .await
     }
 
-    /// Environment variables of the web server, as in the tenant's manifest.
     pub(crate) fn env(&self) -> Option<Vec<String>> {
         self.sdl.manifest.groups[0].services[0].env.clone()
     }
 }
 
-/// Returns the tenant with another manifest for the same deployment.
 pub(crate) fn with_greeting(tenant: Tenant, greeting: &str) -> Tenant {
     let text = tenant
         .text
