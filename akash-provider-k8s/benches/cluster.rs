@@ -43,8 +43,7 @@ const fn pick<T: Copy>(small: T, large: T) -> T {
     if cfg!(debug_assertions) { small } else { large }
 }
 
-/// Cluster that the tests in `tests/api_tier` also use. Dropping the value deletes the lease namespaces and
-/// the Manifest records in this cluster.
+/// Cluster that the tests in `tests/api_tier` also use. Dropping the value deletes the objects of all leases.
 struct Borrowed {
     cluster: Cluster,
     _hold: Hold,

@@ -37,7 +37,7 @@ const LOAD: Load = Load {
     pods: PODS,
     pods_per_lease: 4,
 };
-/// Number of objects per page; the inventory source requests pages of the same size.
+/// Number of objects per page, as in the inventory source.
 const PAGE: usize = 250;
 const SAMPLES: usize = if cfg!(debug_assertions) { 20 } else { 500 };
 
@@ -82,8 +82,7 @@ fn made_here() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the time from receiving a pod event as JSON to a complete inventory update. Returns the median.
-/// Some of the pods belong to leases, others do not.
+/// Returns the median time from a pod event to the complete inventory update, in microseconds.
 fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::with_capacity(SAMPLES);
     for sample in 0..SAMPLES {
@@ -99,8 +98,7 @@ fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     Ok(median(samples))
 }
 
-/// Measures the time to build a snapshot from scratch. A snapshot is built from scratch after a node is added
-/// or removed.
+/// Measures the time to build a snapshot from scratch, as after a node was added or removed.
 fn rebuild_ms(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::new();
     for sample in 0..40 {

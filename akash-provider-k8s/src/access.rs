@@ -79,8 +79,7 @@ impl Access {
         Ok(())
     }
 
-    /// Returns true if the lease is torn down: its namespace is missing, or is being deleted and has no pods.
-    /// Returns false while the caches are outdated.
+    /// Returns true if the lease is torn down, and false while the caches are outdated.
     fn is_over(&self, namespace: &str) -> bool {
         let view = self.state.lease_in(namespace);
         let going = view

@@ -25,23 +25,21 @@ const FOREIGN: &str = "foreign_leases";
 pub enum Finding {
     /// Object that has the labels of the provider but belongs to no lease.
     Orphan(Orphan),
-    /// Invalid Manifest record. The lease of the record is not deployed, and running workloads of the lease
-    /// are not changed.
+    /// Invalid Manifest record. The lease is not deployed, and its running workloads are not changed.
     Unreadable {
         /// Name of the Manifest object.
         manifest: String,
-        /// Invalid field of the Manifest, and the problem of this field.
+        /// Invalid field of the Manifest, and the problem.
         problem: String,
     },
     /// Manifest record that another client edited. The provider uses the valid fields of the record.
     Overwritten {
         /// Name of the Manifest object.
         manifest: String,
-        /// Ignored part of the Manifest object, with the reason why it is ignored.
+        /// Ignored part of the Manifest object, with the reason.
         remark: String,
     },
-    /// Object that differs from the object that the provider applied. The next deploy of the lease repairs
-    /// the object.
+    /// Object that differs from the applied object. The next deploy of the lease repairs the object.
     Edited {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -52,8 +50,7 @@ pub enum Finding {
         /// Reason why the next deploy writes the object again.
         reason: String,
     },
-    /// Missing object of a kind that the provider does not watch. The next deploy of the lease creates the
-    /// object.
+    /// Missing object of an unwatched kind. The next deploy of the lease creates the object.
     Missing {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -161,8 +158,8 @@ pub struct ForeignObject {
     pub kind: &'static str,
     /// Name of the object, as `namespace/name` for a namespaced object.
     pub name: String,
-    /// Chain id in the annotation of the object, or `None` without this annotation. Other provider programs
-    /// do not write this annotation.
+    /// Chain id in the annotation of the object; `None` without this annotation, which other provider
+    /// programs do not write.
     pub chain_id: Option<String>,
 }
 
@@ -210,8 +207,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Lists, page by page, the objects of one kind that do not belong to the chain. Returns an empty list if
-    /// the cluster does not serve the kind.
+    /// Lists the objects of one kind that do not belong to the chain. Returns an empty list if the cluster
+    /// does not serve the kind.
     async fn kind<K>(&self, kind: &'static str) -> Result<Vec<ForeignObject>, Error>
     where
         K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,

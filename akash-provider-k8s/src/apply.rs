@@ -34,13 +34,12 @@ pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
 /// Annotation of an object: value of its label `akash.network/manifest.resource.version` at the last apply by
-/// this provider. Another provider program, such as the Go provider, changes only the label.
+/// this provider. Other provider programs change only the label.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
-/// Annotation of a workload in an adopted lease. Another provider program wrote the pod template of the
-/// workload, and the template is unchanged.
+/// Annotation of a workload in an adopted lease with the unchanged pod template of another provider program.
 pub const KEPT: &str = "provider.akash.network/kept";
-/// Annotation of an object: this provider repaired the object with a patch. The next apply first takes over the fields
-/// that the patch set.
+/// Annotation of an object that this provider repaired with a patch. The next apply first takes over the
+/// patched fields.
 pub const REPAIRED: &str = "provider.akash.network/repaired";
 /// Annotation of a namespace: JSON with the hashes of the objects that the provider does not watch.
 pub const LEDGER: &str = "provider.akash.network/ledger";
@@ -60,13 +59,13 @@ pub(crate) struct WrittenObject {
 pub(crate) struct Job<'a> {
     /// Name of the namespace and of the lease's record.
     pub(crate) name: &'a str,
-    /// Rendered namespace object, without the annotation for the hash of all objects.
+    /// Rendered namespace object, without the hash of all objects.
     pub(crate) namespace: &'a Value,
     /// Desired objects of the lease.
     pub(crate) items: &'a [Item],
     /// Ledger of applied objects, as read from the namespace.
     pub(crate) ledger: &'a Ledger,
-    /// Kinds to list in the namespace for leftover objects; empty if the namespace has a ledger.
+    /// Kinds to list for leftover objects; empty if the namespace has a ledger.
     pub(crate) search: &'a [Kind],
     /// True if the namespace did not exist before the apply.
     pub(crate) is_new: bool,
@@ -125,8 +124,7 @@ fn text_of(ledger: &Ledger) -> Value {
 }
 
 impl Job<'_> {
-    /// Starts an apply: writes the namespace without the hash of all objects, then deletes the objects that
-    /// must be recreated.
+    /// Starts an apply: writes the namespace, then deletes the objects that must be recreated.
     pub(crate) async fn open(&self, calls: &Calls, plan: Plan) -> Result<Steps, Error> {
         // Checked before the first write: a write to an object being deleted would be lost.
         if let Some(id) = plan.blocked.first() {
@@ -177,8 +175,7 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Writes the objects of the last stage, deletes surplus objects, and then writes the hash of all objects
-    /// to the namespace.
+    /// Writes the objects of the last stage, deletes surplus objects, and marks the apply as complete.
     pub(crate) async fn finish(&self, calls: &Calls, steps: Steps) -> Result<Vec<WrittenObject>, Error> {
         let written = self.write_all(calls, steps.rest).await?;
         let mut deletes = steps.deletes;
@@ -256,7 +253,7 @@ impl Job<'_> {
         calls.apply_namespace(self.name, &body).await
     }
 
-    /// Lists the undesired objects that have the labels of the provider and a kind in `search`.
+    /// Lists the surplus objects of the kinds in `search` that have the labels of the provider.
     async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
         let kinds = self.search.iter();
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();

@@ -439,8 +439,7 @@ impl SettledCheck<'_> {
         })
     }
 
-    /// Checks that every workload belongs to an active lease on the chain, even while closes by the provider
-    /// are pending.
+    /// Checks that every workload belongs to an active lease on the chain, even while closes are pending.
     pub(crate) fn nothing_runs_without_a_lease(&self) -> Checked {
         let live: BTreeSet<LeaseId> = live(self.market).into_iter().collect();
         self.workload_only_under_active_lease(&live)
@@ -527,7 +526,7 @@ impl SettledCheck<'_> {
         orders.map(|o| o.id.to_string()).collect()
     }
 
-    /// Returns the orders of ended leases, and the orders of ended deployments on which the provider bid.
+    /// Returns the orders of ended leases, and the orders with a bid of the provider in ended deployments.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.market.leases().filter(|r| !r.lease.state.is_live());
         let leased = over.map(|r| r.lease.id.order.to_string());
@@ -540,8 +539,7 @@ impl SettledCheck<'_> {
         leased.chain(closed.map(|b| b.id.order.to_string())).collect()
     }
 
-    /// Returns the orders on which the provider's bid has timed out or will time out soon. The engine can
-    /// count the timeout from a later block if the outcome of the bid transaction was unknown.
+    /// Returns the orders on which the provider's bid has timed out or will time out soon.
     pub(crate) fn due(&self) -> BTreeSet<OrderId> {
         let limit = self.config.bid_timeout;
         let soon = self.model.block_time.plus(Duration::from_secs(120));
@@ -553,12 +551,8 @@ impl SettledCheck<'_> {
         ours.filter(is_due).map(|b| b.id.order.clone()).collect()
     }
 
-    /// Returns the state of an engine, one line per object. A running engine must have the same state as a
-    /// new engine that starts from the same chain and cluster.
-    ///
-    /// Omits bids that time out soon, because one engine may close such a bid a block earlier than the other.
-    /// Also omits the orders in `full`: whether capacity remains for such an order depends on the sequence of
-    /// the bids.
+    /// Returns the state of an engine, one line per object, for comparison with the state after a restart.
+    /// Omits bids that time out soon, and the orders in `full`.
     pub(crate) fn essence(&self, full: &BTreeSet<OrderId>) -> BTreeSet<String> {
         let due = self.due();
         let left_out: BTreeSet<&OrderId> = due.iter().chain(full).collect();

@@ -14,8 +14,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(crate) const DENOMS: [&str; 2] = ["uact", "uakt"];
-/// Maximum block time between the exhaustion of a deployment's funds and the end of the deployment's leases.
-/// The engines of all histories check the balance at least every 300 seconds.
+/// Maximum block time between the exhaustion of a deployment's funds and the end of its leases.
 const LATE: Duration = Duration::from_secs(1_500);
 
 pub(crate) fn coin(denom: &str, amount: u128) -> Coin {
@@ -72,7 +71,7 @@ impl Wallet {
 }
 
 impl World {
-    /// Returns a random denomination of the history for a new order or deposit of a tenant.
+    /// Returns a random denomination for a new order or deposit.
     pub(crate) fn denom(&mut self) -> &'static str {
         if self.features.wallet == Wallet::One {
             return DENOMS[0];
@@ -80,7 +79,7 @@ impl World {
         DENOMS[self.feature_random.index(2)]
     }
 
-    /// Removes all money of one denomination from the provider's account, or adds money in this denomination.
+    /// Sometimes empties or refills one denomination of the provider's account.
     pub(crate) fn wallet_changes(&mut self) {
         if self.features.wallet == Wallet::One || self.feature_random.below(1_000) >= 20 {
             return;
@@ -102,8 +101,7 @@ impl World {
 }
 
 impl CallCheck<'_> {
-    /// Checks that a bid uses the denomination of its order, a price up to the order's maximum, and a deposit
-    /// that the settings allow.
+    /// Checks the denomination, the price and the deposit of a bid.
     pub(crate) fn bids_are_in_the_money_of_the_order(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid {
             id, price, deposit, ..
@@ -121,8 +119,7 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the chain has not refused the deposit of a bid for lack of funds, or that a query has
-    /// returned a sufficient balance since the refusal.
+    /// Checks that a bid with a refused deposit waits for a sufficient balance.
     pub(crate) fn a_refused_deposit_waits_for_money(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());
@@ -136,8 +133,7 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the last queried balance covers the deposit of this bid and all deposits that this balance
-    /// possibly still includes.
+    /// Checks that the last queried balance covers the deposits of all bids in flight.
     pub(crate) fn bids_in_flight_are_payable(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());
@@ -162,7 +158,7 @@ impl CallCheck<'_> {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that the engine withdraws from leases without funds, so that the chain closes these leases.
+    /// Checks that leases without funds are closed in time.
     pub(crate) fn leases_without_money_end(&self, live: &BTreeSet<LeaseId>) -> Checked {
         for lease in live {
             let late = self.out_of_money_since(lease).filter(|since| {
@@ -176,8 +172,7 @@ impl SettledCheck<'_> {
         Ok(())
     }
 
-    /// Returns the block time at which the deployment of this lease runs out of funds in the denomination of
-    /// the lease.
+    /// Returns the block time at which the funds for this lease are exhausted.
     fn out_of_money_since(&self, lease: &LeaseId) -> Option<BlockTime> {
         let record = self.market.deployment(lease.deployment())?;
         let mine = record.leases.iter().find(|l| l.id == *lease)?;

@@ -29,7 +29,7 @@ pub(crate) fn ensure(rule: &'static str, holds: bool, what: impl FnOnce() -> Str
     Err(Violation { rule, what: what() })
 }
 
-/// Total time for which a lease was unhealthy, according to the reports that the engine received.
+/// Total time for which a lease was reported as unhealthy.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct UnhealthyTime {
     since: Option<Mono>,
@@ -48,7 +48,7 @@ impl UnhealthyTime {
         }
     }
 
-    /// Restarts the measurement after a deploy. Before its deploy, a workload cannot be unhealthy.
+    /// Restarts the measurement after a deploy.
     fn deployed(&mut self, now: Mono) {
         self.before = Duration::ZERO;
         self.since = self.since.map(|_| now);
@@ -69,19 +69,14 @@ pub(crate) struct EngineModel {
     pub(crate) block_time: BlockTime,
     /// Orders for which a bid of the provider was reported to the engine.
     pub(crate) bids: BTreeSet<OrderId>,
-    /// Resources of the bids of the provider, as reported to the engine.
-    ///
-    /// An event reports only that a bid exists. The next scan reads the resources of the bid. A bid of a
-    /// crashed process can be included in a block later without an event for this engine. Such a bid appears
-    /// only in a scan.
+    /// Resources of the bids of the provider, as the engine has read them in scans.
     pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
-    /// Deposits of bids that the chain refused for lack of funds. The key is the order and the denomination.
-    /// An entry is removed when a query returns a sufficient balance.
+    /// Deposits that the chain refused, by order and denomination, until a query returns a sufficient
+    /// balance.
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
-    /// Deposits that the last queried balance possibly still includes. When the query started, the chain had
-    /// not reported the bids with these deposits.
+    /// Deposits that the last queried balance possibly still includes.
     pub(crate) unread: BTreeMap<BidId, Coin>,
     /// Deposits that the result of the pending account query possibly still includes.
     in_reading: Option<BTreeMap<BidId, Coin>>,
@@ -97,7 +92,7 @@ pub(crate) struct EngineModel {
     pub(crate) recorded: BTreeSet<LeaseId>,
     /// Leases with any object in the last cluster list.
     pub(crate) there: BTreeSet<LeaseId>,
-    /// Leases that the last cluster list lacks, because the provider reads from a wrong namespace or cluster.
+    /// Leases that the last cluster list lacks because of a wrong namespace or cluster.
     pub(crate) hidden: BTreeSet<LeaseId>,
     /// Whether the last cluster list was incomplete.
     pub(crate) short_list: bool,
@@ -116,7 +111,7 @@ pub(crate) struct EngineModel {
     pub(crate) requests: BTreeSet<RequestId>,
     /// Reservations of the engine, compared with the reported capacity.
     pub(crate) sales: Reservations,
-    /// Number of inputs that were delivered twice. The engine counts each second delivery as unexpected.
+    /// Number of inputs that were delivered twice.
     pub(crate) repeated: u64,
 }
 
@@ -154,8 +149,7 @@ impl EngineModel {
         }
     }
 
-    /// Records an input of the engine. `leases` contains the provider's active leases for an input from the
-    /// cluster, and is empty for other inputs.
+    /// Records an input of the engine. `leases` contains the active leases if the input is from the cluster.
     pub(crate) fn input(&mut self, input: &Input, leases: &[LeaseId]) {
         match input {
             Input::Chain(event) => self.event(event),
@@ -198,8 +192,7 @@ impl EngineModel {
         self.calls.insert(id, call.clone());
     }
 
-    /// Returns the deposits of bids in flight. Omits bids that the chain has already reported to the engine
-    /// as created or lost.
+    /// Returns the deposits of bids in flight, except for bids that the chain has already reported.
     fn in_flight(&self) -> BTreeMap<BidId, Coin> {
         let bids = self.calls.values().filter_map(|call| match call {
             Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => Some((id.clone(), deposit.clone())),
@@ -353,9 +346,9 @@ impl EngineModel {
 /// State that all engines of a history share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HistoryRecord {
-    /// Withdrawals that a block includes, each with its engine, deployment and block.
+    /// Withdrawals in blocks: engine, deployment and block height.
     pub(crate) withdrawals: BTreeSet<(u64, DeploymentId, Height)>,
-    /// Deployment and manifest version of each submission without a response.
+    /// Deployment and manifest version of each pending submission.
     pub(crate) submitted: BTreeMap<RequestId, (DeploymentId, u64)>,
     /// Newest accepted manifest version of each deployment.
     pub(crate) accepted: BTreeMap<DeploymentId, u64>,

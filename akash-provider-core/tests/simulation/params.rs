@@ -12,8 +12,7 @@ use akash_provider_core::market::{Market, network_params};
 use akash_provider_core::types::{BidId, BidState, Msg, Order, OrderState};
 use std::time::Duration;
 
-/// Reasons of the provider (capacity, price or settings) to decline an order on which the chain would accept
-/// a bid.
+/// Decline reasons of the provider: capacity, price or settings.
 const OUR_OWN: [&str; 12] = [
     "no_leased_ips",
     "insufficient_capacity",
@@ -57,7 +56,7 @@ impl World {
         self.chain.set_params(params);
     }
 
-    /// Reverts the market parameters in some histories. In the other histories, the last change remains.
+    /// Reverts the market parameters in some histories.
     pub(crate) fn parameters_at_the_end(&mut self) {
         if self.features.votes > 0 && self.feature_random.percent(60) {
             self.chain.set_params(network_params());
@@ -66,8 +65,8 @@ impl World {
 }
 
 impl SettledCheck<'_> {
-    /// Checks every order on which the chain accepts a bid of the provider: the provider bids, or declines
-    /// because of capacity, price or settings.
+    /// Checks that the provider bids on every possible order, except for reasons of capacity, price or
+    /// settings.
     pub(crate) fn what_can_be_bid_is_bid(&self) -> Checked {
         let mut market: Option<Market> = None;
         for order in self.market.orders().filter(|o| o.state == OrderState::Open) {

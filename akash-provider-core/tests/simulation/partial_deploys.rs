@@ -82,8 +82,7 @@ impl StateCheck<'_> {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that all hostnames of a deployed lease route to this lease. The check includes the hostnames
-    /// derived from the lease id.
+    /// Checks that all hostnames of a deployed lease route to this lease.
     pub(crate) fn names_lead_to_their_lease(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let deployed = self.cluster_state.runs.iter().filter(|(_, run)| run.deployed);
         for (lease, run) in deployed.filter(|(lease, _)| live.contains(lease)) {

@@ -20,11 +20,9 @@ const ADDRESSES: u32 = 3;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hardware {
-    /// Number of unhealthy devices per node. These devices belong to the last model of the node in
-    /// [`DEVICES`].
+    /// Number of unhealthy devices per node, of the node's last model in [`DEVICES`].
     unwell: [u32; DEVICES.len()],
-    /// Number of devices per node that other processes use. These devices belong to the first model of the
-    /// node in [`DEVICES`].
+    /// Number of devices per node that other processes use, of the node's first model in [`DEVICES`].
     foreign: [u32; DEVICES.len()],
     /// Fault of each storage class.
     storage_faults: [StorageFault; CLASSES.len()],
@@ -34,7 +32,7 @@ pub(crate) struct Hardware {
 enum StorageFault {
     #[default]
     None,
-    /// Other processes use this many GiB of the storage class.
+    /// Amount of the storage class that other processes use, in GiB.
     Used(i64),
     /// The cluster does not have the storage class.
     Missing,
@@ -60,8 +58,7 @@ impl Hardware {
         };
     }
 
-    /// Adds the persistent storage classes to the cluster. Adds to each node the classes that the node
-    /// mounts.
+    /// Adds the persistent storage classes to the cluster and to the nodes that mount the classes.
     pub(crate) fn store(&self, cluster: &mut ClusterSpec) {
         for (name, fault) in CLASSES.iter().zip(self.storage_faults) {
             let used = match fault {
@@ -125,7 +122,7 @@ fn gpus(units: &[ResourceUnit]) -> BTreeMap<String, u64> {
     all
 }
 
-/// Returns the number of external ports, counted once per unit for all its replicas.
+/// Returns the number of external ports, not multiplied by replicas.
 fn ports(units: &[ResourceUnit]) -> u32 {
     let endpoints = units.iter().flat_map(|u| &u.resources.endpoints);
     let ports = endpoints.filter(|e| e.kind == EndpointKind::RandomPort);
@@ -148,7 +145,7 @@ impl CallCheck<'_> {
         }
     }
 
-    /// Returns the resources of all bids and leases that the engine has observed, including the bid `id`.
+    /// Returns the resources of all observed bids and leases, including the bid `id`.
     fn offers(&self, id: &LeaseId, offer: &[ResourceUnit]) -> Vec<Vec<ResourceUnit>> {
         // The bid may have been refused because a bid from before a crash, with other resources, had landed.
         // The resources of that bid are unknown until it is read.
@@ -289,8 +286,7 @@ impl SettledCheck<'_> {
         Ok(())
     }
 
-    /// Checks that each workload of an active lease has the addresses of its manifest, and that other leases
-    /// have no addresses.
+    /// Checks that exactly the workloads of active leases have the addresses of their manifests.
     pub(crate) fn addresses_follow_leases(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let wanted = |lease: &LeaseId| -> BTreeSet<String> {
             let run = self
@@ -313,8 +309,7 @@ impl SettledCheck<'_> {
         })
     }
 
-    /// Checks that the engine counts each address and port of its bids and leases exactly once, and counts no
-    /// other addresses or ports.
+    /// Checks that the engine counts each address and port of its bids and leases exactly once.
     pub(crate) fn addresses_and_ports_are_counted_once(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let bids = self.market.bids().filter(|b| b.id.provider == *PROVIDER);
         let owed = bids.filter(|b| b.state == BidState::Open || live.contains(&b.id));

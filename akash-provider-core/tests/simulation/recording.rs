@@ -13,7 +13,7 @@ use std::ops::Deref;
 /// Number of steps between two recorded states.
 const STATES: u64 = 37;
 
-/// Engine of a history, and optionally a second engine that replays the recording of the first engine.
+/// Engine of a history, optionally with an engine that replays the recording.
 #[derive(Debug)]
 pub(crate) struct RecordedEngine {
     engine: Engine,
@@ -85,7 +85,7 @@ impl Deref for RecordedEngine {
 }
 
 impl ReplayEngine {
-    /// Replaces the state of the replaying engine with a recorded copy of `engine`.
+    /// Replaces the state of the replaying engine with a copy of `engine`.
     fn starts_from(&mut self, engine: &Engine, now: Now) {
         let mut state = engine.clone();
         record::hide_in_engine(&mut state, &cover);

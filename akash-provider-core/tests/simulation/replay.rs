@@ -11,7 +11,7 @@ pub(crate) struct Trace {
     words: Option<String>,
     /// Whether every input is recorded and replayed immediately.
     pub(crate) is_taped: bool,
-    /// Number of observations of each phase. A test checks that histories reach all phases.
+    /// Number of observations of each phase.
     pub(crate) seen: BTreeMap<&'static str, u64>,
     /// Findings of full scans since the trace was last cleared.
     pub(crate) findings: Vec<String>,

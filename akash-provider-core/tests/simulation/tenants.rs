@@ -55,8 +55,7 @@ impl World {
         names
     }
 
-    /// Usually returns `little`. If the history has large groups, sometimes returns a random multiple of
-    /// `step` instead, at most `times × step`.
+    /// Returns `little`, or sometimes a random multiple of `step`, at most `times × step`.
     fn spice_amount(&mut self, little: u64, step: u64, times: u64) -> u64 {
         if self.feature_random.percent(self.features.bulky) {
             return step * self.feature_random.between(1, times);
@@ -181,7 +180,7 @@ impl World {
         self.request(request)
     }
 
-    /// Submits a manifest to the provider. The hash of the manifest equals the hash on the chain.
+    /// Submits a manifest that matches the hash on the chain.
     pub(crate) fn submit_right(&mut self, wish: &TenantDeployment) -> Checked {
         self.request(Request::SubmitManifest {
             deployment: wish.id.clone(),

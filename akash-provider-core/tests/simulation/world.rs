@@ -142,8 +142,7 @@ impl World {
         }
     }
 
-    /// Returns the current clock readings of the process. Some readings are earlier than the previous
-    /// reading.
+    /// Returns the clock readings of the process, sometimes earlier than the previous readings.
     fn clocks(&mut self) -> Now {
         let mut now = self.now();
         if self.random.percent(self.faults.clocks) {
@@ -175,8 +174,7 @@ impl World {
         self.effects(effects)
     }
 
-    /// In every 11th step, returns the number of status changes, and the status without time-dependent
-    /// values. Otherwise returns `None`.
+    /// In every 11th step, returns the change counter, and the status without time-dependent values.
     fn sampled_status(&self) -> Option<(u64, Status)> {
         self.steps.is_multiple_of(11).then(|| {
             let mut status = self.engine.status(self.now());
@@ -224,7 +222,7 @@ impl World {
         )
     }
 
-    /// Stores a change of the circuit breaker in the settings with which the next engine starts.
+    /// Stores a change of the circuit breaker for the next engine.
     fn store_breaker_state(&mut self, event: &Event) {
         let config = &mut self.config;
         match event {
@@ -403,8 +401,7 @@ impl World {
         self.start()
     }
 
-    /// Starts a new engine that has no state. In some cases, this engine reads from a wrong namespace or
-    /// cluster.
+    /// Starts a new engine without state, sometimes with a wrong namespace or cluster.
     pub(crate) fn start(&mut self) -> Checked {
         let was_right = self.cluster_state.looks_in_the_right_place();
         if !was_right {
@@ -450,7 +447,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks the invariants that hold in every state and need the whole engine.
+    /// Checks the invariants that hold in every state.
     pub(crate) fn check_now(&mut self) -> Checked {
         let status = self.engine.status(self.now());
         invariants::StateCheck {

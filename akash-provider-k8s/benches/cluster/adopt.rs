@@ -66,7 +66,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Creates the objects of a lease as the Go provider writes them: without annotations and isolation.
+/// Creates the objects of a lease as the Go provider writes them.
 async fn make(client: &Client, settings: &Settings, dseq: u64) -> Result<(), Failed> {
     let deployment = deployment(settings, 10_000 + dseq)?;
     let mut manifest = convert::to_manifest(&deployment, settings)?;

@@ -76,7 +76,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Records and deploys a lease. Returns the time until a separate watch observes the Deployment object, in
+/// Records and deploys a lease. Returns the time until a watch observes the Deployment object, in
 /// milliseconds.
 async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) -> Result<f64, Failed> {
     let namespace = deployment.lease.namespace();
@@ -92,7 +92,7 @@ async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) ->
     }
 }
 
-/// Measures the time of one write. A deploy needs four sequential writes.
+/// Measures the time of one write.
 async fn one_write(bench: &Bench) -> Result<f64, Failed> {
     let api: Api<ConfigMap> = Api::namespaced(bench.server.admin.clone(), "lease");
     let params = PatchParams::apply("bench").force();

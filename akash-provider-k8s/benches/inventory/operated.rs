@@ -15,14 +15,13 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Timeout of the initial lists. An API server with many objects needs long for these lists.
+/// Timeout of the initial lists of an API server with many objects.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Delay for the operator to process all changes.
 const SETTLE: Duration = Duration::from_secs(2);
 /// Number of pods that are changed concurrently.
 const WRITERS: usize = 32;
-/// One of every `ENDS` pods changes its phase to `Succeeded` and back to `Running`. The other pods get a
-/// status change without a phase change.
+/// One of every `ENDS` pods changes its phase to `Succeeded` and back to `Running`.
 const ENDS: usize = 4;
 
 pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> {
@@ -54,8 +53,7 @@ pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Changes every pod. Most pods get a status change that does not affect the capacity. The others get the phase
-/// `Succeeded`, and then `Running` again.
+/// Changes every pod. Most changes do not affect the capacity.
 pub(crate) async fn change(client: &Client) -> Result<(), Failed> {
     let address = format!("10.{}.0.1", std::process::id() % 250);
     let others = json!({"conditions": [{"type": "Ready", "status": "True"}], "podIP": address});

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 /// Timeout of one wait for an API server with many objects.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Number of objects per page; the inventory source requests pages of the same size.
+/// Number of objects per page, as in the inventory source.
 const PAGE: usize = 250;
 
 pub(crate) struct BenchOptions {
@@ -58,8 +58,7 @@ pub(crate) async fn measure(file: &Path, options: BenchOptions) -> Result<(), Fa
     Ok(())
 }
 
-/// Starts the inventory source as a provider does. Measures the peak memory, and the time until the first
-/// update of the source.
+/// Starts the inventory source, and measures the peak memory and the time until the first update.
 async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let began = Instant::now();
@@ -86,8 +85,7 @@ async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Counts the capacity from the lists of the API server. Then measures the time of an update and the time of
-/// a complete snapshot.
+/// Counts the capacity from lists, then measures the time of an update and of a complete snapshot.
 async fn counted(client: &Client) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let mut tally = Tally::new(StorageOptions::default());
@@ -161,8 +159,7 @@ where
     }
 }
 
-/// Measures the time from receiving a pod event to a complete inventory update. Returns the median over ended
-/// pods. Some of the pods belong to leases, others do not.
+/// Returns the median time from the event of an ended pod to the complete inventory update, in microseconds.
 async fn updates_us(client: &Client, tally: &mut Tally, version: &str) -> Result<f64, Failed> {
     let path = format!("/api/v1/pods?watch=true&resourceVersion={version}");
     let request = Request::get(path).body(Vec::new())?;

@@ -46,7 +46,7 @@ pub(crate) struct Calls {
     pub(crate) reads: f64,
     /// Number of started watches.
     pub(crate) watches: f64,
-    /// Number of requests for Lease objects, which only leader elections use.
+    /// Number of requests for the Lease objects of leader elections.
     pub(crate) elections: f64,
 }
 

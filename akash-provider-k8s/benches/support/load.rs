@@ -29,8 +29,7 @@ impl Load {
         self.pods / 2 / self.pods_per_lease
     }
 
-    /// Writes the namespaces, leases, nodes and pods. `dressed` can change each node before the node is
-    /// written.
+    /// Writes the namespaces, leases, nodes and pods. `dressed` can change a node before the write.
     pub(crate) async fn fill(
         &self,
         client: &Client,
@@ -129,8 +128,7 @@ where
         .await
 }
 
-/// Creates a namespace with its default ServiceAccount. Pods need the ServiceAccount, and no running
-/// controller creates it.
+/// Creates a namespace with the default ServiceAccount that pods need.
 async fn make_space(client: &Client, name: &str) -> Result<(), Failed> {
     let params = PostParams::default();
     let space: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
@@ -142,8 +140,7 @@ async fn make_space(client: &Client, name: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Creates a node and removes the taint that the API server adds to a new node, because no running controller
-/// removes the taint.
+/// Creates a node without the taint that the API server adds to new nodes.
 async fn make_node(client: &Client, object: Value) -> Result<(), Failed> {
     let node: Node = serde_json::from_value(written(object))?;
     let api: Api<Node> = Api::all(client.clone());

@@ -20,7 +20,7 @@ struct Usage {
 }
 
 impl Budget {
-    /// Creates a counter with two limits in bytes: one for each tenant, one for all tenants together.
+    /// Creates a counter with two limits in bytes: per tenant and in total.
     pub(super) fn new(tenant_max: usize, total_max: usize) -> Self {
         Self {
             usage: Mutex::default(),
@@ -29,7 +29,7 @@ impl Budget {
         }
     }
 
-    /// Creates the memory counter of one stream of a tenant. The counter starts at 0 bytes.
+    /// Creates the memory counter of one stream of a tenant.
     pub(super) fn part(self: &Arc<Self>, tenant: &Address) -> Part {
         Part {
             of: Arc::clone(self),

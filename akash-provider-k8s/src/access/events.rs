@@ -10,8 +10,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 const EVENTS: &str = "events";
-/// Maximum number of buffered events per stream. A slow reader misses the events that the history drops in
-/// the meantime.
+/// Maximum number of buffered events per stream. A slow reader misses events.
 const WAITING_MAX: usize = 64;
 
 impl Access {

@@ -94,8 +94,7 @@ impl Access {
     }
 }
 
-/// Runs a command that the provider itself needs, without input and with little output. Returns the final
-/// status of the command.
+/// Runs a command of the provider itself, without input and with little output.
 async fn run(access: &Access, namespace: &str, replica: &Replica, command: &[&str]) -> kube::Result<Status> {
     let pods: Api<Pod> = Api::namespaced(access.client.clone(), namespace);
     let params = AttachParams {
@@ -132,7 +131,7 @@ fn no_such_command() -> Error {
     refused(ErrorKind::Invalid, message)
 }
 
-/// Copies input and output until the command ends, and returns the final status from the API server.
+/// Copies input and output until the command ends. Returns the final status of the command.
 async fn converse(mut process: AttachedProcess, io: ExecIo, tty: bool) -> Result<Status, Error> {
     let broken = || refused(ErrorKind::Unavailable, "command execution failed");
     let status = process.take_status().ok_or_else(broken)?;
@@ -180,8 +179,8 @@ async fn deliver(
     }
 }
 
-/// Copies input to the command, and closes the input of the command after the last byte. The input of a
-/// terminal stays open: closing the input would end the output, and the user can type the end-of-file key.
+/// Copies input to the command, and closes the command's input after the last byte. The input of a terminal
+/// stays open, because a closed input would end the output.
 async fn feed(
     from: Option<Box<dyn AsyncRead + Send + Unpin>>,
     to: Option<impl AsyncWrite + Unpin>,

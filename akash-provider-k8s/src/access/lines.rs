@@ -10,8 +10,7 @@ struct OpenLine {
     stamp: Option<Timestamp>,
     /// Number of bytes of this line that were already returned as pieces.
     given: usize,
-    /// Number of bytes to skip at the start of the line. These bytes were returned before the connection
-    /// broke.
+    /// Number of bytes to skip at the start of the line, returned before the connection broke.
     pass: usize,
     /// Whether the line was already returned before the connection broke.
     again: bool,
@@ -25,17 +24,16 @@ struct Position {
     lines: u32,
 }
 
-/// Splitter of a log stream into lines. Each line of the container starts with a timestamp and a space. Lines
-/// without a timestamp come from the node. After the first line of the container, lines without a timestamp
-/// are dropped.
+/// Splitter of a log stream into lines. Each line of the container starts with a timestamp and a space. Other
+/// lines come from the node.
 #[derive(Debug)]
 pub(super) struct Lines {
     limit: usize,
     buffer: Vec<u8>,
     open: Option<OpenLine>,
     mark: Option<Position>,
-    /// Set after a broken connection. Contains the position of the last returned line, and the number of
-    /// lines with its timestamp that the new stream has already repeated.
+    /// Position of the last returned line, and the number of repeated lines with its timestamp. Set after a
+    /// broken connection.
     replay: Option<(Position, u32)>,
     /// Partly returned line, set after a broken connection.
     part: Option<OpenLine>,
@@ -85,8 +83,8 @@ impl Lines {
         self.replay = self.mark.map(|mark| (mark, 0));
     }
 
-    /// Returns the time from which the next stream must contain lines; `None` for all lines. Requests have whole
-    /// seconds, so the time is rounded down.
+    /// Returns the time from which the next stream must contain lines, rounded down to seconds; `None` for
+    /// all lines.
     pub(super) fn since(&self) -> Option<Timestamp> {
         let part = self.part.as_ref().and_then(|part| part.stamp);
         let stamp = self.mark.map(|mark| mark.stamp).or(part)?;
@@ -194,7 +192,7 @@ impl Lines {
     }
 }
 
-/// Returns the split position: the limit, or up to three bytes less to avoid splitting a character.
+/// Returns the split position: at most `limit`, and not within a character.
 fn boundary(bytes: &[u8], limit: usize) -> usize {
     let continues = |at: usize| bytes.get(at).is_some_and(|b| b & 0b1100_0000 == 0b1000_0000);
     let back = (0..4).find(|back| !continues(limit.saturating_sub(*back)));

@@ -29,8 +29,7 @@ pub(super) fn replicas(view: &LeaseView, services: &[String]) -> Vec<Replica> {
     .collect()
 }
 
-/// Returns the name of the container that is named like the service. Without such a container, returns the
-/// name of the first container, which the cluster may have injected.
+/// Returns the name of the container that is named like the service, or else of the first container.
 fn container(pod: &Pod, service: &str) -> Option<String> {
     let containers = pod.spec.as_ref().map_or(&[][..], |s| &s.containers);
     let own = containers.iter().find(|c| c.name == service);
@@ -93,8 +92,8 @@ pub(super) enum Unreachable {
     OutOfRange(usize),
 }
 
-/// Returns the replica with index `number`, counted in the order of the names. Replicas that are being
-/// deleted are not counted.
+/// Returns the replica with index `number` in the order of names. Replicas that are being deleted are not
+/// counted.
 pub(super) fn pick(view: &LeaseView, service: &str, number: u32) -> Result<Replica, Unreachable> {
     if !crate::state::has_service(view, service) {
         return Err(Unreachable::NoService);

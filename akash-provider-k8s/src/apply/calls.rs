@@ -18,8 +18,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Maximum number of attempts to change an object that other clients write concurrently. Controllers write the status
-/// several times in a rollout.
+/// Maximum number of attempts to change an object that other clients write concurrently.
 const TRIES: usize = 6;
 /// Rights needed for a server-side apply.
 const APPLY: [&str; 2] = ["create", "patch"];
@@ -61,8 +60,7 @@ impl Calls {
         }
     }
 
-    /// Restricts writes and deletes to the time in which this instance leads. Adds the election term to
-    /// applied objects, as an annotation.
+    /// Permits writes only while this instance leads, and adds the election term to applied objects.
     pub(crate) fn guarded(self, gate: LeadershipGate) -> Self {
         let gate = Some(gate);
         Self { gate, ..self }
@@ -245,7 +243,7 @@ impl Calls {
     }
 
     /// Changes the metadata of a cluster-scoped object. Returns a conflict if the object was written since
-    /// `version`, so that a former leader cannot undo a newer write.
+    /// `version`.
     pub(crate) async fn change_at(
         &self,
         manager: &str,
@@ -284,8 +282,8 @@ impl Calls {
             .await
     }
 
-    /// Deletes an object if it still has the uid and the version in `meta`. Also succeeds, without a deletion, if the
-    /// object is missing or has changed.
+    /// Deletes an object with the uid and the version in `meta`. Succeeds if the object is missing or has
+    /// changed.
     pub(crate) async fn delete_version(&self, kind: Kind, ns: &str, meta: &ObjectMeta) -> Result<(), Error> {
         let name = meta.name.as_deref().unwrap_or_default();
         let only = Preconditions {
@@ -391,8 +389,7 @@ impl Calls {
         }
     }
 
-    /// Deletes an object. The API server keeps a workload until its pods are deleted. Also succeeds if the
-    /// object is missing, or if a different object has the name.
+    /// Deletes an object. Succeeds if the object is missing, or if another object has the name.
     pub(crate) async fn delete(
         &self,
         kind: Kind,
@@ -463,8 +460,8 @@ impl Calls {
         Ok(named.collect())
     }
 
-    /// Lists the objects of a kind that have the labels of the provider, page by page, in one namespace or in
-    /// all namespaces. `parts` selects whether the data is read.
+    /// Lists the objects of a kind that have the labels of the provider, in one namespace or in all
+    /// namespaces. `parts` selects whether the data is read.
     pub(crate) async fn listed(
         &self,
         kind: Kind,

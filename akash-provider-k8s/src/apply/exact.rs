@@ -13,8 +13,7 @@ use serde_json::{Map, Value};
 type Filled = &'static str;
 const ANY: Filled = "";
 
-/// Default values in pod templates, each with its path below `spec` of the template. `*` represents every
-/// index.
+/// Default values in pod templates, each with its path below `spec`. `*` represents every index.
 const POD: [(&str, Filled); 8] = [
     ("restartPolicy", r#""Always""#),
     ("terminationGracePeriodSeconds", "30"),
@@ -60,7 +59,7 @@ const SPEC: [(Kind, &str, Filled); 17] = [
     (Kind::Service, "spec.sessionAffinity", r#""None""#),
 ];
 
-/// Fields in which `false` differs from a missing value. Their default is `true` or depends on other objects.
+/// Fields in which `false` differs from a missing value.
 const FALSE_COUNTS: [&str; 5] = [
     "allowPrivilegeEscalation",
     "automountServiceAccountToken",
@@ -95,9 +94,9 @@ pub fn difference(kind: Kind, wanted: &Value, live: &Value) -> Option<String> {
         .then(|| comparison.path.join("."))
 }
 
-/// Returns the JSON merge patch that makes the live object equal to the rendered object. The patch carries
-/// the uid of the live object, so that the API server refuses the patch for another object of the same name.
-/// Without a resourceVersion, the patch does not conflict with the status writes of controllers.
+/// Returns the JSON merge patch that makes the live object equal to the rendered object.
+///
+/// The patch fails for another object of the same name, and does not conflict with status writes.
 #[must_use]
 pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (live, wanted) else {
@@ -110,8 +109,7 @@ pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
     patch
 }
 
-/// Returns the live object without the default values of the API server. The result retains the fields that
-/// `wanted` contains.
+/// Returns the live object without the default values of the API server, except for the fields in `wanted`.
 pub(crate) fn without_defaults(kind: Kind, wanted: &Value, live: &Value) -> Value {
     Comparison::new(kind).stripped(wanted, live)
 }
@@ -234,8 +232,7 @@ impl Comparison {
         }
     }
 
-    /// Returns true for a field that another client added: the field is not rendered and not a default of the API
-    /// server.
+    /// Returns true for a field that another client added.
     fn is_surplus(&self, wanted: &Map<String, Value>, key: &str, value: &Value) -> bool {
         if value.is_null() || wanted.get(key).is_some_and(|wanted| !wanted.is_null()) {
             return false;
@@ -276,7 +273,7 @@ impl Comparison {
     }
 }
 
-/// Returns the rendered fields, without the version label, which changes at each write.
+/// Returns the rendered fields without the version label.
 fn rendered(wanted: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
     let fields = wanted.iter().filter(|(_, value)| !value.is_null());
     fields.filter(|(key, _)| *key != labels::MANIFEST_VERSION)

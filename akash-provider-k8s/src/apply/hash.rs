@@ -5,11 +5,10 @@ use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Number of bytes to which a SHA-256 hash is cut. 16 bytes are enough, because only versions of the same
-/// object are compared.
+/// Length of a hash in bytes: sufficient to compare versions of one object.
 const BYTES: usize = 16;
 
-/// Returns the hash of a rendered object without its version label, which changes at each write.
+/// Returns the hash of a rendered object without its version label.
 #[must_use]
 pub fn hash_value(value: &Value) -> String {
     let mut hasher = Sha256::new();

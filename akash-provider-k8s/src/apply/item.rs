@@ -102,8 +102,8 @@ impl Kind {
         }
     }
 
-    /// Returns true for a kind that isolates leases. Objects of such a kind are repaired before all others,
-    /// even in the drift mode `report`.
+    /// Returns true for a kind that isolates leases. Such objects are repaired first, even in the drift mode
+    /// `report`.
     #[must_use]
     pub const fn is_isolation(self) -> bool {
         matches!(
@@ -112,8 +112,8 @@ impl Kind {
         )
     }
 
-    /// Returns true for a kind that can weaken the isolation of a lease. An object of such a kind is deleted
-    /// if the provider did not render it.
+    /// Returns true for a kind that can weaken the isolation of a lease. Such objects are deleted if the
+    /// provider did not render them.
     #[must_use]
     pub const fn opens(self) -> bool {
         matches!(self, Self::NetworkPolicy | Self::Role | Self::RoleBinding)
@@ -157,8 +157,7 @@ impl Kind {
 pub enum Stage {
     /// Objects that are written before the first pod.
     BeforePods,
-    /// Objects that are written before an update creates more pods. In a new namespace, they can be written
-    /// in stage [`Rest`](Self::Rest).
+    /// Objects that are written before an update creates more pods.
     BeforeMorePods,
     /// Workloads, which create pods.
     Pods,
@@ -167,8 +166,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Returns the stage in which an object is written in a new namespace. In a new namespace, an update
-    /// cannot create additional pods.
+    /// Returns the stage in which an object is written in a new namespace.
     #[must_use]
     pub fn in_new_namespace(self) -> Self {
         if self == Self::BeforeMorePods {

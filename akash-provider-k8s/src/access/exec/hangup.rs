@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 /// Environment variable that marks the processes of one command.
 const VARIABLE: &str = "AKASH_EXEC_ID";
-/// Script that succeeds if the container has the tools to mark commands and to find marked commands.
+/// Script that succeeds if the container has the tools to mark and find commands.
 const TOOLS: &str = "{ command -v env && command -v grep; } >/dev/null && [ -r /proc/self/environ ]";
 /// Script that succeeds if the container runtime would find the executable `$1`.
 const THERE: &str = r#"
@@ -34,10 +34,10 @@ case $1 in
   *) IFS=:; for dir in $PATH; do [ -f "${dir:-.}/$1" ] && exit 0; done; exit 1 ;;
 esac
 "#;
-/// Script that sends HUP, and KILL a second later, to the sessions of marked processes. A session gets no
-/// signal if its first process runs and has a parent in the container, because the command itself created
-/// such a session. The script retries, because a command starts with a delay. `grep` runs without `-F`,
-/// because busybox with `-F` searches only the first variable.
+/// Script that sends HUP, and KILL a second later, to the sessions of marked processes. A session that the
+/// command itself created gets no signal.
+///
+/// `grep` runs without `-F`, because busybox with `-F` searches only the first variable.
 const SCRIPT: &str = r#"
 stat() { { read -r line </proc/$1/stat; } 2>/dev/null; }
 gone=" "; tries=0
@@ -67,11 +67,10 @@ done
 "#;
 /// Maximum duration of the script that stops a command.
 const LIMIT: Duration = Duration::from_secs(15);
-/// Maximum number of cached containers. The cache is cleared when full, and containers are then checked again.
+/// Maximum number of cached containers. A full cache is cleared.
 const CONTAINERS: usize = 4_096;
 
-/// Cached results of the check whether a container has the tools to mark commands. The key is the pod and the
-/// container.
+/// Cached results by pod and container: whether the container has the tools to mark commands.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Tools(Arc<Mutex<Checked>>);
 
@@ -102,8 +101,7 @@ pub(super) struct Session {
     access: Access,
     namespace: String,
     replica: Replica,
-    /// Variable that marks the command; `None` if the container lacks the tools, or if `env` cannot start the
-    /// command.
+    /// Variable that marks the command; `None` if the command cannot be marked.
     mark: Option<String>,
     over: bool,
 }
@@ -132,14 +130,13 @@ impl Session {
         marker.chain(command.iter().cloned()).collect()
     }
 
-    /// Records that the command ended or was never started. After this call, dropping the session stops
-    /// nothing.
+    /// Records that the command ended or was never started. Dropping the session then stops nothing.
     pub(super) const fn over(&mut self) {
         self.over = true;
     }
 
-    /// Returns true if `env` reported that the executable does not exist. In this case, the exit code of
-    /// `env` is 127. The command can also return 127, so the container is checked.
+    /// Returns true if the executable does not exist. The exit code 127 is not sufficient, because the
+    /// command can return 127 too.
     pub(super) async fn is_missing(&self, code: i32, command: &[String]) -> bool {
         let Some(name) = command.first().filter(|_| self.mark.is_some() && code == 127) else {
             return false;
@@ -152,7 +149,7 @@ impl Session {
     }
 }
 
-/// Returns false if `env` would parse the executable as a variable, because its name contains `=`.
+/// Returns false for an executable that `env` would parse as a variable.
 fn can_be_marked(command: &[String]) -> bool {
     command.first().is_some_and(|name| !name.contains('='))
 }

@@ -91,7 +91,7 @@ fn since_is_the_second_of_the_last_line() {
     assert_eq!(lines.since().unwrap().to_string(), "2026-11-21T10:20:07Z");
 }
 
-/// Generates a log that has lines of equal timestamps, empty lines and long lines.
+/// Generates a log with equal timestamps, empty lines and long lines.
 fn log() -> impl Strategy<Value = Vec<(u8, String)>> {
     let text = prop_oneof![
         4 => "[a-zé]{0,12}".prop_map(String::from),
@@ -109,7 +109,7 @@ fn log() -> impl Strategy<Value = Vec<(u8, String)>> {
 }
 
 proptest! {
-    /// Each line is returned exactly once, wherever the stream is split and wherever the connection breaks.
+    /// Each line is returned exactly once, wherever the stream is split or the connection breaks.
     #[test]
     fn nothing_is_lost_or_doubled_over_cuts(log in log(), cuts in proptest::collection::vec(0..2000_usize, 0..6), step in 1..40_usize) {
         let mut lines = Lines::new(16);
