@@ -51,8 +51,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// Maximum number of leases written concurrently. With more concurrent leases, each lease waits longer at the API
-/// server.
+/// Maximum number of leases written concurrently.
 const LEASES_AT_ONCE: usize = 8;
 /// Maximum time that an operation waits until the watches show its writes.
 const SEEN_LIMIT: Duration = Duration::from_secs(2);
@@ -72,8 +71,7 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
-    /// Networks that pods may reach, and networks that pods must not reach. The value changes with the
-    /// addresses of nodes and API servers.
+    /// Networks that pods may reach, and must not reach, with the current addresses of nodes and API servers.
     egress: RwLock<Egress>,
     leases: Semaphore,
     locks: locks::LeaseLocks,
@@ -99,8 +97,7 @@ impl fmt::Debug for Inner {
 }
 
 impl KubeCluster {
-    /// Starts the watches. If the API server is down, the watches retry. Operations that need the watches fail until
-    /// the API server is available.
+    /// Starts the watches. Operations that need the watches fail until the API server is available.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for invalid settings.
@@ -145,8 +142,8 @@ impl KubeCluster {
         self.inner.counters.statistics()
     }
 
-    /// Applies the isolation level of the provider's settings to a running lease. If the pod template of a
-    /// workload changes, the pods of the workload are replaced.
+    /// Applies the isolation level of the settings to a running lease. Pods are replaced if their template
+    /// changes.
     ///
     /// # Errors
     /// As [`Cluster::deploy`](akash_provider_core::cluster::Cluster::deploy).
@@ -232,8 +229,7 @@ impl Inner {
         self.identify(operation).await
     }
 
-    /// Waits briefly until the watches show a write, so that the next query returns the written object. The
-    /// write is durable even if this wait times out.
+    /// Waits briefly until the watches show a write, so that the next query returns the written object.
     pub(crate) async fn until_seen(&self, mut is_seen: impl FnMut() -> bool) {
         let seen = async {
             while self.state.is_known() && !is_seen() {
@@ -331,8 +327,7 @@ impl Inner {
     }
 }
 
-/// Returns true if the resource version of `meta` is `version` or later. Resource versions are increasing numbers for
-/// each kind.
+/// Returns true if the resource version of `meta` is `version` or later.
 pub(crate) fn is_as_new(meta: &ObjectMeta, version: Option<&str>) -> bool {
     let number = |text: Option<&str>| text.and_then(|t| t.parse::<u64>().ok());
     match (number(meta.resource_version.as_deref()), number(version)) {

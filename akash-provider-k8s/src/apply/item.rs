@@ -231,10 +231,9 @@ pub struct Item {
     pub id: Id,
     /// The object as rendered, without the annotations of an apply.
     pub body: Value,
-    /// Hash of the object. Excludes the data of a Secret, because clients that may only read metadata can see
-    /// this hash.
+    /// Hash of the object. Excludes the data of a Secret, because readers of metadata can see this hash.
     pub hash: String,
-    /// Hash of each data entry of a Secret, held in memory only. Nothing derived from a password is persisted.
+    /// Hash of each data entry of a Secret, in memory only. No hash of a password is persisted.
     pub data: Data,
     /// Hash of the pod template of a workload.
     pub template_hash: Option<String>,
@@ -264,8 +263,8 @@ impl Item {
         }
     }
 
-    /// Adds annotations from which the next deploy detects changes: the hashes and the applied version. With
-    /// `is_adopted`, also marks the pod template as adopted.
+    /// Adds annotations from which the next deploy detects changes. `is_adopted` also marks the pod template
+    /// as adopted.
     #[must_use]
     pub fn annotated(&self, mut body: Value, is_adopted: bool) -> Value {
         let version = body
@@ -284,8 +283,7 @@ impl Item {
         body
     }
 
-    /// Returns an apply body that contains only the annotations of this item. The annotations record that the
-    /// live object equals the item.
+    /// Returns an apply body with only the annotations of this item, for a live object that equals the item.
     #[must_use]
     pub fn mark(&self) -> Value {
         let resource = self.id.kind.resource();

@@ -109,7 +109,7 @@ pub struct Plan {
     pub deletes: Vec<Delete>,
     /// Desired objects that are being deleted. The apply must wait for the deletion.
     pub blocked: Vec<Id>,
-    /// Objects that cannot be changed in place. They are deleted first; their volumes remain.
+    /// Objects to delete first, because they cannot be changed in place. Their volumes remain.
     pub replaced: Vec<Delete>,
 }
 
@@ -136,7 +136,7 @@ pub struct DesiredState<'a> {
     pub there: &'a ExistingObjects,
     /// Login Secrets with unknown passwords. If such a Secret exists, it is not changed.
     pub without_password: &'a BTreeSet<Id>,
-    /// Services of an adopted lease that keep their pod template, so that their pods keep running.
+    /// Services of an adopted lease that keep their pod template.
     pub adopted: &'a BTreeSet<String>,
     /// Whether to search for leftover objects.
     pub prune: bool,
@@ -181,16 +181,14 @@ impl Plan {
     }
 }
 
-/// Compares a live object of any kind with the item of the object. Returns the write that restores the
-/// object, or `None` if the object equals the item, is being deleted, or cannot be changed in place.
+/// Returns the write that makes the live object equal to the item; `None` if nothing must or can be written.
 pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {
     let mut plan = Plan::default();
     plan_watched(&mut plan, item, live, &BTreeSet::new());
     plan.writes.pop()
 }
 
-/// Plans an object of a kind that the provider does not watch. An entry in the ledger does not prove that the
-/// object still exists.
+/// Plans an object of an unwatched kind. A ledger entry does not prove that the object exists.
 fn plan_unwatched(plan: &mut Plan, item: &Item, wanted: &DesiredState<'_>) {
     let found = wanted.there.get(&item.id);
     let reason = match found {
@@ -261,8 +259,7 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, adopted
     }
 }
 
-/// Returns the patch that restores an object and sets the annotation [`REPAIRED`]. The API server records
-/// patched fields separately from applied fields, so the next apply takes over the patched fields.
+/// Returns the patch that restores an object and sets the annotation [`REPAIRED`].
 pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
     let mut body = body.clone();
     body["metadata"]["annotations"][REPAIRED] = Value::from("true");
@@ -285,8 +282,8 @@ pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
     patch
 }
 
-/// Copies a part of the live pod template to `body`, so that no pod is replaced. With `whole`, copies the
-/// complete adopted template, otherwise only the version label of an unchanged template.
+/// Copies the live pod template to `body`, or only its version label unless `whole` is true. No pod is
+/// replaced.
 fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     const TEMPLATE: &str = "/spec/template";
     let (Some(template), Some(live)) = (body.pointer_mut(TEMPLATE), live.pointer(TEMPLATE)) else {
@@ -319,8 +316,8 @@ fn volumes_differ(wanted: &Value, live: &Value) -> bool {
     subset::missing(&claims(wanted), &claims(live), subset::Lists::Closed).is_some()
 }
 
-/// Returns the ledger to store during an apply. The ledger contains all objects that may exist. The hash of
-/// an object with a pending write is empty.
+/// Returns the ledger to store during an apply: all objects that may exist, with an empty hash for pending
+/// writes.
 #[must_use]
 pub fn ledger_during(before: &Ledger, plan: &Plan) -> Ledger {
     let mut ledger = before.clone();

@@ -20,7 +20,7 @@ const OPEN_LISTS: [&str; 7] = [
 /// Policy for list elements that other clients add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lists {
-    /// Additional elements are allowed in some lists of workloads and Services, such as `containers` and `env`.
+    /// Additional elements are allowed in some lists of workloads and Services.
     Open,
     /// Additional elements are forbidden: in policies and roles, each additional element would be an
     /// additional right.
@@ -73,8 +73,8 @@ impl Comparison {
         false
     }
 
-    /// Returns true if the live list lacks a rendered element or contains the elements in another order. In a
-    /// closed list, additional elements are also a difference.
+    /// Returns true if the lists differ: rendered elements are missing or in another order, or a closed list
+    /// has more elements.
     fn lists_differ(&self, wanted: &[Value], live: &[Value], path: &mut Vec<String>) -> bool {
         let open = self.lists == Lists::Open && path.last().is_some_and(|p| OPEN_LISTS.contains(&p.as_str()));
         if !open && wanted.len() != live.len() {

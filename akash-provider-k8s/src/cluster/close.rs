@@ -22,8 +22,8 @@ const CLOSE: &str = "close";
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl KubeCluster {
-    /// Updates the network policies of leases when addresses of nodes or API servers change, so that pods
-    /// cannot connect to these addresses. Runs only while this instance leads. Never returns.
+    /// Updates the network policies of leases when addresses of nodes or API servers change. Runs only while
+    /// this instance leads. Never returns.
     pub async fn follow_infrastructure(&self, mut watch: InfrastructureWatch, leading: &LeadershipGate) {
         loop {
             let mut found = watch.changed().await;
@@ -61,8 +61,8 @@ impl KubeCluster {
         }
     }
 
-    /// Forbids connections from all pods, including pods of running leases, to the addresses in `found`: writes the
-    /// network policies that change. Returns the number of leases with a changed policy.
+    /// Forbids connections from all pods to the addresses in `found`. Returns the number of leases with a
+    /// changed policy.
     ///
     /// # Errors
     /// The errors of the API server. The next call or the next deploy writes the remaining leases.
@@ -157,7 +157,7 @@ impl Inner {
     }
 }
 
-/// Adds the uid of the namespace to `body`, so that the write fails if the namespace was deleted meanwhile.
+/// Adds the uid of the namespace to `body`. The write then fails if the namespace was deleted.
 fn bound(mut body: Value, namespace: &Namespace) -> Value {
     if let Some(uid) = &namespace.metadata.uid {
         body["metadata"]["uid"] = Value::from(uid.as_str());

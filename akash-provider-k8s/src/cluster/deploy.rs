@@ -34,8 +34,7 @@ const ENTERED_LIMIT: Duration = Duration::from_millis(50);
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
 
 impl Inner {
-    /// Writes the Manifest record of a deployment and applies the objects of the lease. Rejects a lease of another
-    /// provider account.
+    /// Writes the Manifest record of a deployment and applies the objects of the lease.
     pub(crate) async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.check_provider(&deployment.lease, DEPLOY)?;
         self.current(DEPLOY).await?;
@@ -44,7 +43,7 @@ impl Inner {
     }
 
     /// Applies the objects of a recorded lease with the isolation level of the settings. Does not write the
-    /// Manifest record. If the tenant updates the manifest at the same time, the newer manifest is applied.
+    /// Manifest record.
     pub(crate) async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
         self.check_provider(lease, HARDEN)?;
         self.current(HARDEN).await?;
@@ -60,8 +59,7 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, HARDEN, message).transient())
     }
 
-    /// Waits until the cache contains the newest Manifest record of a lease, and returns the recorded
-    /// deployment.
+    /// Waits until the cache contains the newest Manifest record, and returns the recorded deployment.
     async fn recorded_now(&self, lease: &LeaseId) -> Result<WorkloadSpec, Error> {
         let there = self.records::<Manifest>(HARDEN).read(&lease.namespace()).await?;
         // The query below uses the cache, which must have this version.
@@ -75,8 +73,8 @@ impl Inner {
         })
     }
 
-    /// Reads the Manifest record of a lease from the API server before the lease is hardened. Returns a
-    /// conflict if the record is missing, is being deleted, or differs from `deployment`.
+    /// Reads the Manifest record of a lease before hardening. Returns a conflict if the record does not match
+    /// `deployment`.
     async fn record_of_hardened(&self, deployment: &WorkloadSpec) -> Result<Manifest, Error> {
         let lease = &deployment.lease;
         let changed = || {
@@ -93,8 +91,8 @@ impl Inner {
         Err(changed())
     }
 
-    /// Applies the objects of a lease, and restores edited isolation objects that the apply does not compare.
-    /// If `isolation` is set, then compares all objects again, and an object that still differs is an error.
+    /// Applies the objects of a lease and restores edited isolation objects. If `isolation` is set, a
+    /// remaining difference is an error.
     async fn apply(
         &self,
         deployment: &WorkloadSpec,
@@ -132,8 +130,8 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies the objects of the lease. Returns the objects, and the metadata of the written objects.
-    /// Returns `None` if another provider program deployed the lease and all workloads stay unchanged.
+    /// Applies the objects of the lease. Returns the objects and the metadata of written objects, or `None`
+    /// if an adopted lease stays unchanged.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,
@@ -209,8 +207,8 @@ impl Inner {
         Ok(Some((items, written)))
     }
 
-    /// Blocks the addresses of cloud metadata services in the network policy of one lease. Writes no other
-    /// object and replaces no pod. Used for leases of another provider program.
+    /// Blocks the addresses of cloud metadata services in the network policy of an adopted lease. Replaces no
+    /// pod.
     async fn close_metadata(
         &self,
         home: &str,
@@ -259,8 +257,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until the watches show a new namespace. Admission in the API server also watches namespaces, and
-    /// delays each write into an unknown namespace by 50 ms.
+    /// Waits until the watches show a new namespace, because the API server delays writes into an unknown
+    /// namespace.
     async fn until_entered(&self, namespace: &str) {
         let listing = async {
             while self.state.is_known() && self.state.lease_in(namespace).namespace.is_none() {
@@ -270,7 +268,7 @@ impl Inner {
         let _ = tokio::time::timeout(ENTERED_LIMIT, listing).await;
     }
 
-    /// Returns the edited and the missing objects of an applied lease. Each edited object has a reason.
+    /// Returns the edited objects of an applied lease with reasons, and the missing objects.
     pub(crate) fn drift(
         &self,
         deployment: &WorkloadSpec,
@@ -312,9 +310,7 @@ impl Inner {
         )
     }
 
-    /// Returns the desired objects of a lease and their hash. Returns `None` if the namespace has another
-    /// hash: a deploy is then pending or interrupted, so that a difference does not prove an edit by another
-    /// client.
+    /// Returns the desired objects of a lease and their hash; `None` if a deploy is pending or interrupted.
     pub(super) fn applied_items(
         &self,
         deployment: &WorkloadSpec,
@@ -352,8 +348,8 @@ impl Inner {
         })
     }
 
-    /// Returns the properties that determine the new objects of an existing lease. If `isolation` is set, the
-    /// lease gets this isolation level and all pods of the lease are replaced.
+    /// Returns the properties of an existing lease that determine its new objects. If `isolation` is set, the
+    /// lease gets this level and all pods are replaced.
     fn prior_of_apply(
         &self,
         deployment: &WorkloadSpec,
@@ -383,9 +379,10 @@ impl Inner {
         }
     }
 
-    /// Returns the pod templates that an earlier version of this provider applied without default ephemeral
-    /// storage. Such templates stay unchanged, so that an upgrade restarts no pod. If `deleted` is true,
-    /// services without a workload are included.
+    /// Returns the pod templates that an earlier version applied without default ephemeral storage. An
+    /// upgrade must not restart their pods.
+    ///
+    /// If `deleted` is true, services without a workload are included.
     fn unlimited(
         &self,
         deployment: &WorkloadSpec,
@@ -422,8 +419,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns the services that another provider program deployed and that still have the same manifest
-    /// entries.
+    /// Returns the services that another provider program deployed, with unchanged manifest entries.
     fn adopted(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
             return BTreeSet::new();
@@ -436,8 +432,7 @@ impl Inner {
             .collect()
     }
 
-    /// Reports written workloads to the health state. The health state then ignores older versions of these
-    /// workloads from the caches.
+    /// Reports written workloads to the health state, which then ignores older versions.
     pub(super) fn report_written(&self, written: &[WrittenObject]) {
         for write in written {
             let metadata = write.meta.clone();
@@ -472,8 +467,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the unwatched kinds to list before an apply. For an adopted lease, these are the kinds of all
-/// unwatched `items`, otherwise of the unwatched `items` that have the same hash in `ledger`.
+/// Returns the unwatched kinds to list before an apply: of all `items` for an adopted lease, otherwise of the
+/// items with an unchanged hash.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items
@@ -505,14 +500,13 @@ pub(super) fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Iso
     })
 }
 
-/// Returns true if the namespace has no list of applied objects. Without this list, another provider program
-/// can have created objects in the namespace.
+/// Returns true if the namespace has no ledger: another provider program can have created objects in the
+/// namespace.
 fn is_searched(namespace: Option<&Namespace>) -> bool {
     namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
 }
 
-/// Returns true if another provider program deployed the lease completely: all workloads, Services and
-/// objects of unwatched kinds exist.
+/// Returns true if another provider program deployed the lease completely.
 fn is_whole(
     view: &LeaseView,
     deployment: &WorkloadSpec,

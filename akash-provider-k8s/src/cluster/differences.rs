@@ -16,30 +16,29 @@ use std::sync::Arc;
 
 /// Rendered objects of a lease that was applied completely.
 pub(super) struct AppliedItems {
-    /// Rendered namespace, without the annotation for the hash of all objects.
+    /// Rendered namespace, without the hash of all objects.
     pub(super) body: Value,
     pub(super) items: Vec<Item>,
     pub(super) mark: String,
     pub(super) isolation: Isolation,
 }
 
-/// Returns the edited isolation objects that a deploy does not detect, because a deploy compares only hashes.
+/// Returns the edited isolation objects that a deploy does not detect.
 pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<DriftedObject> {
     let mut all = drifted(items, view);
     all.retain(|found| !found.is_missing && !found.write.id.kind.is_watched());
     all
 }
 
-/// Returns the objects that weaken the isolation of a lease and that the provider did not render, each with
-/// the reason.
+/// Returns the objects of other clients that weaken the isolation of a lease, each with the reason.
 pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)> {
     let foreign = foreign(is_among(items), view.openings()).into_iter();
     foreign.map(|(id, _)| (id, NOT_RENDERED.to_owned())).collect()
 }
 
 impl Inner {
-    /// Returns the objects of a completely applied lease that differ from `items` or that the provider did
-    /// not render, each with the reason.
+    /// Returns the objects of an applied lease that differ from `items` or were not rendered, each with the
+    /// reason.
     pub(super) fn differences(&self, home: &str, items: &[Item]) -> Vec<(Id, String)> {
         let view = self.state.lease_in(home);
         let edits = drifted(items, &view).into_iter();

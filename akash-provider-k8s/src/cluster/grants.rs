@@ -35,8 +35,7 @@ const GRANTED_PAUSE: Duration = Duration::from_millis(10);
 const HELP: &str = "help: run `kubectl apply --filename deploy/rbac`, then restart the provider";
 /// Namespace that every cluster has and that belongs to no lease.
 const NO_LEASE: &str = "kube-system";
-/// Rights that the provider checks, each as verb, resource and subresource. The ClusterRole for leases
-/// contains these rights.
+/// Checked rights: verb, resource and subresource. The ClusterRole for leases contains these rights.
 const RIGHTS: [(&str, &str, Option<&str>); 4] = [
     ("list", "secrets", None),
     ("create", "secrets", None),
@@ -46,8 +45,7 @@ const RIGHTS: [(&str, &str, Option<&str>); 4] = [
 const ACCOUNT: &str = "system:serviceaccount:";
 
 impl Inner {
-    /// Determines whether the account of the provider needs bindings. The result is stored, so later calls make no
-    /// request.
+    /// Determines once whether the account of the provider needs bindings.
     pub(super) async fn identify(&self, operation: &'static str) -> Result<(), Error> {
         let found = self.account.get_or_try_init(|| async {
             let calls = self.calls(operation);
@@ -75,8 +73,8 @@ impl Inner {
         found.await.map(drop)
     }
 
-    /// Returns false if the account may bind the ClusterRole outside of lease namespaces, because the policy of
-    /// `confined.yaml` is missing. The check is a dry run.
+    /// Returns false if the account may bind the ClusterRole outside of lease namespaces. The check is a dry
+    /// run.
     async fn is_confined(&self, operation: &'static str) -> Result<bool, Error> {
         let binding = RoleBinding {
             metadata: ObjectMeta {
@@ -103,14 +101,14 @@ impl Inner {
         }
     }
 
-    /// Returns the account that needs a binding in the namespace of each lease. Returns `None` if no binding
-    /// is needed, or if [`Inner::identify`] was not called yet.
+    /// Returns the account to bind in the namespace of each lease; `None` if no binding is needed, or before
+    /// [`Inner::identify`].
     pub(super) fn lease_account(&self) -> Option<Subject> {
         self.account.get().cloned().flatten()
     }
 
-    /// Lists the objects of `kinds` in the namespace of a lease. For an existing namespace, binds the account
-    /// first. A new namespace has no Secrets, so they are not listed.
+    /// Lists the objects of `kinds` in the namespace of a lease. Binds the account first in an existing
+    /// namespace.
     pub(super) async fn opened(
         &self,
         home: &str,
@@ -222,8 +220,8 @@ impl Calls {
     }
 }
 
-/// Returns the error for a rejected binding. The account lacks the rights of the ClusterRole, and lacks the
-/// right to bind the ClusterRole.
+/// Returns the error for a rejected binding: the account lacks the rights of the ClusterRole and the right to
+/// bind the ClusterRole.
 pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
     if !matches!(
         error.kind(),

@@ -45,7 +45,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const HEAL: &str = "heal";
-/// Delay in which changes are collected, so that several changes of a lease cause only one comparison.
+/// Delay that combines several changes of a lease into one comparison.
 const GATHER: Duration = Duration::from_millis(20);
 /// Delay before the next attempt if another task writes the lease or if the watches are not synchronized.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -112,8 +112,7 @@ impl Inner {
         }
     }
 
-    /// Compares and repairs one lease. Returns the time of the next comparison, or `None` if only a change of
-    /// the lease requires a comparison.
+    /// Compares and repairs one lease. Returns the time of the next comparison; `None` to wait for a change.
     async fn heal_lease(&self, home: &str, repairs: &mut RepairState) -> Option<Instant> {
         // Read before the view: a list that is completed afterwards may be missing in the view.
         let listed = self.state.listed();
@@ -214,8 +213,7 @@ impl Inner {
         }
     }
 
-    /// Returns the desired objects of a completely applied lease. If the lease has no Manifest record,
-    /// [`Inner::unrecorded`] derives the objects.
+    /// Returns the desired objects of a completely applied lease.
     fn applied(
         &self,
         lease: &LeaseId,
@@ -283,9 +281,8 @@ impl Inner {
         })
     }
 
-    /// Returns the lease of the namespace `home`, and the lease objects. This function is for a namespace
-    /// that lost its lease labels and has no Manifest record. The error is the time of the next attempt, or
-    /// `None` if no further attempt is needed.
+    /// Returns the lease of a namespace that lost its lease labels and has no Manifest record. The error is
+    /// the time of the next attempt, if any.
     async fn disowned(
         &self,
         home: &str,
@@ -311,8 +308,8 @@ impl Inner {
         }
     }
 
-    /// Reads a lease namespace that the watches do not show, because the namespace lost its label. The error
-    /// is the time of the next attempt, or `None` if the namespace does not exist.
+    /// Reads a lease namespace that lost its label. The error is the time of the next attempt; `None` if the
+    /// namespace does not exist.
     async fn unlabelled(
         &self,
         home: &str,
@@ -336,8 +333,7 @@ impl Inner {
         Err(repairs.labels.waits_until(&key, now))
     }
 
-    /// Returns the recorded deployment of a lease, if the record is valid and was not edited by another
-    /// client.
+    /// Returns the recorded deployment of a lease, if the record is valid and unedited.
     fn record_of(&self, view: &LeaseView) -> Option<WorkloadSpec> {
         let recorded = convert::from_manifest(view.manifest.as_ref()?).ok()?;
         recorded.remarks.is_empty().then_some(recorded.deployment)
@@ -386,8 +382,8 @@ impl Inner {
         }
     }
 
-    /// Deletes an object that weakens the isolation of a lease and that the provider did not render. Returns
-    /// the time of the next attempt.
+    /// Deletes an object of another client that weakens the isolation of a lease. Returns the time of the
+    /// next attempt.
     async fn remove_foreign(
         &self,
         home: &str,
@@ -444,8 +440,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads an object from the API server and repairs it. Returns `None` if the object is already in the
-    /// desired state.
+    /// Reads an object from the API server and repairs the object. Returns `None` if no repair is needed.
     async fn repair(
         &self,
         home: &str,
@@ -510,8 +505,7 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
 
-/// Restores one object with a patch, or applies a missing object. Recreates a RoleBinding to a wrong role,
-/// because the API server does not allow a change of the role.
+/// Restores or creates one object. Recreates a RoleBinding to a wrong role, because the role is immutable.
 pub(super) async fn write(
     calls: &Calls,
     home: &str,

@@ -19,15 +19,15 @@ use std::time::Duration;
 const COLLECT: &str = "collect_passwords";
 /// Interval between two searches for password Secrets without a Manifest record.
 const EVERY: Duration = Duration::from_hours(1);
-/// Minimum age at which a Secret without a Manifest record is deleted. The record normally follows its Secret
-/// within seconds. The remaining time covers clock differences between machines.
+/// Minimum age at which a Secret without a Manifest record is deleted. The record normally follows within
+/// seconds.
 const GIVEN_UP: Duration = Duration::from_hours(1);
 /// Secrets per page of a list.
 const PAGE: u32 = 500;
 
 impl KubeCluster {
-    /// Deletes password Secrets that have no Manifest record each time this instance becomes the leader, and
-    /// then every hour. Never returns.
+    /// Deletes password Secrets without a Manifest record when this instance becomes the leader, and then
+    /// every hour. Never returns.
     pub async fn follow_leftovers(&self, leading: &LeadershipGate) {
         loop {
             leading.opened().await;
@@ -50,8 +50,8 @@ impl KubeCluster {
         }
     }
 
-    /// Deletes password Secrets of this provider that are older than an hour and that belong to a lease without a
-    /// Manifest record in the API server. Returns the number of deleted Secrets.
+    /// Deletes password Secrets of this provider that are older than an hour and have no Manifest record.
+    /// Returns the number of deleted Secrets.
     ///
     /// # Errors
     /// The errors of the API server. The next search finds the remaining Secrets.
@@ -77,8 +77,7 @@ impl KubeCluster {
 }
 
 impl Inner {
-    /// Deletes the password Secret of a rejected Manifest record if the API server confirms that the record
-    /// does not exist. Otherwise, the teardown or the hourly search deletes the Secret later.
+    /// Deletes the password Secret of a rejected Manifest record, if the record does not exist.
     pub(super) async fn take_back_passwords(&self, lease: &LeaseId, operation: &'static str) {
         let there = self.records::<Manifest>(operation).read(&lease.namespace()).await;
         let taken = match there {
@@ -125,8 +124,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// Returns the lease of a password Secret if the Secret belongs to this provider and is old enough to be
-    /// deleted.
+    /// Returns the lease of a password Secret of this provider that is old enough to be deleted.
     fn given_up(&self, secret: &ObjectMeta, now: Timestamp) -> Option<LeaseId> {
         let lease = secret.labels.as_ref().and_then(labels::lease_of)?;
         let is_ours = lease.provider == self.settings.provider
@@ -136,8 +134,8 @@ impl Inner {
     }
 }
 
-/// Returns true if the last write of the object is at least `age` ago. Without a write time, the creation
-/// time is used. An object without a valid time counts as new.
+/// Returns true if the last write of the object is at least `age` ago. An object without a valid time counts
+/// as new.
 fn is_older(meta: &ObjectMeta, age: Duration, now: Timestamp) -> bool {
     let updated = meta.annotations.as_ref().and_then(|a| a.get(labels::UPDATED_AT));
     let written = match updated {

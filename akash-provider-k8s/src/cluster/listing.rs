@@ -89,8 +89,8 @@ impl Inner {
         );
     }
 
-    /// Reports Manifest records that the API server has and the caches lack. A record is missing in the
-    /// caches if the record lost its labels or the watch missed an event.
+    /// Reports Manifest records that the caches lack: the record lost its labels, or the watch missed an
+    /// event.
     async fn add_live_records(&self, traces: &mut LeaseTraces, operation: &'static str) -> Result<(), Error> {
         let limit = self.settings.call_timeout;
         let place = &self.settings.manifest_namespace;
@@ -123,8 +123,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Adds `findings` as remarks to the listing. Skips each finding for which the listing already has an
-    /// unusable record.
+    /// Adds `findings` as remarks, except for records that the listing already reports as unusable.
     fn remark(&self, findings: Result<Vec<Finding>, Error>, listing: &mut Listing) {
         let findings = match findings {
             Ok(findings) => findings,
@@ -159,7 +158,7 @@ impl Inner {
     }
 }
 
-/// Maximum length of a reported problem, in characters. A record and its problems can be large.
+/// Maximum length of a reported problem, in characters.
 const PROBLEM_MAX: usize = 400;
 
 fn shortened(mut text: String) -> String {
@@ -170,8 +169,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Leases without a usable Manifest record. The key is the name of the record or of the namespace. Only the
-/// first problem per name is stored.
+/// Leases without a usable Manifest record, with the first problem per name of a record or namespace.
 #[derive(Debug, Default)]
 struct LeaseTraces {
     /// Names of valid Manifest records.

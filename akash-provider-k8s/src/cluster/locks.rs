@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 
-/// Write lock of a lease. The value is true if the last write of the lease succeeded.
+/// Write lock of a lease; true if the last write succeeded.
 type LeaseLock = Arc<tokio::sync::Mutex<bool>>;
 
 /// Write locks of leases, by namespace. A task with a permit of [`Inner`]'s semaphore must not wait for a
@@ -16,7 +16,7 @@ pub(super) struct LeaseLocks(Mutex<BTreeMap<String, LeaseLock>>);
 /// Result of an attempt to lock a lease without waiting.
 #[derive(Debug)]
 pub(super) enum LockResult {
-    /// No deploy of the lease has succeeded in this process; the next deploy writes the lease.
+    /// No deploy of the lease has succeeded in this process.
     NotDeployed,
     /// Another task writes the lease.
     Busy,
@@ -42,8 +42,7 @@ impl LeaseLocks {
         }
     }
 
-    /// Locks a lease that has no Manifest record, without waiting, even if no deploy of the lease has
-    /// succeeded.
+    /// Locks a lease without waiting, even if no deploy of the lease has succeeded.
     pub(super) fn try_lock_any(&self, home: &str) -> LockResult {
         let lock = Arc::clone(self.all().entry(home.to_owned()).or_default());
         lock.try_lock_owned().map_or(LockResult::Busy, LockResult::Held)
@@ -66,8 +65,7 @@ impl LeaseLocks {
 }
 
 impl Inner {
-    /// Locks a lease and runs `write`. If `write` succeeds, the lease counts as deployed, so repairs are
-    /// allowed.
+    /// Runs `write` under the lock of a lease. Repairs are allowed after a success.
     pub(super) async fn with_lock<T, E>(
         &self,
         home: &str,

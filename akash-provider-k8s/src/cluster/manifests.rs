@@ -21,16 +21,15 @@ use std::sync::Arc;
 /// Annotation of an adopted Manifest: [`AdoptedServices`] as JSON.
 const ADOPTED: &str = "provider.akash.network/adopted";
 
-/// Services that another program, such as the Go provider, deployed. Maps the service name to the hash of its
-/// manifest entry.
+/// Services that another program deployed: name of the service and hash of its manifest entry.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// Source of the existing Manifest object. A new record is compared with this object.
+/// Source of the existing Manifest object with which a new record is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.
     Cached,
-    /// The API server. Used if the caller reports the record as durable afterwards.
+    /// The API server, for a caller that reports the record as durable.
     Live,
 }
 
@@ -40,8 +39,7 @@ pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
 
 impl Inner {
     /// Writes the Manifest record of a deployment unless the existing object already contains the deployment.
-    /// Returns the current object. `basis` selects whether the existing record is read from the cache or from
-    /// the API server.
+    /// Returns the current object.
     pub(crate) async fn record(
         &self,
         deployment: &WorkloadSpec,
@@ -101,8 +99,7 @@ impl Inner {
         Ok(manifest)
     }
 
-    /// Returns true if the passwords are stored, either in the Secret next to the Manifest or, as by the Go
-    /// provider, in the Manifest itself.
+    /// Returns true if the passwords are stored, in the Secret or in the Manifest.
     async fn has_passwords(
         &self,
         deployment: &WorkloadSpec,
@@ -217,8 +214,8 @@ impl Inner {
         ))
     }
 
-    /// Returns the services that another program deployed. Returns `None` if this program has applied the
-    /// lease since the adoption.
+    /// Returns the services that another program deployed; `None` if this program has applied the lease since
+    /// then.
     pub(crate) fn still_adopted(&self, manifest: &Manifest) -> Option<AdoptedServices> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let namespace = self.state.lease_in(name).namespace?;
@@ -323,15 +320,14 @@ fn is_recorded(deployment: &WorkloadSpec, wanted: &Manifest, there: &Manifest) -
     there.spec == wanted.spec && extra(there) == extra(wanted)
 }
 
-/// Returns true for a Manifest object without the annotation `EXTRA`: another program, such as the Go provider, wrote
-/// the object last.
+/// Returns true if another program wrote the Manifest object last: the annotation `EXTRA` is missing.
 fn is_foreign(manifest: &Manifest) -> bool {
     let annotations = manifest.metadata.annotations.as_ref();
     !annotations.is_some_and(|a| a.contains_key(labels::EXTRA))
 }
 
-/// Reads the services that another program deployed: from the annotation [`ADOPTED`], or from the Manifest
-/// object that the other program wrote.
+/// Returns the services that another program deployed, from the annotation [`ADOPTED`] or from the program's
+/// Manifest object.
 fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
     if let Some(text) = annotations.get(ADOPTED) {
@@ -343,8 +339,7 @@ fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     Some(entries(&manifest.spec.group.services))
 }
 
-/// Returns the hash of each service. The key is the name of the service. Passwords and empty fields do not
-/// affect the hash.
+/// Returns the hash of each service, by name. Passwords and empty fields do not affect the hash.
 pub(crate) fn entries(services: &[ManifestService]) -> AdoptedServices {
     let entry = |service: &ManifestService| {
         let mut value = serde_json::to_value(service).unwrap_or_default();

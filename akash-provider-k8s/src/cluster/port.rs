@@ -107,8 +107,7 @@ impl Cluster for KubeCluster {
 }
 
 impl Inner {
-    /// Returns the caches that the watches update. Returns an error for a lease of another provider, because the caches
-    /// contain the leases of all providers.
+    /// Returns the caches that the watches update, or an error for a lease of another provider.
     fn watched(&self, lease: &LeaseId) -> Result<&State, Error> {
         if lease.provider == self.settings.provider {
             return Ok(&self.state);

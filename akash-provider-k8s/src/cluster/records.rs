@@ -21,7 +21,7 @@ const TRIES: usize = 4;
 pub(crate) enum Verdict<K> {
     /// Change nothing.
     Keep,
-    /// Write this object. The metadata of this object and of the existing object are merged.
+    /// Write this object, after a merge with the metadata of the existing object.
     Write(K),
     /// Delete the object if it did not change since it was read.
     Delete,
@@ -58,8 +58,8 @@ where
         })
     }
 
-    /// Passes the cached object `seen` to `judge` and executes the action that `judge` returns. If the object
-    /// changed meanwhile, reads the object again and repeats both steps.
+    /// Executes the action that `judge` returns for `seen`. If the object changed meanwhile, reads the object
+    /// again and repeats.
     pub(crate) async fn settle(
         &self,
         name: &str,
@@ -141,9 +141,8 @@ where
     }
 }
 
-/// Returns the error for a 404 of a request that does not need an existing object: the API server does not
-/// serve the kind, or the namespace is missing. The tenant cannot fix this error, but a later request can
-/// succeed.
+/// Returns the error for a 404 of a request without an existing object: the kind or the namespace is missing.
+/// A later request can succeed.
 fn not_served(operation: &'static str, message: &str) -> Error {
     let message = format!(
         "cannot access the record: {message}; check the CustomResourceDefinitions of deploy/crds and the namespace of \

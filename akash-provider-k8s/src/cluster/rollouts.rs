@@ -32,8 +32,8 @@ const REVISION: &str = "controller-revision-hash";
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl KubeCluster {
-    /// While the provider leads, deletes pods of an older revision if these pods block the update of their
-    /// StatefulSet. Never returns.
+    /// Deletes pods of an older revision that block the update of their StatefulSet, while the provider
+    /// leads. Never returns.
     pub async fn follow_rollouts(&self, leading: &LeadershipGate) {
         loop {
             leading.opened().await;
@@ -138,7 +138,7 @@ impl Inner {
     }
 }
 
-/// Returns, for each service, the pods that seem to block the update of its StatefulSet.
+/// Returns the pods that seem to block the update of their StatefulSet, by service.
 fn stuck_services(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
     let is_going = view
         .namespace

@@ -43,12 +43,11 @@ const CONTAINER_FIELDS: [&str; 7] = [
 /// Workload fields that depend on the manifest.
 const WORKLOAD_FIELDS: [&str; 2] = ["replicas", "volumeClaimTemplates"];
 
-/// Rules that derive the desired objects of a lease that has no Manifest record. The objects are rendered
-/// from a substitute manifest, which is built from the live objects.
+/// Rules that derive the desired objects of a lease without a Manifest record, from a substitute manifest.
 pub(super) struct Rules {
     rendered: BTreeMap<Id, Item>,
     ledger: Ledger,
-    /// Whether the namespace has a ledger of the applied objects that the provider does not watch.
+    /// Whether the namespace has a ledger of applied objects.
     has_ledger: bool,
     /// Namespace with its current hash and ledger.
     pub(super) namespace: Value,
@@ -57,7 +56,7 @@ pub(super) struct Rules {
 /// Desired object of a lease that has no Manifest record.
 pub(super) struct DerivedItem {
     pub(super) item: Item,
-    /// Whether the item has the hash of the applied object, or is an object that every lease has.
+    /// Whether the item has the hash of the applied object, or exists in every lease.
     pub(super) is_verified: bool,
 }
 
@@ -155,8 +154,7 @@ impl Rules {
         Some(item(over(rendered, live?), false))
     }
 
-    /// Returns true if the provider rendered the object for the lease. If the ledger cannot list the object,
-    /// the labels of the object decide.
+    /// Returns true if the provider rendered the object for the lease.
     pub(super) fn is_rendered(&self, id: &Id, meta: &ObjectMeta) -> bool {
         let labels = meta.labels.as_ref();
         let is_labelled = labels.is_some_and(|l| l.get(labels::MANAGED).is_some_and(|value| value == "true"));
@@ -166,8 +164,7 @@ impl Rules {
     }
 }
 
-/// Returns the isolation level of a lease. A lease with a quota has the level `Baseline`, even if another
-/// client edited the annotation.
+/// Returns the isolation level of a lease. A lease with a quota has the level `Baseline`.
 fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolation) -> Isolation {
     let has_quota = ledger.keys().any(|id| id.kind == Kind::ResourceQuota)
         || view.quotas.values().any(|quota| is_applied(&quota.metadata));
@@ -178,9 +175,8 @@ fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolatio
 }
 
 impl Item {
-    /// Derives the desired object if the hash of the applied object is unknown. The hash is unknown if the
-    /// live object is missing or was recreated by another client. Returns `None` if the object cannot be
-    /// derived.
+    /// Derives the desired object without the hash of the applied object. Returns `None` if the object cannot
+    /// be derived.
     fn without_hash(&self, live: Option<&LiveObject>) -> Option<DerivedItem> {
         let is_of_every_lease = self.id.name == objects::RESTRICTIONS || self.id.is_access();
         let body = match live {
@@ -195,8 +191,8 @@ impl Item {
     }
 }
 
-/// Converts the live object to the form of a rendered object. If no client edited the live object, the result
-/// has the hash of the applied object.
+/// Converts the live object to the form of a rendered object. Without an edit, the result has the hash of the
+/// applied object.
 fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     let kind = rendered.id.kind;
     let mut body = rendered.body.clone();
@@ -211,8 +207,7 @@ fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Returns one variant of the Role for each list of permissions that a manifest can request. Returns nothing
-/// for other kinds.
+/// Returns one variant of the Role for each list of permissions in manifests; nothing for other kinds.
 fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
     let is_role = rendered.id.kind == Kind::Role;
     let all = is_role.then(objects::all_permissions).into_iter().flatten();
@@ -223,7 +218,7 @@ fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the rendered object. Fields that depend on the manifest have the values of the live object.
+/// Returns the rendered object with the live values of the fields that depend on the manifest.
 fn over(rendered: &Item, live: &LiveObject) -> Value {
     let mut body = rendered.body.clone();
     let live_body = &live.body;
@@ -263,8 +258,8 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Copies from the live object the pod fields that depend on the manifest. Copies only volumes that are
-/// memory-backed or claimed, and only variables with a plain value.
+/// Copies the pod fields that depend on the manifest, with only memory-backed or claimed volumes and plain
+/// variables.
 fn pod(body: &mut Value, live: &Value, claims: &Value) {
     for field in POD_FIELDS {
         copy(body, live, field);
@@ -297,8 +292,8 @@ fn pod(body: &mut Value, live: &Value, claims: &Value) {
     });
 }
 
-/// Adds the excluded networks of the live policy to the rendered policy. Shortly after a start, the rendered
-/// policy can lack the addresses of nodes that are not listed yet.
+/// Adds the excluded networks of the live policy, because the rendered policy can lack nodes shortly after a
+/// start.
 fn keep_closed(body: &mut Value, live: &Value) {
     let blocks = |body: &Value| -> Vec<Value> {
         let rules = elements(&body["spec"]["egress"]).iter();
@@ -327,8 +322,7 @@ fn keep_closed(body: &mut Value, live: &Value) {
     }
 }
 
-/// Removes the rendered ports that the live policy does not open. If the live policy opens no rendered port,
-/// all rendered ports remain.
+/// Removes the rendered ports that the live policy does not open, unless no port would remain.
 fn narrow_ports(body: &mut Value, live: &Value) {
     const PORTS: &str = "/spec/ingress/0/ports";
     let open = live.pointer(PORTS).map(elements).unwrap_or_default();
@@ -356,7 +350,6 @@ fn copy(into: &mut Value, from: &Value, field: &str) {
     }
 }
 
-/// Filters the elements of `list`, if it is an array.
 fn retain(list: &mut Value, is_retained: impl FnMut(&Value) -> bool) {
     if let Some(list) = list.as_array_mut() {
         list.retain(is_retained);

@@ -32,8 +32,8 @@ pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::RoleBinding,
 ];
 
-/// Duration for which deploys share the lists of the whole cluster, from the first use of the lists. Sharing
-/// saves calls after a start, when a thousand leases can be deployed within seconds.
+/// Duration for which deploys share the lists of the whole cluster, from the first use. Sharing saves calls
+/// after a start.
 const START: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent lists.
 const LISTS: usize = 4;
@@ -45,8 +45,7 @@ pub(crate) type ByNamespace = HashMap<String, ExistingObjects>;
 struct Lists([OnceCell<ByNamespace>; UNWATCHED.len()]);
 
 impl Lists {
-    /// Lists the objects of a kind on first use and returns them. Secrets are listed only in the namespace
-    /// `records`.
+    /// Lists the objects of a kind on first use. Secrets are listed only in the namespace `records`.
     async fn get(&self, kind: Kind, records: &str, calls: &Calls) -> Result<Option<&ByNamespace>, Error> {
         let place = UNWATCHED.iter().position(|unwatched| *unwatched == kind);
         let Some(cell) = place.and_then(|n| self.0.get(n)) else {
@@ -66,7 +65,7 @@ impl Lists {
     }
 }
 
-/// Lists of the whole cluster. During [`START`], the first deploys of all leases share these lists.
+/// Lists of the whole cluster, shared by the first deploys of all leases during [`START`].
 #[derive(Default)]
 pub(crate) struct StartupLists(Mutex<Phase>);
 
@@ -83,8 +82,8 @@ enum Phase {
 }
 
 impl StartupLists {
-    /// Returns the shared lists for the first deploy in a namespace. Returns `None` for later deploys, and
-    /// for all deploys after [`START`]. If `deploys` is true, this call counts as a deploy.
+    /// Returns the shared lists for the first deploy in a namespace; `None` for later deploys and after
+    /// [`START`]. If `deploys` is true, this call counts as a deploy.
     fn lists(&self, namespace: &str, deploys: bool) -> Option<Arc<Lists>> {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +118,7 @@ impl StartupLists {
 }
 
 impl Inner {
-    /// Returns the existing objects of `kinds` in the namespace of a lease that is being deployed.
+    /// Returns the existing objects of `kinds` in the namespace of a lease.
     pub(super) async fn there(
         &self,
         namespace: &str,
@@ -200,8 +199,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Returns the namespaces of leases with registry logins. Omits namespaces in which the provider cannot
-    /// read Secrets.
+    /// Returns the namespaces of leases with registry logins in which the provider can read Secrets.
     fn homes_of_logins(&self) -> Vec<String> {
         let manifests = self.manifests().state();
         let ours = manifests.iter().filter(|manifest| self.is_ours(manifest));
@@ -223,8 +221,7 @@ pub(crate) fn is_in(all: &ByNamespace, namespace: &str, id: &Id) -> bool {
     found.is_some_and(|found| !found.is_deleting)
 }
 
-/// Returns which fields of an object to read. Login Secrets are read with their data, because no hash of them
-/// is persisted.
+/// Returns the fields to read. Secrets are read with their data, because no hash of a password is persisted.
 const fn parts_of(kind: Kind) -> Read {
     if matches!(kind, Kind::Secret) {
         Read::Data

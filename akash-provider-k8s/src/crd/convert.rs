@@ -30,11 +30,11 @@ pub const MAX_EXTRA_BYTES: usize = 200 * 1024;
 /// Deployment decoded from a Manifest object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedDeployment {
-    /// Decoded deployment. Passwords that the Manifest object does not contain are empty.
+    /// Decoded deployment. Passwords that the Manifest object lacks are empty.
     pub deployment: WorkloadSpec,
-    /// Chain id of the lease; `None` if another program, such as the Go provider, wrote the object.
+    /// Chain id of the lease; `None` if another program wrote the object.
     pub chain_id: Option<String>,
-    /// Ignored parts of the Manifest object, each with the reason, for the log.
+    /// Ignored parts of the Manifest object, each with the reason.
     pub remarks: Vec<String>,
 }
 
@@ -84,8 +84,7 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
     Ok(manifest)
 }
 
-/// Decodes the deployment in a Manifest object. An object of another program has no hostnames. The caller
-/// reads the hostnames from the ProviderHost objects.
+/// Decodes the deployment in a Manifest object. An object of another program yields no hostnames.
 ///
 /// # Errors
 /// [`BadObject`] for the first invalid field.
@@ -110,8 +109,8 @@ pub fn from_manifest(manifest: &Manifest) -> Result<RecordedDeployment, BadObjec
     })
 }
 
-/// Returns the lease in the spec of a Manifest. Returns an error unless the name of the Manifest is the namespace of
-/// this lease.
+/// Returns the lease of a Manifest. Returns an error if the Manifest does not have the name of the lease
+/// namespace.
 fn lease(manifest: &Manifest) -> Result<LeaseId, (String, String)> {
     let lease = read::lease(&manifest.spec.lease_id)?;
     let name = manifest.name_any();

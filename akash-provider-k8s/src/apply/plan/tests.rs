@@ -15,7 +15,6 @@ impl WatchedObjects for Cache {
 }
 
 impl Cache {
-    /// Stores an object in the simulated cache after a write.
     fn take(&mut self, id: &Id, body: Value) {
         let live = LiveObject {
             uid: format!("uid of {id}"),

@@ -21,8 +21,8 @@ pub(super) struct AppliedLease {
     pub(super) namespace: Value,
     /// Whether the isolation objects were rendered from a Manifest record.
     pub(super) is_recorded: bool,
-    /// Rules that derive the objects if the Manifest record is missing; `None` if the record exists. If
-    /// `is_recorded` is true, the rules are not used for isolation objects.
+    /// Rules that derive the objects; `None` if the Manifest record exists. With `is_recorded`, the rules do
+    /// not apply to isolation objects.
     pub(super) rules: Option<Rules>,
     /// Desired objects that may be wrong, because their hash differs from the hash of the applied object.
     pub(super) unverified: BTreeSet<Id>,
@@ -43,8 +43,8 @@ impl AppliedLease {
         })
     }
 
-    /// Returns the repair of `live`, which the API server returned. Returns `None` if `live` does not differ,
-    /// or if a newer deploy wrote `live`.
+    /// Returns the repair of the live object; `None` if no repair is needed, or if a newer deploy wrote the
+    /// object.
     pub(super) fn repair_of(&self, id: &Id, live: &DynamicObject) -> Option<Repair> {
         let meta = &live.metadata;
         let live = LiveObject {
@@ -76,8 +76,7 @@ pub(super) struct Repair {
     pub(super) write: Write,
     /// Object to restore; `None` if the object does not exist.
     pub(super) live: Option<LiveObject>,
-    /// Last field manager of the object other than the provider; `None` if the managed fields name only the
-    /// provider.
+    /// Last field manager of the object other than the provider, if any.
     pub(super) by: Option<String>,
 }
 

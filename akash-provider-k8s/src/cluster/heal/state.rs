@@ -17,17 +17,15 @@ pub(super) struct RepairState {
     pub(super) backoff: RepairBackoff<(String, Id)>,
     /// Back-off for the labels of namespaces.
     pub(super) labels: RepairBackoff<String>,
-    /// For each namespace and object, the version that a repair wrote and the watches do not show yet.
+    /// Versions that a repair wrote and the watches do not show yet, by namespace and object.
     pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
-    /// Time of the next comparison of each lease that is compared again without a change. The key is the
-    /// namespace.
+    /// Time of the next comparison of a lease without a change, by namespace.
     pub(super) later: BTreeMap<String, Instant>,
-    /// For each namespace, the drifted objects that were already logged and are not repaired.
+    /// Drifted objects that were logged and are not repaired, by namespace.
     pub(super) logged: BTreeMap<String, BTreeSet<Id>>,
-    /// Lease of each namespace, including namespaces that have lost their labels and their Manifest record.
+    /// Lease of each namespace, even without labels and Manifest record.
     pub(super) leases: BTreeMap<String, LeaseId>,
-    /// For each lease, the last Manifest record that matched the applied objects. The cache and this map
-    /// share an unchanged record.
+    /// For each lease, the last Manifest record that matched the applied objects.
     pub(super) records: BTreeMap<String, Arc<Manifest>>,
 }
 
@@ -39,7 +37,7 @@ impl RepairState {
         self.repaired.remove(home);
     }
 
-    /// Returns true if the caches show an older version of the object than the last repair wrote.
+    /// Returns true if the caches show an older version than the last repair wrote.
     pub(super) fn is_outdated(&mut self, home: &str, id: &Id, view: &LeaseView) -> bool {
         let Some(versions) = self.repaired.get_mut(home) else {
             return false;
@@ -54,8 +52,7 @@ impl RepairState {
         is_outdated
     }
 
-    /// Logs and counts the drifted objects in `left`, which are not repaired. Skips objects that the previous
-    /// call received too.
+    /// Logs and counts the unrepaired objects in `left`, except for the objects of the previous call.
     pub(super) fn log(
         &mut self,
         home: &str,

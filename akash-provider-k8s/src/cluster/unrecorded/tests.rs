@@ -182,8 +182,7 @@ impl Lease {
         id
     }
 
-    /// Returns the objects without their annotations. A repair adds an annotation, so annotations are not
-    /// compared.
+    /// Returns the objects without annotations, because a repair adds an annotation.
     fn content(&self) -> BTreeMap<Id, Value> {
         let mut objects = self.objects.clone();
         for body in objects.values_mut() {
@@ -243,7 +242,7 @@ fn an_edited_level_of_isolation_loosens_nothing() {
     assert_eq!(annotations[labels::ISOLATION], "baseline");
 }
 
-/// Returns edits, each with the kind and name of the edited object. The provider must revert each edit.
+/// Returns edits that the provider must revert, each with kind and name of the object.
 fn edits() -> Vec<(&'static str, Value)> {
     [edits_of_rules(), edits_of_workloads()].concat()
 }

@@ -49,7 +49,7 @@ impl Covered {
     }
 }
 
-/// Returns the text of the annotation for a deployment that was encoded as `spec`.
+/// Returns the annotation text for a deployment that was encoded as `spec`.
 pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<String, Refusal> {
     let cannot = |problem: String| Refusal::new("", "manifest", problem);
     // Decoded before the write: an undecodable record could not be deployed.
@@ -80,8 +80,8 @@ pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<St
     Ok(text)
 }
 
-/// Returns the original deployment and the ignored parts of the annotation. The deployment is the decoded
-/// spec, changed by the annotation `text`.
+/// Applies the annotation `text` to the decoded spec. Returns the original deployment and the ignored parts
+/// of the annotation.
 pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (WorkloadSpec, Vec<String>) {
     let extra: Extra = match serde_json::from_str(text) {
         Ok(extra) => extra,
@@ -117,8 +117,8 @@ pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (W
     }
 }
 
-/// Returns the deployment for an annotation that does not match the spec. The deployment is the decoded spec,
-/// plus the hostnames of the annotation. Hostnames without a matching exposed port are omitted.
+/// Returns the deployment if the annotation does not match the spec: the decoded spec, plus the hostnames
+/// with a matching exposed port.
 fn changed(decoded: WorkloadSpec, extra: Extra) -> WorkloadSpec {
     let leads = |name: &HostnameDeclaration| {
         let mut services = decoded.group.services.iter();
