@@ -21,7 +21,7 @@ const OF_OPENSHIFT: [&str; 3] = [
     "system:image-pullers",
 ];
 
-/// Returns a predicate that is true for the ids of `items`. The predicate ignores the metadata.
+/// Returns a predicate for the ids of `items`.
 pub(crate) fn is_among(items: &[Item]) -> impl Fn(&Id, &ObjectMeta) -> bool {
     |id, _| items.iter().any(|item| item.id == *id)
 }
@@ -35,17 +35,15 @@ pub(crate) struct DriftedObject {
     pub(crate) write: Write,
     /// Whether the object is missing.
     pub(crate) is_missing: bool,
-    /// Whether the hash annotation differs from the desired hash, because another client edited the
-    /// annotation or a newer deploy wrote it.
+    /// Whether the hash annotation differs from the desired hash, after an edit or a newer deploy.
     pub(crate) has_other_hash: bool,
 }
 
-/// Returns the items that are missing or different in the caches, isolation objects first. The lease must be
-/// applied completely: otherwise a running deploy can cause a difference.
+/// Returns the items that are missing or different in the caches, isolation objects first. Skips workloads
+/// and Services that a newer deploy may have written.
 ///
-/// Skips workloads and Services with another hash or from another program: a deploy that is newer than the
-/// caches may have written such an object. For isolation objects, the caller confirms the difference at the
-/// API server.
+/// The lease must be applied completely. For isolation objects, the caller confirms the difference at the API
+/// server.
 pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedObject> {
     // Secrets have no watch.
     let items = items.iter().filter(|item| item.id.kind != Kind::Secret);
@@ -76,9 +74,10 @@ pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedO
     all
 }
 
-/// Returns the objects that weaken the isolation of a lease and that the provider did not render. Omits
-/// objects with the label [`KEEP`] and the role bindings of OpenShift. Includes objects that are being
-/// deleted, because a finalizer can delay the deletion.
+/// Returns the objects of other clients that weaken the isolation of a lease, including objects that are
+/// being deleted.
+///
+/// Omits objects with the label [`KEEP`] and the role bindings of OpenShift.
 pub(crate) fn foreign<'a>(
     is_rendered: impl Fn(&Id, &ObjectMeta) -> bool,
     there: impl IntoIterator<Item = (Id, &'a ObjectMeta)>,

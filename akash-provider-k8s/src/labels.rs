@@ -6,8 +6,8 @@
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use std::collections::BTreeMap;
 
-/// Label with the value `true` on all objects of a provider, on nodes that the provider may use, and on
-/// storage classes that the provider may offer.
+/// Label with the value `true`: objects of a provider, and the nodes and storage classes that the provider
+/// may use.
 pub const MANAGED: &str = "akash.network";
 /// Label: namespace of the lease to which the object belongs.
 pub const NAMESPACE: &str = "akash.network/namespace";
@@ -32,11 +32,11 @@ pub const SERVICE_TARGET: &str = "akash.network/service-target";
 /// Annotation of a ProviderHost: time of the last declaration, RFC 3339 in UTC.
 pub const UPDATED_AT: &str = "akash.network/lease.updated_at";
 
-/// Prefix of the annotations of this provider program. The Go provider ignores and preserves them.
+/// Prefix of the annotations of this provider program. The Go provider preserves these annotations.
 pub const OURS: &str = "provider.akash.network/";
 /// Annotation of an object of a lease: id of the chain of the lease.
 pub const CHAIN_ID: &str = "provider.akash.network/chain-id";
-/// Annotation of a namespace: hash of all applied objects. The provider writes this hash after all objects.
+/// Annotation of a namespace: hash of all applied objects, written last.
 pub const APPLIED: &str = "provider.akash.network/applied";
 /// Annotation of an object: hash of the object at the last apply.
 pub const APPLIED_HASH: &str = "provider.akash.network/applied-hash";
@@ -46,8 +46,8 @@ pub const OPERATOR_TERM: &str = "provider.akash.network/operator-term";
 pub const BESIDE_LEADERSHIP: &str = "provider.akash.network/leadership";
 /// Annotation of a namespace: isolation level of its pods, see [`Isolation`](crate::settings::Isolation).
 pub const ISOLATION: &str = "provider.akash.network/isolation";
-/// Label with the value `true` on a NetworkPolicy, Role or RoleBinding that an administrator added to the namespace of
-/// a lease. Such objects without the label are deleted.
+/// Label with the value `true`: an administrator added this NetworkPolicy, Role or RoleBinding to the
+/// namespace of a lease. Without the label, such an object is deleted.
 pub const KEEP: &str = "provider.akash.network/keep";
 /// Annotation of a Manifest: values that the spec cannot express, as JSON.
 pub const EXTRA: &str = "provider.akash.network/deployment";

@@ -108,8 +108,8 @@ impl Inner {
             .collect()
     }
 
-    /// Returns the names of the objects with which other leases hold the address. The caller deletes these
-    /// objects after the address has moved to `lease`.
+    /// Returns the names of the objects with which other leases hold the address, to delete after the move to
+    /// `lease`.
     fn other_holders(
         &self,
         lease: &LeaseId,
@@ -182,8 +182,8 @@ impl Inner {
     }
 }
 
-/// Returns an error unless the address may move to `lease`. An address moves only between leases of one
-/// tenant, and only with `overwrite`.
+/// Returns an error unless the address may move to `lease`: only between leases of one tenant, and only with
+/// `overwrite`.
 fn check_move(lease: &LeaseId, declared: &ProviderLeasedIP, overwrite: bool) -> Result<(), Error> {
     let holder = lease_of(&declared.spec);
     if holder.as_ref() == Some(lease) {

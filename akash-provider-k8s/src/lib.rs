@@ -26,8 +26,7 @@ pub mod state;
 pub mod statistics;
 pub mod task;
 
-/// Guide to embedding a provider. The tests of this crate compile the examples, because the examples also use
-/// this crate.
+/// Guide to embedding a provider. The tests of this crate compile the examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/embedding.md")]
 pub struct EmbeddingGuide;

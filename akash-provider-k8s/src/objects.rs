@@ -75,8 +75,8 @@ pub struct PriorState {
     pub manifest_version: String,
     /// Isolation level of the lease.
     pub isolation: Isolation,
-    /// Pod templates by service. They are applied instead of newly rendered templates, so that running pods
-    /// are not restarted.
+    /// Pod templates by service, applied instead of newly rendered templates. Running pods are then not
+    /// restarted.
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 
@@ -140,8 +140,8 @@ pub fn render(
     Ok(objects)
 }
 
-/// Returns the pod templates that earlier versions rendered for services without a request for ephemeral
-/// storage. These templates have no default ephemeral storage. Used for [`PriorState::unchanged`].
+/// Returns the pod templates of earlier versions, without default ephemeral storage, for
+/// [`PriorState::unchanged`].
 ///
 /// # Errors
 /// As [`render`].

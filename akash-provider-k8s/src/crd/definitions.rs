@@ -9,8 +9,8 @@ use kube::CustomResourceExt;
 
 /// Former version of the objects, which some clusters still list as stored.
 const OLD_VERSION: &str = "v2beta1";
-/// Helm annotation that keeps a definition when its chart is uninstalled. Without the definition, the API
-/// server would delete all records.
+/// Helm annotation that keeps a definition when its chart is uninstalled. Otherwise all records would be
+/// deleted.
 const KEEP: (&str, &str) = ("helm.sh/resource-policy", "keep");
 
 /// Returns all definitions. Unknown fields are preserved, so that older providers do not remove fields of
@@ -39,8 +39,8 @@ fn complete(mut definition: CustomResourceDefinition) -> CustomResourceDefinitio
     definition
 }
 
-/// Preserves unknown fields, and removes defaults. Replaces the unsigned number formats, which the API server does not
-/// support: `uint32` by a maximum, and `uint64` by `int64`.
+/// Preserves unknown fields, removes defaults, and replaces unsigned number formats, which Kubernetes does
+/// not support.
 fn relax(schema: &mut JSONSchemaProps) {
     // The API server would add a default to objects of other clients.
     schema.default = None;
@@ -69,8 +69,8 @@ fn relax(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// Returns the former version of a definition. Some clusters have stored objects in this version, so the
-/// version is listed, but the API server does not serve it.
+/// Returns the former version of a definition. Some clusters list this version as stored, but it is not
+/// served.
 fn old_version() -> CustomResourceDefinitionVersion {
     let anything = JSONSchemaProps {
         type_: Some("object".to_owned()),

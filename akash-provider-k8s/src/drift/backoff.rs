@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Number of repairs of one object within [`WINDOW`] after which another client is assumed to revert the
-/// repairs.
+/// Number of repairs of one object within [`WINDOW`] that count as a conflict with another client.
 pub(crate) const CONFLICT_REPAIRS: usize = 10;
 /// Period in which repairs are counted.
 const WINDOW: Duration = Duration::from_secs(600);
@@ -18,7 +17,7 @@ const MAX_DELAY: Duration = Duration::from_secs(3600);
 /// Maximum delay for isolation objects, which protect other tenants.
 const MAX_ISOLATION_DELAY: Duration = Duration::from_secs(60);
 
-/// Back-off state of each object. Only objects of leases have an entry, which limits the number of entries.
+/// Back-off state of each object.
 #[derive(Debug)]
 pub(crate) struct RepairBackoff<K> {
     objects: BTreeMap<K, Attempts>,
@@ -57,8 +56,7 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         (attempts.next > now).then_some(attempts.next)
     }
 
-    /// Records a repair. Returns true if a conflict starts: [`CONFLICT_REPAIRS`] repairs within [`WINDOW`].
-    /// `limit` bounds the next delay.
+    /// Records a repair. Returns true if a conflict starts. `limit` bounds the next delay.
     pub(crate) fn repaired(&mut self, key: &K, limit: Limit, now: Instant) -> bool {
         let attempts = self.attempts(key, now);
         attempts.repairs.push_back(now);
@@ -82,7 +80,7 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         self.attempts(key, now).put_off(limit, now, FIRST_DELAY);
     }
 
-    /// Removes the entries of objects with a back-off that ended more than [`WINDOW`] ago.
+    /// Removes the entries with a back-off that ended more than [`WINDOW`] ago.
     pub(crate) fn remove_old(&mut self, now: Instant) {
         self.objects.retain(|_, attempts| now < attempts.next + WINDOW);
     }

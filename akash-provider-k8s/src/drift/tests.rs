@@ -171,8 +171,7 @@ fn isolation_with_another_hash_is_returned_as_uncertain() {
     assert_eq!(reasons(&items, &cluster), [""; 0]);
 }
 
-/// An update of one service does not write the objects of the other services, so those objects keep the older
-/// version label.
+/// An update of one service leaves the older version label on the objects of other services.
 #[test]
 fn an_object_with_an_older_version_label_is_repaired_after_each_edit() {
     let versioned = |version: &str| -> Vec<Item> {

@@ -53,7 +53,7 @@ pub(super) fn patch(claim: &Claim, version: &str) -> Value {
     })
 }
 
-/// Returns the annotation value with the additional state of the leader, or `None` without such state.
+/// Returns the annotation value with the additional state of the leader, if any.
 fn beside(claim: &Claim) -> Option<String> {
     (claim.payload != RecordPayload::default()).then(|| claim.payload.to_json())
 }

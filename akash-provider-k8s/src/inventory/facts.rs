@@ -114,6 +114,6 @@ pub enum Change {
     /// The object does not exist or is not counted. The UID, if known, can belong to an older object with the
     /// same name.
     Gone(Kind, Key, Option<Box<str>>),
-    /// Keys of all counted objects of a kind. Other objects of the kind do not exist or are not counted.
+    /// Keys of all counted objects of a kind. Other objects are not counted.
     Only(Kind, HashSet<Key>),
 }

@@ -14,8 +14,8 @@ pub(crate) mod vendor_labels;
 
 /// Prefix of the node labels that count GPUs.
 pub(crate) const PREFIX: &str = "akash.network/capabilities.gpu.vendor.";
-/// Maximum number of device kinds (model, size and interface) of one vendor on a node.
-/// [`NodeInventory`](akash_provider_core::inventory::NodeInventory) has the same limit.
+/// Maximum number of device kinds (model, size and interface) of one vendor on a node, as in
+/// [`NodeInventory`](akash_provider_core::inventory::NodeInventory).
 pub(super) const KINDS: usize = 8;
 
 /// GPU vendor that orders can request.
@@ -113,7 +113,7 @@ pub(crate) fn devices(
     all
 }
 
-/// Device counts from the labels with the prefix [`PREFIX`]: by size, by interface, and by both together.
+/// Device counts of a model in its labels: by size, by interface, and by both.
 #[derive(Debug, Default)]
 struct Model<'a> {
     devices: u32,
@@ -161,8 +161,8 @@ fn kinds(
     kinds
 }
 
-/// Splits a label suffix into the model and its attributes. Splits only at known attribute names, because
-/// model names can contain dots.
+/// Splits a label suffix into model and attributes. Model names can contain dots, so only known attribute
+/// names are split.
 fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
     let at = |text: &str| {
         let found = [".ram.", ".interface."].map(|word| text.find(word).map(|at| (at, word)));
@@ -186,8 +186,8 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 impl Model<'_> {
-    /// Adds the device kinds of this model to `out`. If both size and interface vary and no label counts
-    /// their combinations, omits these attributes.
+    /// Adds the device kinds of this model to `out`. Omits size and interface if both vary without labels for
+    /// their combinations.
     fn kinds(
         mut self,
         vendor: Vendor,
@@ -244,8 +244,8 @@ impl Model<'_> {
     }
 }
 
-/// Returns the GPUs of a node in the form of `NodeSpec`: the kinds, the number of usable devices, and the
-/// number of used devices of unknown kind.
+/// Returns the GPUs of a node: the kinds, the number of usable devices, and the number of used devices of
+/// unknown kind.
 pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Option<u32>, u32) {
     let mut kinds = Vec::new();
     let (mut usable, mut unknown) = (0u32, 0u32);

@@ -19,8 +19,8 @@ impl LeaseFacts {
     /// Decodes a Manifest. Returns `Ok(None)` if the Manifest belongs to another provider or chain.
     ///
     /// # Errors
-    /// Returns why the Manifest is invalid. The pods of the lease namespace then count as pods that belong to
-    /// no lease.
+    /// Returns why the Manifest is invalid. The pods of the lease namespace then count as pods without a
+    /// lease.
     pub fn from_object(manifest: &DynamicObject, settings: &Settings) -> Result<Option<Self>, String> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let wrong =

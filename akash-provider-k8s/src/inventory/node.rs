@@ -8,14 +8,14 @@ use crate::labels;
 use akash_provider_core::inventory::{Hardware, NodeName, NodeSpec, Quantity};
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-/// Prefix of the labels of mountable storage classes; the value of such a label is a number above zero.
+/// Prefix of the labels of mountable storage classes. The value is a number above zero.
 pub(crate) const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
 /// Label that Node Feature Discovery sets to the CPU vendor.
 const CPU_VENDOR_LABEL: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";
 /// Maximum number of notes per node.
 const NOTES: usize = 16;
-/// Maximum number of storage classes per node. [`NodeInventory`](akash_provider_core::inventory::NodeInventory) has the
-/// same limit.
+/// Maximum number of storage classes per node, as in
+/// [`NodeInventory`](akash_provider_core::inventory::NodeInventory).
 const CLASSES: usize = 64;
 
 /// Fields of a node that the capacity count uses.
@@ -35,7 +35,7 @@ pub struct NodeFacts {
     pub(crate) devices: Vec<Devices>,
     /// Names of the storage classes that the node can mount.
     pub(crate) classes: Vec<String>,
-    /// Hardware of the node. Boxed, because most stored facts are about pods and have no hardware.
+    /// Hardware of the node. Boxed, because most facts are about pods.
     pub(crate) hardware: Box<Hardware>,
     /// GPUs that are not offered, with the reason.
     pub(crate) notes: Vec<GpuProblem>,
@@ -95,7 +95,7 @@ impl NodeFacts {
         }
     }
 
-    /// Returns why the node accepts no new pods. A node with the maximum number of pods accepts no new pod.
+    /// Returns why the node accepts no new pods. `pods` is the number of pods on the node.
     pub(crate) fn closed_now(&self, pods: i64) -> Option<ClosedReason> {
         if !self.offered {
             return Some(ClosedReason::Unlabelled);

@@ -11,8 +11,7 @@ pub struct PodFacts {
     /// UID; a new pod can have the name of an old pod.
     pub(crate) uid: Box<str>,
     pub(crate) node: NodeName,
-    /// Service of the lease, if the labels of the pod name the lease to which the namespace of the pod
-    /// belongs.
+    /// Service of the lease; `None` if the labels of the pod do not name the lease of its namespace.
     pub(crate) service: Option<Box<str>>,
     /// The pod is being deleted.
     pub(crate) going: bool,

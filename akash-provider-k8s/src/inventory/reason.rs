@@ -94,12 +94,11 @@ pub(crate) enum GpuProblem {
     InvalidCount { label: String, value: String },
     /// The node has more than [`gpu::KINDS`] kinds of devices of a vendor.
     TooManyKinds(Vendor),
-    /// Labels count the sizes and the interfaces of a model separately, but no label counts their
-    /// combinations.
+    /// Labels count the sizes and the interfaces of a model separately, not their combinations.
     UncombinedAttributes { vendor: Vendor, model: String },
     /// No label names the model.
     UnknownModel { vendor: Vendor, capacity: i64 },
-    /// Only the label `source`, which the vendor's tool sets, names the model.
+    /// Only the vendor's label `source` names the model.
     VendorLabelOnly {
         vendor: Vendor,
         capacity: i64,

@@ -140,7 +140,7 @@ fn resize_is_infeasible(pod: &Pod) -> bool {
         .is_some_and(|c| c.reason.as_deref() == Some("Infeasible"))
 }
 
-/// Returns the sum of the size limits of memory-backed volumes. A volume without a limit cannot be counted.
+/// Returns the sum of the size limits of memory-backed volumes.
 fn volumes_in_memory(spec: &PodSpec) -> i64 {
     let dirs = spec.volumes.iter().flatten().filter_map(|v| v.empty_dir.as_ref());
     let in_memory = dirs.filter(|d| d.medium.as_deref() == Some("Memory"));

@@ -51,8 +51,8 @@ pub struct Options {
     pub storage: StorageOptions,
     /// Duration for which changes are collected before an inventory update is published.
     pub gather: Duration,
-    /// Maximum wait for storage objects before the first inventory update. After this time, the first update
-    /// omits storage that was not read yet.
+    /// Maximum wait for storage objects before the first inventory update. After this time, the update omits
+    /// unread storage.
     pub patience: Duration,
     /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
@@ -83,7 +83,7 @@ pub struct KubeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// State of the watch of a Kubernetes kind on which the capacity depends.
+/// State of the watch of a Kubernetes kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InventoryWatch {
@@ -97,8 +97,8 @@ pub struct InventoryWatch {
     pub last_event: Option<Duration>,
 }
 
-/// Capacity count that includes the pods of leases. A count is computed only on request, because most counts
-/// are never read and counting thousands of nodes is slow. Dropping the value stops the watches.
+/// Capacity count that includes the pods of leases. Computed only on request, because a count is slow.
+/// Dropping the value stops the watches.
 #[derive(Debug)]
 pub(crate) struct WholeInventory {
     shared: Arc<Shared>,
@@ -107,11 +107,11 @@ pub(crate) struct WholeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Last announcement of a count that is computed on request: `Ok` after a change, or the reason why the count
-/// is unknown. `None` before the first announcement.
+/// Last announcement: `Ok` after a change, or the reason why the count is unknown. `None` before the first
+/// announcement.
 type Publication = Option<Result<(), String>>;
 
-/// Handle that computes the current capacity count on request. The handle can be stored indefinitely.
+/// Handle that computes the current capacity count on request.
 #[derive(Debug, Clone)]
 pub(crate) struct CountHandle(Arc<Shared>);
 
@@ -127,8 +127,7 @@ pub(super) struct Shared {
     inner: Mutex<Inner>,
     change: Notify,
     updates: MemoryInventorySource,
-    /// Channel that announces changes. Its readers then request each count. `None` if complete updates are
-    /// published instead.
+    /// Channel that announces changes; `None` if complete updates are published instead.
     publisher: Option<watch::Sender<Publication>>,
     /// Settings for the count of leased addresses; `None` if the addresses are not counted.
     leased_ips: Option<Settings>,
@@ -202,7 +201,7 @@ impl Shared {
         change(&mut self.inner().watches.entry(kind).or_default().counts);
     }
 
-    /// Returns the states of the started watches. Omits kinds that the cluster does not serve.
+    /// Returns the states of the started watches, without kinds that the cluster does not serve.
     fn watches(&self) -> BTreeMap<&'static str, InventoryWatch> {
         let inner = self.inner();
         let is_shown = |watch: &Watch| watch.counts.starts > 0 && !watch.absent;
@@ -235,8 +234,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the usage of leased addresses from the last count. Before the first count, the setting
-    /// `leased_ip_pool` is the total. Returns `None` if the total is unknown or addresses are not counted.
+    /// Returns the usage of leased addresses; `None` if the total is unknown or addresses are not counted.
     /// The provider then offers no address.
     fn leased_ips(&self) -> Option<LeasedIpUsage> {
         let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
@@ -373,8 +371,7 @@ impl KubeInventory {
         )
     }
 
-    /// Starts the watches of a capacity count that includes the pods of leases and reads no Manifests. The
-    /// count is for reports that do not use reservations.
+    /// Starts a capacity count that includes the pods of leases, for reports that do not use reservations.
     #[must_use]
     pub fn start_whole(client: &Client, options: &Options) -> Self {
         Self::start_with(client, options, None, without_leases)
@@ -393,13 +390,13 @@ impl KubeInventory {
 }
 
 impl KubeInventory {
-    /// Returns the watch state of each kind that the cluster serves. The key is the plural name of the kind.
+    /// Returns the watch state of each served kind, by plural name.
     #[must_use]
     pub fn watches(&self) -> BTreeMap<&'static str, InventoryWatch> {
         self.shared.watches()
     }
 
-    /// Returns, for each reason, the number of resources that the provider does not offer.
+    /// Returns the number of resources that the provider does not offer, by reason.
     #[must_use]
     pub fn ignored_resources(&self) -> IgnoredResources {
         self.shared.inner().tally.ignored_resources()
@@ -438,7 +435,7 @@ impl WholeInventory {
     }
 }
 
-/// Marks Manifests as listed without listing them, because this count does not need them.
+/// Marks Manifests as listed, because this count does not need Manifests.
 fn without_leases(starter: &mut Starter<'_>) {
     starter
         .shared

@@ -39,7 +39,7 @@ pub struct ClassFacts {
     /// True if the class has the label `akash.network=true`.
     pub(crate) offered: bool,
     pub(crate) provisioner: Box<str>,
-    /// Values of the parameters `clusterID` and `pool`, for a class of Ceph.
+    /// Parameters `clusterID` and `pool` of a Ceph class.
     pub(crate) ceph: Option<(Box<str>, Box<str>)>,
 }
 
@@ -50,7 +50,7 @@ pub struct VolumeFacts {
     pub(crate) bytes: i64,
     /// Namespace of the claim that is bound to the volume; `None` without a claim.
     pub(crate) claim: Option<Box<str>>,
-    /// Node that stores a local-path volume. The volume uses the same disk as the ephemeral storage of the node.
+    /// Node of a local-path volume, which uses the disk of the node's ephemeral storage.
     pub(crate) node: Option<NodeName>,
 }
 
@@ -128,8 +128,7 @@ impl CapacityFacts {
 /// Settings of persistent storage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StorageOptions {
-    /// Size of each storage class, in bytes. A class needs an entry if the cluster does not report its size
-    /// or reports a wrong size.
+    /// Size of each storage class, in bytes, for classes without a reported size or with a wrong size.
     pub capacity: BTreeMap<String, i64>,
     /// Whether classes of unknown size are offered without a limit.
     pub unknown_is_unlimited: bool,
@@ -144,8 +143,8 @@ pub(crate) struct View<'a> {
     pub(crate) pools: &'a [CephPoolFacts],
     /// Returns true if the namespace belongs to a lease of this provider.
     pub(crate) ours: &'a dyn Fn(&str) -> bool,
-    /// Returns two sums over the nodes that can mount a storage class: the disk sizes of the nodes, and the
-    /// disk requests of the pods.
+    /// Returns two sums over the nodes that can mount a storage class: the disk sizes, and the disk requests
+    /// of pods.
     pub(crate) disks: &'a dyn Fn(&str) -> (i128, i128),
     pub(crate) options: &'a StorageOptions,
 }
@@ -165,8 +164,8 @@ impl Volumes {
     }
 }
 
-/// Returns the capacity of each offered class and the amount of this capacity that other users use. Also
-/// returns the classes that are not offered, with the reasons.
+/// Returns the capacity of each offered class with the amount that other users use, and the classes that are
+/// not offered.
 pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<IgnoredClass>) {
     let mut volumes: HashMap<&str, Volumes> = HashMap::new();
     for volume in view.volumes {

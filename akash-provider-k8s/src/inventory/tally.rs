@@ -41,8 +41,8 @@ pub struct Tally {
     /// Kinds that cannot be read, each with the reason.
     troubles: BTreeMap<Kind, String>,
     dirty: Dirty,
-    /// Capacity of each offered storage class, including the amount that other users use, as of the last
-    /// storage count.
+    /// Capacity of each offered storage class, with the amount that other users use, as of the last storage
+    /// count.
     storage: BTreeMap<String, Quantity>,
     storage_notes: Vec<IgnoredClass>,
     ignored: Arc<Vec<IgnoredResource>>,
@@ -69,11 +69,11 @@ struct Space {
     pods: HashMap<Arc<str>, PodFacts>,
 }
 
-/// Parts of the capacity count that the next snapshot must compute again.
+/// Parts of the capacity count that the next snapshot computes again.
 #[derive(Debug, Default)]
 struct Dirty {
     any: bool,
-    /// Whether a node was added, was removed, or changed in other properties than its amounts.
+    /// Whether a node was added, removed, or changed in more than its amounts.
     structure: bool,
     nodes: BTreeSet<NodeName>,
     spaces: HashSet<Arc<str>>,
@@ -91,8 +91,7 @@ pub struct Snapshot {
 }
 
 impl NodeEntry {
-    /// Returns the fields of the node if it has the label `akash.network=true` or runs pods of this
-    /// provider's leases.
+    /// Returns the fields of the node if the node is offered or runs pods of this provider's leases.
     fn listed(&self) -> Option<&NodeFacts> {
         let facts = self.facts.as_ref()?;
         (facts.offered || self.ours.pods > 0).then_some(facts)
@@ -375,7 +374,7 @@ impl Tally {
         }
     }
 
-    /// Adds a pod to the sums of its node, or subtracts it if `sign` is negative.
+    /// Adds a pod to the sums of its node. A negative `sign` subtracts the pod.
     fn count(&mut self, namespace: &Arc<str>, pod: &PodFacts, ours: bool, sign: i64) {
         if ours {
             self.dirty.spaces.insert(Arc::clone(namespace));

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Function that decodes the counted fields of an object. Returns `None` for an object that is not counted.
+/// Function that decodes the counted fields of an object; `None` for an object that is not counted.
 pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<ObjectFacts> + Send>;
 
 /// Fields of a node that are dropped before decoding, because the count does not use them.
@@ -27,7 +27,7 @@ impl Parts for NodeParts {
     ];
 }
 
-/// Fields of a pod that are decoded for [`super::PodFacts`]: those that determine the requests and the lease.
+/// Fields of a pod that determine its requests and its lease.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodParts;
 
@@ -69,7 +69,7 @@ pub(super) struct CountSink<T> {
     read: Read<T>,
     /// Keys of the current list.
     listed: HashSet<Key>,
-    /// Namespace of the last object, so that consecutive objects of a list share the allocation.
+    /// Namespace of the last object, so that consecutive objects share the allocation.
     namespace: Arc<str>,
 }
 
@@ -97,8 +97,7 @@ impl<T: kube::Resource> CountSink<T> {
         Change::Gone(self.kind, self.key(meta), meta.uid.as_deref().map(Into::into))
     }
 
-    /// Returns the key of an object. The key of a Manifest has an empty namespace, and the namespace of the
-    /// lease as the name.
+    /// Returns the key of an object. For a Manifest: an empty namespace, and the lease namespace as the name.
     fn key(&mut self, meta: &ObjectMeta) -> Key {
         let namespace = match self.kind {
             Kind::Lease => "",
@@ -120,7 +119,7 @@ impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
         self.listed.clear();
     }
 
-    /// Applies all objects of a page at once. Objects that are not in the list still count until the list is
+    /// Applies all objects of a page. Objects that are not in the list still count until the list is
     /// complete.
     fn page(&mut self, objects: Vec<T>) {
         let mut changes = Vec::with_capacity(objects.len());
@@ -243,8 +242,7 @@ mod tests {
     use serde::Deserialize;
     use serde_json::{Value, json};
 
-    /// Returns a pod that sets every counted field. The pod belongs to a lease of this provider, was resized
-    /// and is being deleted.
+    /// Returns a pod of a lease that sets every counted field, was resized and is being deleted.
     fn pod() -> Value {
         let amounts = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "9"}});
         json!({

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 /// Prefix of the labels with the capabilities of a node.
 const CAPABILITIES: &str = "capabilities";
 
-/// Selects nodes that have the label `akash.network=true`, the promised GPU and the requested storage classes.
+/// Selects nodes with the label `akash.network=true`, the promised GPU and the requested storage classes.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Refusal> {
     // Nodes without the label are not offered, whatever their free capacity.
     let mut terms = vec![requirement(labels::MANAGED.to_owned(), "In", "true")];
@@ -41,8 +41,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Re
     })
 }
 
-/// Returns the node labels that the promised GPU requires for its model, memory and interface. Each label is
-/// returned with the manifest field for error messages.
+/// Returns the node labels of the promised GPU, each with the manifest field for error messages.
 fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Refusal> {
     let field = || "resources.gpu".to_owned();
     if service.resources.gpu.units == 0 {

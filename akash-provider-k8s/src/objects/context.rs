@@ -30,8 +30,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns true if another program, such as the Go provider, created the pods of the lease. Such pods
-    /// lack the restrictions of this provider.
+    /// Returns true if another program created the pods of the lease. Such pods lack the restrictions of this
+    /// provider.
     pub(super) fn is_legacy(&self) -> bool {
         self.prior.isolation == Isolation::Legacy
     }

@@ -5,8 +5,8 @@ const MAX_NAME: usize = 255;
 /// Maximum length of a tag, in characters.
 const MAX_TAG: usize = 128;
 
-/// Returns why the image reference `[registry[:port]/]path[:tag][@algorithm:digest]` is invalid, or `None` if
-/// it is valid.
+/// Returns why the image reference `[registry[:port]/]path[:tag][@algorithm:digest]` is invalid, or `None`
+/// for a valid reference.
 pub(super) fn fault(reference: &str) -> Option<&'static str> {
     let (rest, digest) = match reference.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),

@@ -5,7 +5,7 @@ use super::context::Context;
 use crate::settings::network;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Networks that are closed to all leases regardless of the settings, each with the reason.
+/// Networks that are closed to all leases, each with the reason.
 const EXCLUDED: [(&str, &str); 10] = [
     ("100.100.100.200/32", "instance metadata of Alibaba Cloud"),
     (
@@ -31,7 +31,7 @@ const EXCLUDED: [(&str, &str); 10] = [
     ("fd20:ce::254/128", "instance metadata of Google Cloud over IPv6"),
 ];
 
-/// Networks by IP version. Duplicates and networks contained in other networks are removed.
+/// Networks by IP version, without duplicates and without networks contained in others.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Networks {
     pub(super) v4: Vec<Ipv4Net>,
@@ -49,8 +49,8 @@ impl Networks {
         ))
     }
 
-    /// Returns the IPv4 addresses of cloud metadata services. These addresses are also closed to leases that
-    /// another program created. The policies of such leases do not open IPv6.
+    /// Returns the IPv4 addresses of cloud metadata services, which are also closed to leases of other
+    /// programs.
     pub(super) fn metadata() -> Vec<Ipv4Net> {
         Self::merge(excluded()).v4
     }

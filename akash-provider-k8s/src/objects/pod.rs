@@ -14,8 +14,7 @@ use std::collections::BTreeSet;
 /// Default Linux capabilities that containers of tenants do not get.
 const DROPPED: [&str; 4] = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"];
 
-/// Returns the pod template of a service: the stored template if the service is unchanged, otherwise a new
-/// template.
+/// Returns the stored pod template of an unchanged service, otherwise a new template.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refusal> {
     // Rendered in any case, so that an invalid template is also reported for an unchanged service.
     let rendered = template(cx, service)?;
@@ -33,8 +32,8 @@ fn template(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refu
     })
 }
 
-/// Returns the pod template without default ephemeral storage, as earlier versions rendered it. Returns
-/// `None` if the service requests ephemeral storage.
+/// Returns the pod template without default ephemeral storage, or `None` if the service requests ephemeral
+/// storage.
 pub(super) fn without_default_disk(
     cx: &Context<'_>,
     service: &Service,
@@ -137,8 +136,8 @@ fn arguments(service: &str, field: &str, list: Option<&[String]>) -> Result<Opti
     Ok((!list.is_empty()).then(|| list.to_vec()))
 }
 
-/// Returns the variables of the tenant, and the `AKASH_…` variables that the tenant did not set. If a name
-/// occurs several times, the last variable is used, as in a process.
+/// Returns the variables of the tenant, and the `AKASH_…` variables that the tenant did not set. Of several
+/// equal names, the last is used.
 fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
     let mut vars: Vec<EnvVar> = Vec::new();
     for (n, line) in service.env.iter().flatten().enumerate() {

@@ -16,8 +16,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Name of the policy that isolates the pods of a lease. The policy permits only the connections that every
-/// lease needs.
+/// Name of the policy that isolates the pods of a lease.
 pub const RESTRICTIONS: &str = "akash-deployment-restrictions";
 
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
@@ -95,8 +94,7 @@ fn restrictions(cx: &Context<'_>) -> Result<NetworkPolicy, Refusal> {
     Ok(policy(cx, RESTRICTIONS.to_owned(), spec))
 }
 
-/// Permits connections to port 53 of the cluster's DNS resolvers, even if the networks of the resolvers are
-/// closed.
+/// Permits connections to port 53 of the cluster's DNS resolvers, even in closed networks.
 fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     let dns = || Some(vec![port(53, "UDP"), port(53, "TCP")]);
     let labels = cx.settings.egress.resolver_pods.iter();

@@ -27,9 +27,10 @@ fn shortest(mut amount: u64, mut power: usize) -> Quantity {
     Quantity(format!("{amount}{suffix}"))
 }
 
-/// Returns the resource request for `limit`: the limit divided by `level`, rounded half up, but at least 1
-/// unless the limit is 0. If the level is 1 or less, the request equals the limit. The level is rounded to
-/// thousandths, so that percentages divide exactly.
+/// Returns the resource request for `limit`: the limit divided by `level`, rounded half up, at least 1 unless
+/// the limit is 0.
+///
+/// If the level is 1 or less, the request equals the limit.
 pub(super) fn committed(limit: u64, level: f64) -> u64 {
     if limit == 0 || level.is_nan() || level <= 1.0 {
         return limit;

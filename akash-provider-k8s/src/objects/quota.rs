@@ -21,16 +21,15 @@ use std::collections::BTreeMap;
 /// Name of the ResourceQuota.
 pub const QUOTA: &str = "akash-lease";
 
-/// Number of pods per replica that the quota permits for a service: one new, one replaced and two being
-/// deleted.
+/// Number of pods per replica that the quota permits: one new, one replaced and two being deleted.
 const TIMES: u64 = 4;
-/// Additional CPU per pod in millicores, for the overhead of runtime classes and for injected containers.
+/// Additional CPU per pod in millicores, for runtime classes and injected containers.
 const CPU_ON_TOP: u64 = 1_000;
 /// Additional memory per pod, in bytes.
 const MEMORY_ON_TOP: u64 = 1024 * 1024 * 1024;
 
-/// Renders the quota. Returns `None` if [`Settings::quota`](crate::settings::Settings::quota) is false, or if
-/// another program created the pods of the lease.
+/// Renders the quota; `None` if [`Settings::quota`](crate::settings::Settings::quota) is false, or if another
+/// program created the pods of the lease.
 pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal> {
     if !cx.settings.quota || cx.is_legacy() {
         return Ok(None);

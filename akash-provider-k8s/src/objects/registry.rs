@@ -21,8 +21,7 @@ pub fn registry_secret_name(service: &str) -> String {
     format!("docker-creds-{service}")
 }
 
-/// Returns the registry login of a service. Tenants set the login in the service or in the params of the
-/// service.
+/// Returns the registry login of a service, from the service or from its params.
 pub(crate) fn credentials(service: &Service) -> Option<&Credentials> {
     let in_params = || service.params.as_ref()?.credentials.as_ref();
     service.credentials.as_ref().or_else(in_params)
@@ -64,8 +63,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
     }))
 }
 
-/// Registry login with the same fields, order and omissions as in the Go provider, so that this provider and
-/// the Go provider do not rewrite each other's Secrets.
+/// Registry login with the fields of the Go provider. The two providers then do not rewrite each other's
+/// Secrets.
 #[derive(Serialize)]
 struct Entry<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]

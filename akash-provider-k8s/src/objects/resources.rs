@@ -23,7 +23,7 @@ pub(super) struct Amounts {
     pub(super) memory: u64,
     /// Total size of the memory-backed volumes, in bytes.
     pub(super) ram_volumes: u64,
-    /// Ephemeral storage in bytes: the requested amount, or the default amount if the service requests none.
+    /// Ephemeral storage in bytes, requested or default.
     pub(super) ephemeral: u64,
     /// Number of GPUs.
     pub(super) gpu: u64,
@@ -63,7 +63,7 @@ impl Amounts {
         })
     }
 
-    /// Returns the resource requests: the limits in `self`, reduced by the commit levels of the settings.
+    /// Returns the resource requests: the limits, reduced by the commit levels of the settings.
     pub(super) fn requested(self, cx: &Context<'_>) -> Self {
         let levels = &cx.settings.commit;
         Self {
@@ -117,7 +117,7 @@ pub(super) fn remove_disk(resources: &mut ResourceRequirements) {
     }
 }
 
-/// Returns the GPU vendor of a service: the vendor promised with the bid, otherwise the requested vendor.
+/// Returns the GPU vendor of a service: promised with the bid, otherwise requested.
 pub(super) fn gpu_vendor(cx: &Context<'_>, service: &Service) -> Result<&'static str, Refusal> {
     let promised = cx.params(service).and_then(|params| params.resources.as_ref());
     let promised = promised.and_then(|resources| resources.gpu.as_ref());

@@ -143,8 +143,8 @@ pub struct BackendRef {
     pub port: Option<u16>,
 }
 
-/// Renders the HTTPRoute that routes a hostname to a service of a lease through a gateway. `buffer_size` is
-/// the proxy buffer, for example `16k`. A size set by the tenant takes precedence.
+/// Renders the HTTPRoute of a hostname through a gateway. `buffer_size` is the proxy buffer, for example
+/// `16k`, unless the tenant set a size.
 #[must_use]
 pub fn http_route(
     lease: &LeaseId,
@@ -203,8 +203,7 @@ fn route_annotations(options: &HttpOptions, buffer_size: &str) -> Labels {
         .collect()
 }
 
-/// Returns `options`, or the default options if the body size is 0. A body size of 0 means that the tenant
-/// set no options.
+/// Returns `options`, or the default options if the tenant set none (body size 0).
 pub(crate) fn effective(options: &HttpOptions) -> HttpOptions {
     if options.max_body_size == 0 {
         HttpOptions::default()
@@ -218,8 +217,7 @@ const fn seconds(milliseconds: u32) -> u32 {
     milliseconds.div_ceil(1_000)
 }
 
-/// Formats the retry conditions for nginx. Numbers become `http_…` conditions. Drops unknown conditions,
-/// because a record of another program can contain any text.
+/// Formats the retry conditions for nginx. Drops unknown conditions.
 pub(crate) fn next_cases(options: &HttpOptions) -> String {
     let word = |case: &String| {
         let is_status = case.starts_with(|c: char| ('1'..='5').contains(&c));

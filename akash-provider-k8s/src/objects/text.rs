@@ -5,8 +5,7 @@ use akash_provider_core::manifest::Service;
 
 /// Maximum length of a DNS label, in bytes.
 pub(super) const MAX_LABEL: usize = 63;
-/// Maximum length of a StatefulSet's name. The revision label of its pods contains this name, `-` and a hash
-/// of ten characters.
+/// Maximum length of a StatefulSet's name. The revision label of its pods adds 11 characters.
 const MAX_STATEFUL_SET: usize = MAX_LABEL - 11;
 /// Maximum length of one argument or environment variable in the Linux kernel, including the terminating null byte.
 const MAX_ARGUMENT: usize = 128 * 1024;

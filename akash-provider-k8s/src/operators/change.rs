@@ -15,8 +15,7 @@ pub enum Change<K, V> {
 }
 
 impl<K, V> Change<K, V> {
-    /// Returns all values of a complete list, the value of a new or changed object, or nothing for a
-    /// deletion.
+    /// Returns the values of a list, the value of a changed object, or nothing for a deletion.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         let (all, one) = match self {
             Self::Listed(all) => (Some(all), None),
@@ -27,8 +26,7 @@ impl<K, V> Change<K, V> {
     }
 }
 
-/// Applies a change to a table and returns the keys of changed values. Changes before the first list are
-/// ignored.
+/// Applies a change and returns the keys of changed values. Changes before the first list are ignored.
 pub(super) fn changed<V: PartialEq>(
     table: &mut Option<BTreeMap<String, V>>,
     change: Change<String, V>,

@@ -11,13 +11,12 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
 
-/// Number of times that the writer reconciles all pending names. The test fails if a name is still pending
-/// afterwards.
+/// Number of times that the writer reconciles all pending names before the test fails.
 const LOOKS: u32 = 8;
-/// Number of attempts to deliver all events and finish all writes, before the test fails.
+/// Number of rounds to deliver all events and finish all writes before the test fails.
 const ROUNDS: u32 = 6;
 
-/// Model that consists of a cluster, an index of the cluster, and a writer.
+/// Model of a cluster, an index of the cluster, and a writer.
 pub(crate) trait World: Clone {
     /// Step of a sequence.
     type Step: Copy + Debug + 'static;
@@ -27,8 +26,7 @@ pub(crate) trait World: Clone {
     type Outcome: PartialEq + Debug;
     /// All steps.
     const STEPS: &'static [Self::Step];
-    /// Steps that deliver all pending events. Such a step delivers the events one by one, or delivers a new
-    /// list instead.
+    /// Steps that deliver all pending events, one by one or as a new list.
     const ENDS: &'static [Self::Step];
 
     /// Executes a step.
@@ -72,8 +70,7 @@ pub(crate) trait World: Clone {
         }
     }
 
-    /// Reconciles all pending names, several times, because a name can become pending again. Fails if a name
-    /// stays pending, because a later step could reconcile this name and hide an error of the index.
+    /// Reconciles all pending names, several times. Fails if a name stays pending.
     fn works(&mut self) {
         for _ in 0..LOOKS {
             for name in std::mem::take(&mut self.pending().touched) {
@@ -99,7 +96,7 @@ pub(crate) trait World: Clone {
     }
 }
 
-/// Pending events of an index, and the only names that the writer reconciles.
+/// Pending events of an index, and the names to reconcile.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct PendingEvents<E> {
     pub(crate) waiting: Vec<E>,
@@ -115,7 +112,7 @@ impl<E> Default for PendingEvents<E> {
     }
 }
 
-/// Checks every state that at most `depth` steps can reach, and returns the number of checked states.
+/// Checks every state within `depth` steps, and returns the number of states.
 pub(crate) fn explore<W: World>(mut start: W, depth: usize) -> usize {
     let mut seen = HashSet::from([state(&mut start)]);
     judge(&start, &[]);
@@ -191,7 +188,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Model with two names; a record may exist for each of them.
+    /// Model with two names, each with an optional record.
     #[derive(Clone, Default)]
     struct Pair {
         declared: BTreeMap<&'static str, u64>,

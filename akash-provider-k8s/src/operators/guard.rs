@@ -22,20 +22,16 @@ use tokio::time::Instant;
 const SETTLE: Duration = Duration::from_secs(2);
 /// Records that go missing within this interval are counted together.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Duration for which the time of a permitted deletion is stored. Must be longer than [`RETRY`]: each check
-/// of a waiting deletion also counts the deletions that were permitted shortly before.
+/// Duration for which a permitted deletion counts in later decisions. Must be longer than [`RETRY`].
 const REMEMBER: Duration = Duration::from_secs(300);
-/// Number of records that can disappear together without a confirmation of the deletions. The number is above
-/// 1, because a lease can have several records. This limit is for small clusters. It applies only if other
-/// records remain.
+/// Number of records that can disappear together without a confirmation, if other records remain. Above 1,
+/// because a lease can have several records.
 const FREE: usize = 5;
-/// Divisor for large clusters: one tenth of all records can disappear together without a confirmation of the
-/// deletions.
+/// Divisor for large clusters: one tenth of all records can disappear together without a confirmation.
 const SHARE: usize = 10;
 /// Interval at which a waiting deletion is checked for new evidence or a known reason.
 const RETRY: Duration = Duration::from_secs(5);
-/// Delay before waiting deletions are logged. The namespace of a closed lease is usually deleted within this
-/// delay.
+/// Delay before waiting deletions are logged. The namespace of a closed lease is usually deleted earlier.
 const REPORT: Duration = Duration::from_secs(30);
 /// Remedy in messages about held deletions.
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
@@ -46,20 +42,18 @@ const REMEDY: &str = "restore the records, or confirm the deletion with `provide
 pub struct MissingRecord {
     /// Key of the record in the index.
     pub key: String,
-    /// Whether the reason for the missing record is known. The reason is known if the record was removed
-    /// after the operator started, or if the Manifest no longer contains the hostname or address. The reason
-    /// is unknown if the CustomResourceDefinition was deleted and restored while the operator was down.
+    /// Whether the reason is known: the record was removed after the operator started, or the Manifest no
+    /// longer contains the hostname or address.
     pub has_reason: bool,
 }
 
-/// Evidence that records are missing: a complete list of the existing records, and the UID of their
+/// Evidence that records are missing: a complete list of the existing records, and their
 /// CustomResourceDefinition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Evidence {
     /// Time directly before the list was requested.
     pub(super) asked: Instant,
-    /// UID of the CustomResourceDefinition of the records. The definition was read after the list and had the
-    /// condition `Established`.
+    /// UID of the established CustomResourceDefinition, read after the list.
     pub(super) definition: String,
     /// Index keys of the listed records.
     pub(super) records: BTreeSet<String>,
@@ -81,11 +75,11 @@ pub struct Hold {
 enum State {
     /// The deletion waits until [`SETTLE`] has elapsed and evidence was read.
     Pending,
-    /// The reason for the missing record is not known. The deletion waits for a reason or for a confirmation
+    /// The reason for the missing record is unknown. The deletion waits for a reason, or for a confirmation
     /// by an administrator.
     Unexplained,
-    /// Too many records are missing, or the definition of the records was replaced. The deletion waits for the
-    /// confirmation of an administrator.
+    /// Too many records are missing, or their definition was replaced. The deletion waits for a confirmation
+    /// by an administrator.
     Held,
     /// An administrator confirmed the deletion. The deletion waits for evidence that the record is missing.
     Confirmed,
@@ -110,19 +104,18 @@ pub(super) struct Wait {
     pub(super) reads: bool,
 }
 
-/// Names without a record, and the last evidence about the records and their definition.
+/// Names without a record, and the last evidence.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
-    /// Times within the last [`REMEMBER`] at which a deletion was permitted without a confirmation by an
-    /// administrator.
+    /// Times of the deletions that were permitted without a confirmation, within the last [`REMEMBER`].
     released: VecDeque<Instant>,
-    /// UID of the CustomResourceDefinition; `None` until it is read for the first time.
+    /// UID of the CustomResourceDefinition; `None` before the first reading.
     definition: Option<String>,
-    /// Time of the first reading in which the UID of the CustomResourceDefinition had changed.
+    /// Time at which a changed UID of the CustomResourceDefinition was first read.
     replaced: Option<Instant>,
     evidence: Option<Evidence>,
-    /// Error of the last reading of the records or their definition; `None` after a successful reading.
+    /// Error of the last reading; `None` after a successful reading.
     problem: Option<String>,
     /// Time at which the held deletions are logged; `None` after they were logged.
     report: Option<Instant>,
@@ -199,7 +192,7 @@ impl Guard {
         wait(why, Some(now + RETRY), true)
     }
 
-    /// Removes a name that again has a record, or that has no objects.
+    /// Removes a name that has a record again, or that has no objects.
     pub(super) fn clear(&mut self, name: &str) {
         let was_held = self
             .missing
@@ -296,9 +289,8 @@ impl Guard {
         }
     }
 
-    /// Selects the deletions that wait for a confirmation. If too many records disappeared within [`WINDOW`]
-    /// of `since`, the deletions for these records wait. If the definition was replaced, the deletion for a
-    /// record waits unless the record disappeared more than [`WINDOW`] after the replacement.
+    /// Holds the deletions of records that disappeared together within [`WINDOW`], or after the definition
+    /// was replaced.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
         while self.released.front().is_some_and(|at| *at + REMEMBER < now) {
             self.released.pop_front();

@@ -36,9 +36,11 @@ pub struct OpenedPolicies {
     pub why: Vec<String>,
 }
 
-/// Adds the namespace of a Gateway to the network policy of every lease that has a Manifest in the namespace
-/// `records`. Does not change other rules. If another client changes a policy at the same time, the policy
-/// counts as failed. The next call tries this policy again.
+/// Adds the namespace of a Gateway to the network policy of every lease with a Manifest in the namespace
+/// `records`.
+///
+/// A policy that another client changes at the same time counts as failed. The next call tries this policy
+/// again.
 ///
 /// # Errors
 /// Fails without a change if Manifests or policies cannot be listed.
@@ -102,8 +104,7 @@ async fn policies(client: &Client, limit: Duration) -> Result<Vec<NetworkPolicy>
     Err(pages::endless(OPEN))
 }
 
-/// Returns true if a label of the policy contains the name of the policy's namespace. Only policies in lease
-/// namespaces have such a label.
+/// Returns true if the policy is in the namespace of a lease.
 fn is_of_a_lease(policy: &NetworkPolicy) -> bool {
     let labelled = policy
         .metadata

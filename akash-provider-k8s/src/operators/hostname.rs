@@ -63,7 +63,7 @@ pub struct Options {
     pub manifest_namespace: String,
     /// Rules for the objects that the operator creates for hostnames.
     pub plan: Plan,
-    /// Minimum age of an Ingress that has no status before the HTTPRoute of the same hostname is deleted
+    /// Minimum age of an Ingress without a status before the HTTPRoute of the same hostname is deleted
     /// (`--handover-wait`).
     pub handover: Duration,
     /// Back-off after failed writes, and limits of the ignore list.
@@ -80,7 +80,7 @@ pub struct Options {
     pub gate: LeadershipGate,
     /// Probe of hostnames (`--probe`); `None` disables it.
     pub probe: Option<Probe>,
-    /// Proof of ownership for the hostnames that [`Plan::proof`] selects. With `None`, these hostnames never get a
+    /// Proof of ownership for the hostnames that [`Plan::proof`] selects. With `None`, these hostnames get no
     /// route.
     pub proving: Option<ProofConfig>,
 }
@@ -112,8 +112,8 @@ pub struct HostnameOperator {
 }
 
 impl HostnameOperator {
-    /// Starts the watches. The operator writes objects only after every required kind was listed. Requires a
-    /// tokio runtime.
+    /// Starts the watches. No object is written before every required kind was listed. Requires a tokio
+    /// runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -215,8 +215,8 @@ impl HostnameOperator {
         self.shared.ignored()
     }
 
-    /// Retries the failed hostnames of a lease immediately, without their back-off. `lease` has the form
-    /// `owner/dseq/gseq/oseq/provider`. Returns the number of these hostnames.
+    /// Retries the failed hostnames of a lease immediately, and returns their number. `lease` has the form
+    /// `owner/dseq/gseq/oseq/provider`.
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {
         self.shared.forget(lease)
@@ -228,7 +228,7 @@ impl HostnameOperator {
         self.shared.state.confirm()
     }
 
-    /// Stops the operator: starts no new work, and waits for the running work for at most the timeout of one call.
+    /// Stops the operator. Waits for running work, for at most the timeout of one call.
     pub async fn stop(&self) {
         self.running.stop().await;
     }

@@ -3,7 +3,7 @@
 use akash_provider_core::manifest::{Credentials, Group, Service};
 use std::collections::BTreeMap;
 
-/// Returns the key under which the password Secret stores the registry password from the params of a service.
+/// Returns the Secret key for the registry password in the params of a service.
 fn params_key(service: &str) -> String {
     // The names of services have no dot, so the key is unique.
     format!("{service}.params")
@@ -29,7 +29,7 @@ pub fn passwords(group: &Group) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Sets the registry passwords with keys in `passwords`. Other passwords remain unchanged.
+/// Sets the registry passwords with keys in `passwords`.
 pub fn restore_passwords(group: &mut Group, passwords: &BTreeMap<String, String>) {
     for service in &mut group.services {
         for (key, login) in logins(service) {

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 const KEY: &str = "web";
 
-/// Repairs an object as soon as its back-off has elapsed, while another client edits the object after each
-/// repair. Returns the times of the repairs and the number of reported conflicts.
+/// Repairs an object that another client edits after each repair. Returns the times of the repairs and the
+/// number of reported conflicts.
 fn conflict(limit: Limit, hours: u64) -> (Vec<Duration>, usize) {
     let begin = Instant::now();
     let (mut backoff, mut now) = (RepairBackoff::default(), begin);

@@ -5,13 +5,12 @@ use crate::inventory::reason::GpuProblem;
 use akash_provider_core::inventory::GpuSpec;
 use std::collections::BTreeMap;
 
-/// Vendor and product-line terms that are removed from a product name to get the GPU model.
+/// Vendor and product-line terms that are not part of a GPU model.
 const NOISE: [&str; 9] = [
     "nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon", "hbm3", "oam",
 ];
 
-/// Calls `note` for devices without `akash.network` labels. Such devices are not offered, because pods of
-/// leases select their nodes by these labels.
+/// Calls `note` for devices without `akash.network` labels. Such devices are not offered.
 pub(super) fn report(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,
@@ -29,8 +28,7 @@ pub(super) fn report(
     });
 }
 
-/// Returns the key of the vendor's label that contains the model, and this model as a device kind with a
-/// count of 0.
+/// Returns the key of the vendor's label with the model, and the model as a device kind with a count of 0.
 pub(crate) fn gpu_of_vendor(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,

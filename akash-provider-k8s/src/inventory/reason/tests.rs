@@ -157,7 +157,7 @@ fn each_problem_of_gpus_has_its_remedy() {
     );
 }
 
-/// Returns the entry of a labelled storage class `fast` that has an unknown size.
+/// Returns the entry of a labelled storage class `fast` of unknown size.
 fn of_class(class: Value, clusters: &[CephClusterFacts]) -> IgnoredResource {
     let facts = ClassFacts::from_object(&serde_json::from_value(class).unwrap());
     let classes = BTreeMap::from([("fast".into(), facts)]);

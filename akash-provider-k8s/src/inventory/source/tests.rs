@@ -51,7 +51,7 @@ impl World {
         self.reporter(kind).failed(why.to_owned(), Instant::now());
     }
 
-    /// Returns the next update or error that the source publishes within half a second of paused time, if any.
+    /// Returns the next update or error within half a second of paused time, if any.
     async fn next_update(&mut self) -> Option<Result<usize, String>> {
         let next_update = timeout(Duration::from_millis(500), self.updates.next()).await;
         let next_update = next_update.ok()?.expect("the stream goes on");
@@ -333,7 +333,7 @@ async fn changed_number_of_addresses_is_published_alone() {
     assert_eq!(world.next_update().await, None);
 }
 
-/// Starts a capacity count with two nodes and a pod. The count publishes updates only on request.
+/// Starts a capacity count with two nodes and a pod.
 async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
     let (sender, publications) = watch::channel(None);
     let shared = Arc::new(Shared {

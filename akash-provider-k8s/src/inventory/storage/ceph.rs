@@ -29,7 +29,7 @@ pub struct CephPoolFacts {
 }
 
 impl CephClusterFacts {
-    /// Decodes a cluster; without a used size in the status, the whole size counts as used.
+    /// Decodes a cluster. Without a used size in the status, the whole size counts as used.
     #[must_use]
     pub fn from_object(object: &DynamicObject) -> Self {
         let amount = |name: &str| {
@@ -84,8 +84,8 @@ fn names(object: &DynamicObject) -> (Box<str>, Box<str>) {
     (text(&object.metadata.namespace), text(&object.metadata.name))
 }
 
-/// Returns the usable bytes of a class, and the bytes that other users use. `shared` returns the bytes that
-/// the volumes of other users occupy in a Ceph cluster.
+/// Returns the usable bytes of a class, and the bytes that other users use. `shared` returns the bytes in the
+/// volumes of other users of a Ceph cluster.
 pub(super) fn amount(
     class: &ClassFacts,
     clusters: &[CephClusterFacts],

@@ -26,8 +26,7 @@ impl World {
         self
     }
 
-    /// Adds a volume of `gib` GiB that is bound in the namespace `claim`, or unbound if `claim` is empty. The
-    /// namespace `ours` belongs to a lease of this provider.
+    /// Adds a volume of `gib` GiB, bound in the namespace `claim`, or unbound if `claim` is empty.
     fn volume(mut self, class: &str, gib: i64, claim: &str) -> Self {
         let mut volume =
             json!({"spec": {"storageClassName": class, "capacity": {"storage": format!("{gib}Gi")}}});

@@ -26,8 +26,7 @@ impl Tally {
         }
     }
 
-    /// Returns every resource that is not offered (kind, storage class, Manifest or node), with the reason
-    /// and the remedy.
+    /// Returns every resource that is not offered, with the reason and the remedy.
     pub(super) fn reasons(&self) -> Vec<IgnoredResource> {
         // Entries about the whole cluster come first, because the end is truncated.
         let kinds = self.troubles.iter();

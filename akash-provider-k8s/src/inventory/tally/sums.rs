@@ -13,7 +13,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Adds the requests of a pod, or subtracts them if `sign` is negative.
+    /// Adds the requests of a pod. A negative `sign` subtracts the requests.
     pub(super) fn add(&mut self, pod: &Requests, sign: i64) {
         let signed = |amount: i64| i128::from(amount) * i128::from(sign);
         self.cpu += signed(pod.cpu);

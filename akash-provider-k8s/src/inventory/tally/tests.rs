@@ -366,7 +366,7 @@ fn equal_objects_are_no_change() {
     assert!(!tally.is_dirty());
 }
 
-/// Generates a change in a cluster with few objects, so that several changes often affect the same object.
+/// Generates a change in a cluster with few objects, so that changes often affect the same object.
 fn any_change() -> impl Strategy<Value = Change> {
     let nodes = (0usize..3, 0u8..6).prop_map(|(n, how)| {
         let name = format!("n{n}");

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 const READ: &str = "read whether records are absent";
 /// Delay after the first failed reading; the delay doubles up to [`WAIT_MAX`].
 const WAIT_FIRST: Duration = Duration::from_secs(1);
-/// Maximum delay between two readings. The reader detects a restored definition within this delay.
+/// Maximum delay between two readings.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Records of one kind and their definition.
@@ -36,7 +36,7 @@ impl<K> Records<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
 {
-    /// Reads the evidence once at the start, and then each time the guard needs new evidence. Never returns.
+    /// Reads the evidence at the start, and each time the guard needs new evidence. Never returns.
     pub(in crate::operators) async fn follow<I: Index>(self, state: Arc<OperatorState<I>>) {
         let mut wait = WAIT_FIRST;
         loop {

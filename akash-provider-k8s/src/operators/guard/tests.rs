@@ -20,7 +20,7 @@ fn record(name: &str) -> MissingRecord {
     }
 }
 
-/// Judges the deletion of several names that have no record. Returns the names that may be deleted.
+/// Judges the deletion of several names. Returns the names that may be deleted.
 fn judge(guard: &mut Guard, names: &[String], declared: usize, now: Instant) -> Vec<String> {
     let mut gone = Vec::new();
     for name in names {
@@ -35,7 +35,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("n{number}")).collect()
 }
 
-/// Returns a guard that has read the definition and has observed these missing records at `start`.
+/// Returns a guard that has observed these missing records at `start`.
 fn guard(start: Instant, missing: &[String], declared: usize) -> Guard {
     let mut guard = Guard::default();
     guard.learn(evidence(start, "uid", &[]));

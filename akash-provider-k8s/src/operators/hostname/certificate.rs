@@ -29,7 +29,7 @@ pub enum IssuerKind {
 /// Status of a certificate, as reported by cert-manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct CertificateState {
-    /// Whether the certificate is valid; `None` if cert-manager has not reported a status for the current generation.
+    /// Whether the certificate is valid; `None` without a status for the current generation.
     pub ready: Option<bool>,
     /// Reason and message, of at most 300 characters.
     pub reason: String,
@@ -37,7 +37,7 @@ pub struct CertificateState {
     pub not_after: Option<String>,
 }
 
-/// Renders the Certificate of a hostname. The Certificate and the route have the same name.
+/// Renders the Certificate of a hostname, with the name of the route.
 #[must_use]
 pub fn render(name: &str, host: &Host, issuer: &Issuer) -> Value {
     let resource = ObjectKind::Certificate.resource();
@@ -55,7 +55,7 @@ pub fn render(name: &str, host: &Host, issuer: &Issuer) -> Value {
 }
 
 /// Returns the name of the Secret with the certificate and its key. Only the names of certificate Secrets
-/// contain a dot. The names of all other Secrets of a lease contain none.
+/// contain a dot.
 #[must_use]
 pub fn secret(name: &str) -> String {
     const PREFIX: &str = "tls.";

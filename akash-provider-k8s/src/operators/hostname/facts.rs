@@ -17,8 +17,7 @@ use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of attempts that a proxy makes per request, over all replicas of a service. More attempts
-/// would overload a slow service.
+/// Maximum number of attempts per request, over all replicas of a service.
 const MAX_TRIES: u32 = 100;
 
 /// Decoded record, or the reason why the record is invalid.
@@ -142,8 +141,7 @@ fn options_of(group: &Group) -> BTreeMap<(String, u16), HttpOptions> {
     all
 }
 
-/// Limits the proxy options of a tenant to the ranges that the SDL permits, because all tenants share one
-/// proxy.
+/// Limits the proxy options of a tenant to the ranges of the SDL, because all tenants share one proxy.
 fn bounded(options: &HttpOptions) -> HttpOptions {
     HttpOptions {
         max_body_size: options.max_body_size.min(MAX_BODY),

@@ -70,7 +70,7 @@ pub struct Plan {
 /// Rule for the hostnames that require a proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofRule {
-    /// Domain of automatic hostnames (`--deployment-ingress-domain`), which belong to the provider and need no proof.
+    /// Domain of automatic hostnames (`--deployment-ingress-domain`), which need no proof.
     pub own_domain: String,
 }
 
@@ -107,8 +107,7 @@ pub struct Work {
     pub certificate: Option<Write>,
     /// Objects to delete after the write of the route, even if this write failed.
     pub deletes: Vec<Delete>,
-    /// HTTPRoutes that must stay until the handover time has elapsed, because the new Ingress has no status
-    /// yet.
+    /// HTTPRoutes that stay until the handover time has elapsed.
     pub held: Vec<Delete>,
     /// Reason why the hostname has no route.
     pub problem: Option<String>,
@@ -129,7 +128,7 @@ pub struct Write {
     pub uid: Option<String>,
     /// Whether this operator must first take over the fields of the object, to remove a surplus field.
     pub take_over: bool,
-    /// Merge patch that removes fields of other clients. If set, the patch is sent instead of an apply.
+    /// Merge patch that removes fields of other clients. If set, the patch replaces the apply.
     pub patch: Option<Value>,
     /// Path of the first field that differs; empty for a new object.
     pub at: String,
@@ -227,8 +226,7 @@ impl Index {
         declared.chain(made).cloned().collect()
     }
 
-    /// Returns at most `limit` hostnames that follow `after` in alphabetical order. Does not scan all
-    /// hostnames.
+    /// Returns at most `limit` hostnames that follow `after` in alphabetical order.
     #[must_use]
     pub fn names_after<'a>(&'a self, after: Option<&str>, limit: usize) -> BTreeSet<&'a Name> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -308,7 +306,7 @@ impl Index {
         }
     }
 
-    /// Returns the work for a hostname. The work is computed from the objects in this index.
+    /// Returns the work for a hostname.
     #[must_use]
     pub fn work(&self, name: &str) -> Work {
         if !self.is_known() {
@@ -449,8 +447,7 @@ impl Index {
         self.objects_of(name).filter(|(sort, ..)| sort.is_route())
     }
 
-    /// Returns the objects of a hostname that the operator may delete. The lease of such an object belongs to
-    /// a provider that has, or had, records in this cluster.
+    /// Returns the objects of a hostname that the operator may delete.
     fn ours(&self, name: &str) -> impl Iterator<Item = (ObjectKind, &Name, &LiveObject)> {
         self.objects_of(name)
             .filter(|(_, place, live)| self.is_ours(place, live) && !live.is_going)
@@ -478,8 +475,7 @@ impl Index {
         names
     }
 
-    /// Drops from `removed` all hostnames that are not in `names`. `names` contains the hostnames with a
-    /// ProviderHost record or an object.
+    /// Drops from `removed` all hostnames that are not in `names`.
     pub(super) fn prune(&mut self, names: &BTreeSet<Name>) {
         self.removed.retain(|name| names.contains(name));
     }

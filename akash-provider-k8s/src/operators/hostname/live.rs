@@ -54,8 +54,7 @@ pub enum Acceptance {
 pub struct Difference {
     /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// True if the object has a surplus field, timeout or annotation. An apply removes only surplus that the
-    /// operator owns.
+    /// True if the object has a surplus field, timeout or annotation.
     pub is_surplus: bool,
     /// Merge patch that removes fields of other clients; an apply does not remove such fields.
     pub patch: Option<Value>,
@@ -147,8 +146,7 @@ impl LiveObject {
     }
 
     /// Returns the path of a field that another client added to the spec of an Ingress, and the patch that
-    /// removes the field. TLS entries of other clients remain unchanged. This check is limited to Ingresses, because
-    /// the API server adds default fields to an HTTPRoute.
+    /// removes the field. TLS entries remain unchanged.
     fn added(&self, wanted: &Value) -> Option<(String, Value)> {
         wanted.pointer("/spec/ingressClassName")?;
         let mut live = self.body["spec"].as_object()?.clone();
@@ -255,8 +253,7 @@ fn of_certificate(state: Option<&CertificateState>) -> Acceptance {
     }
 }
 
-/// Returns the acceptance that the conditions report for `generation`. The object is refused if a required
-/// condition is `False`. The object is accepted if one controller reports all required conditions as true.
+/// Returns the acceptance that the conditions report for `generation`.
 fn acceptance<'a>(
     controllers: impl Iterator<Item = &'a Value>,
     generation: i64,

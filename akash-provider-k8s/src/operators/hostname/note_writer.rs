@@ -14,8 +14,7 @@ use std::time::Duration;
 
 const NOTE: &str = "note on a hostname's record";
 
-/// Writer of notes. Only the first of several consecutive failures is logged, because the operator also works without
-/// notes.
+/// Writer of notes. Only the first of several consecutive failures is logged.
 #[derive(Debug, Clone)]
 pub(super) struct NoteWriter {
     records: Api<ProviderHost>,

@@ -18,7 +18,7 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// All kinds, routes first, so that a route is deleted before the objects it references.
+    /// All kinds, routes first, so that a route is deleted before its filter and certificate.
     pub const ALL: [Self; 4] = [Self::Ingress, Self::HttpRoute, Self::Filter, Self::Certificate];
 
     /// Returns the API resource.

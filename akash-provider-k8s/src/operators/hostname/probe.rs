@@ -140,8 +140,8 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, n
     state == ReachState::Yes
 }
 
-/// Returns the proxy address of a hostname, and whether the route of the hostname references a certificate.
-/// Returns `None` without a route.
+/// Returns the proxy address of a hostname, and whether its route references a certificate; `None` without a
+/// route.
 fn whereabouts(shared: &Shared, name: &str) -> Option<(Option<ProxyAddress>, bool)> {
     let from_gateway = shared.route_parent().entrance;
     let inner = shared.state.inner();

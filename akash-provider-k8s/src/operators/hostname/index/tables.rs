@@ -94,7 +94,7 @@ impl Table {
         touched
     }
 
-    /// Inserts or removes an object. Has no effect before the first list, which includes the change.
+    /// Inserts or removes an object. Has no effect before the first list.
     pub(super) fn put(&mut self, name: &str, namespace: &str, live: Option<LiveObject>) {
         let Self::Known(all) = self else {
             return;

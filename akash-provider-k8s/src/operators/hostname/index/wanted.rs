@@ -76,8 +76,7 @@ impl Index {
         })
     }
 
-    /// Returns true if the hostname requires a proof of ownership, but the TXT record of the proof was
-    /// removed from DNS.
+    /// Returns true if the required TXT record of the hostname was removed from DNS.
     pub(super) fn is_withdrawn(&self, name: &str, host: &Host) -> bool {
         self.plan.needs_proof(name) && Self::proof(host) == Some(ProofState::Withdrawn)
     }
@@ -90,9 +89,8 @@ impl Index {
         self.plan.wants(sort) && self.table(sort).is_known()
     }
 
-    /// Returns true if the route must reference the object. The route references every accepted object, and
-    /// no refused filter. An existing reference to any other object remains, but no such reference is added:
-    /// a route does not work with a missing certificate or an unaccepted filter.
+    /// Returns true if the route must reference the object. Only references to accepted objects are added,
+    /// because a missing certificate or an unaccepted filter breaks a route.
     fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;

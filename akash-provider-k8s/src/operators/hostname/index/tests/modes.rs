@@ -10,9 +10,9 @@ use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
 const DEPTH: usize = 3;
-/// Wildcard hostname. The operator must handle this hostname like any other.
+/// Wildcard hostname, handled like any other hostname.
 const WIDE: &str = "*.example.com";
-/// Hostname that matches the wildcard. Only a change of mode may write the route of this hostname.
+/// Hostname that matches the wildcard. Only a change of mode may write its route.
 const NEAR: &str = "a.example.com";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -184,8 +184,7 @@ impl World {
         self.check_references(name);
     }
 
-    /// Checks that a route of the other mode is not deleted too early. An Ingress is deleted only after the
-    /// new HTTPRoute is accepted. An HTTPRoute is deleted only after the handover time of the new Ingress.
+    /// Checks that a route of the other mode is not deleted before the new route works.
     fn check_delete(&self, name: &str, gone: &Delete) {
         let (Some(Ok(host)), main) = (self.index.host(name), self.plan.mode.sort()) else {
             return;
@@ -352,8 +351,7 @@ impl Explored for World {
         self.objects.iter().flat_map(of).collect()
     }
 
-    /// Applies `end`, accepts all objects, delivers the events, runs the writer and advances the time.
-    /// Retries a failed write of a filter.
+    /// Runs one round of events and writes. Retries a failed write of a filter.
     fn round(&mut self, end: Step) {
         self.controllers(true);
         for step in [end, Step::Works, Step::Waits] {

@@ -15,8 +15,8 @@ fn noted(lease: &LeaseId, tenant: u8, state: ProofState) -> Host {
     host
 }
 
-/// Returns an index that requires proofs of ownership and contains one hostname. If `routed` is set, the
-/// hostname has a route to this lease.
+/// Returns an index with one hostname that requires a proof. If `routed` is set, the hostname has a route to
+/// this lease.
 fn proving(name: &str, host: &Host, routed: Option<&LeaseId>) -> Index {
     let mut proving = index(
         &[(name, Ok(host.clone()))],
