@@ -32,7 +32,7 @@ pub struct Sdl {
     pub groups: Vec<GroupSpec>,
     /// Manifest for the provider. Its groups are sorted by name.
     pub manifest: Manifest,
-    /// Hash of the manifest, on the chain called the version of the deployment.
+    /// Hash of the manifest. The chain calls this hash the version of the deployment.
     pub hash: [u8; 32],
     /// Minimum time that the tenant requires between the start of a reclamation and the close of the lease.
     pub reclamation_min_window: Option<Duration>,

@@ -98,7 +98,7 @@ fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     Ok(median(samples))
 }
 
-/// Measures the time to build a snapshot from scratch, as after a node was added or removed.
+/// Returns the median time to build a snapshot from scratch, in milliseconds.
 fn rebuild_ms(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::new();
     for sample in 0..40 {

@@ -87,8 +87,7 @@ impl fmt::Display for Finding {
 }
 
 impl KubeCluster {
-    /// Returns the problems of the cluster. Reads the caches, and lists the kinds that the provider does not
-    /// watch.
+    /// Returns the problems of the cluster, from the caches and from lists of the unwatched kinds.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] while the watches are not synchronized, and the errors of the lists.
@@ -170,8 +169,9 @@ impl fmt::Display for ForeignObject {
     }
 }
 
-/// Returns the objects in the cluster that do not belong to chain `chain_id`: namespaces of leases, and
-/// records. A development chain must not start while the cluster has such objects. Writes nothing.
+/// Returns the lease namespaces and records in the cluster that do not belong to chain `chain_id`.
+///
+/// A development chain must not start while the cluster has such objects.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an empty chain id, and the errors of the API server. A failed query never returns an empty

@@ -36,12 +36,12 @@ pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
 /// Annotation of an object: value of its label `akash.network/manifest.resource.version` at the last apply by
 /// this provider. Other provider programs change only the label.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
-/// Annotation of a workload in an adopted lease with the unchanged pod template of another provider program.
+/// Annotation of a workload that has the unchanged pod template of another provider program.
 pub const KEPT: &str = "provider.akash.network/kept";
 /// Annotation of an object that this provider repaired with a patch. The next apply first takes over the
 /// patched fields.
 pub const REPAIRED: &str = "provider.akash.network/repaired";
-/// Annotation of a namespace: JSON with the hashes of the objects that the provider does not watch.
+/// Annotation of a namespace: JSON with the hashes of the unwatched objects.
 pub const LEDGER: &str = "provider.akash.network/ledger";
 
 /// Maximum number of concurrent calls for one lease.
@@ -194,8 +194,8 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Deletes objects that cannot be changed in place. Returns an error after a deletion: the next apply
-    /// recreates the objects.
+    /// Deletes objects that cannot be changed in place. Returns an error after a deletion, because the next
+    /// apply recreates the objects.
     async fn make_way(&self, calls: &Calls, replaced: &[plan::Delete]) -> Result<(), Error> {
         for plan::Delete { id, uid } in replaced {
             calls.delete(id.kind, self.name, &id.name, uid.as_deref()).await?;
@@ -243,7 +243,7 @@ impl Job<'_> {
         Ok(WrittenObject { id, meta })
     }
 
-    /// Writes the namespace without the hash of all objects. The missing hash marks an unfinished apply.
+    /// Writes the namespace without the hash of all objects, which marks an unfinished apply.
     async fn write_namespace(&self, calls: &Calls, ledger: &Ledger) -> Result<(), Error> {
         let mut body = self.namespace.clone();
         // Without the annotation, the next apply searches for leftover objects again.
@@ -253,7 +253,7 @@ impl Job<'_> {
         calls.apply_namespace(self.name, &body).await
     }
 
-    /// Lists the surplus objects of the kinds in `search` that have the labels of the provider.
+    /// Lists the surplus objects with the labels of the provider, for the kinds in `search`.
     async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
         let kinds = self.search.iter();
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();

@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
-    /// Networks that pods may reach, and must not reach, with the current addresses of nodes and API servers.
+    /// Networks that pods may or must not reach, including the current addresses of nodes and API servers.
     egress: RwLock<Egress>,
     leases: Semaphore,
     locks: locks::LeaseLocks,
@@ -130,7 +130,7 @@ impl KubeCluster {
         &self.inner
     }
 
-    /// Returns the caches that the watches update: the objects of leases, and the health of leases.
+    /// Returns the caches of the watches: objects and health of leases.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.inner.state
@@ -183,8 +183,8 @@ impl Inner {
         }
     }
 
-    /// Returns an object of the manifest namespace: from the cache if the cache is synchronized, otherwise
-    /// from the API server.
+    /// Returns an object of the manifest namespace, from the cache if synchronized, otherwise from the API
+    /// server.
     pub(crate) async fn look<K>(
         &self,
         store: &Store<K>,
@@ -259,7 +259,7 @@ impl Inner {
             .is_none_or(|object| object.meta().uid.as_deref() != Some(uid))
     }
 
-    /// Deletes the objects in the manifest namespace that have kind `K` and the labels of a lease.
+    /// Deletes the objects of kind `K` with the labels of a lease in the manifest namespace.
     pub(crate) async fn purge_of_lease<K>(
         &self,
         store: &Store<K>,

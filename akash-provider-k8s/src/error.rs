@@ -97,7 +97,7 @@ fn kind_of(status: &Status) -> ErrorKind {
     }
 }
 
-/// Returns the message of a status, followed by the affected fields that the message does not mention.
+/// Returns the message of a status, and the affected fields that the message lacks.
 fn text_of(status: &Status) -> String {
     let mut text = if status.message.is_empty() {
         format!("the API server responds with {} {}", status.code, status.reason)

@@ -160,7 +160,7 @@ pub fn without_default_disk(
     Ok(templates)
 }
 
-/// Returns an error if the name of a service is invalid, or if two services need objects with the same name.
+/// Returns an error for an invalid service name, or if two services need objects with the same name.
 fn names_differ(group: &Group) -> Result<(), Refusal> {
     let mut workloads = BTreeSet::new();
     let mut taken: BTreeMap<String, &str> = BTreeMap::new();

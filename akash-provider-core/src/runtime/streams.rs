@@ -72,7 +72,7 @@ impl Feeds {
 }
 
 /// Forwards the events of one port to `queue`, and subscribes again when the stream ends or fails. Sends
-/// `lost` once per gap.
+/// `lost` once per gap in the stream.
 async fn follow<T: Clone + Send>(
     port: &'static str,
     subscribe: impl Fn() -> BoxStream<'static, Result<T, Error>>,

@@ -19,7 +19,7 @@ const TEE: &str = "tee/type";
 pub(super) struct BuildOutput {
     pub(super) groups: Vec<GroupSpec>,
     pub(super) manifest: Manifest,
-    /// Compute profile of each unit, per group.
+    /// Names of the compute profiles of the units, per group.
     pub(super) profiles: Vec<Vec<String>>,
 }
 

@@ -40,7 +40,7 @@ pub(super) enum Content {
     Map(Vec<(Key, Rc<Node>)>),
 }
 
-/// Scalar as written in the text. `plain` is true for an unquoted scalar, which may be a number.
+/// Scalar as written in the text. `plain` is true for an unquoted scalar.
 #[derive(Debug)]
 pub(super) struct Scalar {
     pub(super) text: String,
@@ -91,7 +91,7 @@ pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlE
     }
 }
 
-/// Maximum number of quoted texts with insufficient indentation per document.
+/// Maximum number, per document, of quoted texts with insufficiently indented lines.
 const MAX_SHALLOW: usize = 32;
 /// Maximum number of lines that the parser indents in one quoted text.
 const MAX_LINES: usize = 200;
@@ -102,8 +102,8 @@ const DEEP: &str =
 /// Reason why a text could not be parsed.
 enum ReadError {
     Wrong(SdlError),
-    /// The line continues a quoted text with insufficient indentation. The Akash tools accept such lines;
-    /// YAML does not.
+    /// Line of a quoted text that is not indented deeply enough. The Akash tools accept such lines; YAML does
+    /// not.
     Shallow(usize, SdlError),
 }
 

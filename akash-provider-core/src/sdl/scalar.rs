@@ -162,7 +162,7 @@ fn scaled(number: &str, base: u64, power: u32) -> Result<u64, QuantityError> {
     to_u64(float(number)? * base.saturating_pow(power) as f64)
 }
 
-/// Parses a duration in the syntax of Go: `90m`, `1h30m`, `1.5h`, `20s`. Returns `None` if the text is invalid or the
+/// Parses a duration in the syntax of Go, such as `1h30m`. Returns `None` if the text is invalid or the
 /// duration exceeds 292 years.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     const UNITS: [(&str, u128); 8] = [

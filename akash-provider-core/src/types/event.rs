@@ -351,7 +351,7 @@ impl Event {
         })
     }
 
-    /// Returns the event with its [id](Self::id) as the field `id`: the form that other processes read.
+    /// Returns the event with its [id](Self::id) as the field `id`, for other processes.
     #[must_use]
     pub fn with_id(&self) -> impl Serialize + '_ {
         WithId {

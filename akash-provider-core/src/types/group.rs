@@ -68,8 +68,8 @@ pub struct GroupSpec {
 }
 
 impl GroupSpec {
-    /// Returns the maximum price of the whole group per block: Σ unit price × count. Returns `None` if the
-    /// group has no units, if its units have different denominations, or if the sum overflows.
+    /// Returns the maximum price of the whole group per block: Σ unit price × count. Returns `None` without
+    /// units, for different denominations, and on overflow.
     #[must_use]
     pub fn max_price(&self) -> Option<DecCoin> {
         let denom = &self.resources.first()?.price.denom;

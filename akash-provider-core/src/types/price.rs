@@ -87,7 +87,7 @@ impl Dec {
         self.0.checked_mul(factor).map(Self)
     }
 
-    /// Returns the product, rounded to 18 digits, half to even as on the chain; `None` on overflow.
+    /// Returns the product, rounded to 18 digits (half to even, as on the chain); `None` on overflow.
     #[must_use]
     pub fn checked_mul(self, other: Self) -> Option<Self> {
         rounded(BigInt::from(self.0) * other.0, BigInt::from(ONE))

@@ -8,8 +8,7 @@ use super::time::{BlockTime, Height};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A message that the provider sends to the chain in a transaction. Chain clients encode every variant, so a
-/// new variant is a breaking change.
+/// A message that the provider sends to the chain. A new variant is a breaking change for chain clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "msg", rename_all = "snake_case")]
 pub enum Msg {

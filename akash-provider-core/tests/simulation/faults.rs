@@ -23,7 +23,7 @@ pub(crate) struct Faults {
     pub(crate) twice: u64,
     /// Rate of transactions that never get into a block.
     pub(crate) lost_tx: u64,
-    /// Rate of unknown outcomes of transactions that a block can include.
+    /// Rate of transactions with an unknown outcome. A block can include such a transaction.
     pub(crate) unknown_tx: u64,
     /// Rate of clock readings earlier than the previous reading.
     pub(crate) clocks: u64,

@@ -74,7 +74,7 @@ impl CallCheck<'_> {
         ensure("no_write_as_standby", may, || format!("{:?}", self.call))
     }
 
-    /// Checks that an engine starts no new writes after shutdown, except of Manifest records.
+    /// Checks that an engine starts no new writes after shutdown, except for Manifest records.
     fn nothing_new_after_shutdown(&self) -> Checked {
         let new = self.call.is_write() && !matches!(self.call, Call::Record(_));
         ensure(
@@ -94,7 +94,7 @@ impl CallCheck<'_> {
         })
     }
 
-    /// Checks that an engine removes the workload of a lease only after the end of the lease on the chain.
+    /// Checks that a workload is removed only after its lease has ended on the chain.
     fn teardown_only_with_evidence(&self, lease: &LeaseId) -> Checked {
         let record = self.market.lease(lease);
         let over = record.as_ref().is_some_and(|r| !r.lease.state.is_live());

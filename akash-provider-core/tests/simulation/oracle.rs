@@ -346,7 +346,7 @@ impl EngineModel {
 /// State that all engines of a history share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HistoryRecord {
-    /// Withdrawals in blocks: engine, deployment and block height.
+    /// Executed withdrawals: engine, deployment and height of the block.
     pub(crate) withdrawals: BTreeSet<(u64, DeploymentId, Height)>,
     /// Deployment and manifest version of each pending submission.
     pub(crate) submitted: BTreeMap<RequestId, (DeploymentId, u64)>,

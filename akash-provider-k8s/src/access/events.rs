@@ -14,8 +14,9 @@ const EVENTS: &str = "events";
 const WAITING_MAX: usize = 64;
 
 impl Access {
-    /// Returns the Kubernetes events of a lease, oldest first. Without `follow`, the stream ends after the
-    /// newest event. With `follow`, the stream ends when the lease is torn down.
+    /// Returns the Kubernetes events of a lease, oldest first.
+    ///
+    /// With `follow`, the stream ends only when the lease is torn down.
     ///
     /// # Errors
     /// `NotFound` for an unknown lease or service, `Unavailable` while the watches are not synchronized.

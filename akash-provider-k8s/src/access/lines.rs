@@ -10,7 +10,7 @@ struct OpenLine {
     stamp: Option<Timestamp>,
     /// Number of bytes of this line that were already returned as pieces.
     given: usize,
-    /// Number of bytes to skip at the start of the line, returned before the connection broke.
+    /// Number of bytes to skip at the start of the line, because an earlier connection returned these bytes.
     pass: usize,
     /// Whether the line was already returned before the connection broke.
     again: bool,

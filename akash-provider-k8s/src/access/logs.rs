@@ -42,9 +42,10 @@ type Batch = Result<(Vec<LogLine>, Part), Error>;
 type Sender = mpsc::Sender<Batch>;
 
 impl Access {
-    /// Returns the log lines of a lease. Without `follow`, the stream ends after the last line. With
-    /// `follow`, the stream ends when the lease is torn down. Dropping the stream closes its connections to
-    /// the API server.
+    /// Returns the log lines of a lease.
+    ///
+    /// With `follow`, the stream ends only when the lease is torn down. Dropping the stream closes its
+    /// connections to the API server.
     ///
     /// # Errors
     /// `NotFound` for an unknown lease or service, `Unavailable` while the watches are not synchronized.

@@ -125,7 +125,7 @@ impl Calls {
         }
     }
 
-    /// Applies an object (server-side apply). Removes fields that an earlier apply set and that `body` lacks.
+    /// Applies an object (server-side apply). Removes fields of an earlier apply that `body` lacks.
     pub(crate) async fn apply(
         &self,
         kind: Kind,
@@ -175,8 +175,8 @@ impl Calls {
         }
     }
 
-    /// Applies an object (server-side apply). Returns a conflict if another field manager has set a field of
-    /// `body` to a different value.
+    /// Applies an object (server-side apply). Returns a conflict if another field manager owns a field with a
+    /// different value.
     pub(crate) async fn apply_new(
         &self,
         resource: &ApiResource,
@@ -264,7 +264,8 @@ impl Calls {
             .await
     }
 
-    /// Sends a merge patch for an object of a lease. Fails if the uid in the patch is not the uid of the object.
+    /// Sends a merge patch for an object of a lease. Fails if the uid in the patch is not the uid of the
+    /// object.
     pub(crate) async fn restore(
         &self,
         resource: &ApiResource,
@@ -282,8 +283,8 @@ impl Calls {
             .await
     }
 
-    /// Deletes an object with the uid and the version in `meta`. Succeeds if the object is missing or has
-    /// changed.
+    /// Deletes an object with the uid and the version in `meta`. Also succeeds if the object is missing or
+    /// has changed.
     pub(crate) async fn delete_version(&self, kind: Kind, ns: &str, meta: &ObjectMeta) -> Result<(), Error> {
         let name = meta.name.as_deref().unwrap_or_default();
         let only = Preconditions {
@@ -389,7 +390,7 @@ impl Calls {
         }
     }
 
-    /// Deletes an object. Succeeds if the object is missing, or if another object has the name.
+    /// Deletes an object. Also succeeds if the object is missing, or if another object has the name.
     pub(crate) async fn delete(
         &self,
         kind: Kind,
@@ -460,8 +461,8 @@ impl Calls {
         Ok(named.collect())
     }
 
-    /// Lists the objects of a kind that have the labels of the provider, in one namespace or in all
-    /// namespaces. `parts` selects whether the data is read.
+    /// Lists the objects of a kind with the labels of the provider, in one namespace or in all namespaces.
+    /// `parts` selects whether the data is read.
     pub(crate) async fn listed(
         &self,
         kind: Kind,

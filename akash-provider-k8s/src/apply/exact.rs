@@ -85,7 +85,7 @@ pub(crate) const fn roots(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Returns the path of the first difference, or `None` if the live object equals the rendered object.
+/// Returns the path of the first difference, or `None` for equal objects.
 #[must_use]
 pub fn difference(kind: Kind, wanted: &Value, live: &Value) -> Option<String> {
     let mut comparison = Comparison::new(kind);

@@ -161,7 +161,7 @@ pub enum Stage {
     BeforeMorePods,
     /// Workloads, which create pods.
     Pods,
-    /// Objects that send traffic to pods or give pods rights. They can be written after the pods.
+    /// Objects that send traffic to pods or give pods rights, written after the pods.
     Rest,
 }
 

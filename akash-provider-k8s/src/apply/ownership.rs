@@ -52,7 +52,7 @@ pub fn taken_over(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEnt
     Some(entries)
 }
 
-/// Returns a merge patch that sets the managed fields if the object did not change since it was read.
+/// Returns a merge patch that sets the managed fields. The patch fails if the object has changed.
 #[must_use]
 pub fn patch(resource_version: &str, entries: &[ManagedFieldsEntry]) -> Value {
     json!({"metadata": {"resourceVersion": resource_version, "managedFields": entries}})
@@ -62,8 +62,8 @@ fn manager(entry: &ManagedFieldsEntry) -> Option<&str> {
     entry.manager.as_deref()
 }
 
-/// Returns true if the manager owns a label with the prefix `akash.network`. Such a manager created or
-/// rewrote the object.
+/// Returns true if the manager created or rewrote the object: the manager owns a label with the prefix
+/// `akash.network`.
 fn made_it(entry: &ManagedFieldsEntry) -> bool {
     let fields = entry.fields_v1.as_ref().map(|f| &f.0);
     let labels = fields.and_then(|f| f.get("f:metadata")?.get("f:labels")?.as_object());

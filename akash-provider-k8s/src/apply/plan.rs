@@ -15,11 +15,10 @@ use crate::labels;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Hashes, by kind and name, of the objects that the provider does not watch. An empty hash marks an
-/// unfinished write.
+/// Hashes of the unwatched objects, by kind and name. An empty hash marks an unfinished write.
 pub type Ledger = BTreeMap<Id, String>;
 
-/// Object of a kind that the provider does not watch, as last read from the API server.
+/// Object of an unwatched kind, as last read from the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExistingObject {
     /// The object has a deletion timestamp; finalizers can delay the deletion.
@@ -131,8 +130,7 @@ pub struct DesiredState<'a> {
     pub items: &'a [Item],
     /// Ledger of the namespace.
     pub ledger: &'a Ledger,
-    /// Existing objects of kinds that the provider does not watch. An object that is not in this map counts
-    /// as missing.
+    /// Existing objects of unwatched kinds. An object that is not in this map counts as missing.
     pub there: &'a ExistingObjects,
     /// Login Secrets with unknown passwords. If such a Secret exists, it is not changed.
     pub without_password: &'a BTreeSet<Id>,
@@ -282,8 +280,8 @@ pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
     patch
 }
 
-/// Copies the live pod template to `body`, or only its version label unless `whole` is true. No pod is
-/// replaced.
+/// Copies the live pod template to `body` if `whole` is true, otherwise only the version label of the
+/// template. No pod is replaced.
 fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     const TEMPLATE: &str = "/spec/template";
     let (Some(template), Some(live)) = (body.pointer_mut(TEMPLATE), live.pointer(TEMPLATE)) else {

@@ -467,8 +467,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the unwatched kinds to list before an apply: of all `items` for an adopted lease, otherwise of the
-/// items with an unchanged hash.
+/// Returns the unwatched kinds of `items` to list before an apply. Unless the lease is adopted, only items
+/// with an unchanged hash count.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items

@@ -47,7 +47,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 const HEAL: &str = "heal";
 /// Delay that combines several changes of a lease into one comparison.
 const GATHER: Duration = Duration::from_millis(20);
-/// Delay before the next attempt if another task writes the lease or if the watches are not synchronized.
+/// Delay before the next attempt if the lease is locked or the watches are not synchronized.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Reason that is reported for an object that cannot be restored completely.
@@ -245,8 +245,8 @@ impl Inner {
         self.unrecorded(lease, view, &namespace, repairs.records.get(home))
     }
 
-    /// Derives the desired objects of a lease that has no Manifest record in the cluster. `last` is the last
-    /// record that this process read.
+    /// Derives the desired objects of a lease without a Manifest record. `last` is the last record that this
+    /// process read.
     fn unrecorded(
         &self,
         lease: &LeaseId,

@@ -159,14 +159,14 @@ impl Inner {
         (!stored.is_empty() && !is_in(there, &home, &id)).then_some((home, id))
     }
 
-    /// Returns true if a login in the Manifest has no password and the password Secret was not read yet.
+    /// Returns true if a login has no password and the password Secret was not read yet.
     pub(crate) fn lacks_password(&self, manifest: &Manifest) -> bool {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         has_logins(manifest) && self.passwords.get(name).is_none()
     }
 }
 
-/// Returns true if a registry login in the Manifest has no password, because a Secret stores the password.
+/// Returns true if a registry login in the Manifest has no password.
 pub(crate) fn has_logins(manifest: &Manifest) -> bool {
     let Ok(recorded) = convert::from_manifest(manifest) else {
         return false;

@@ -59,7 +59,7 @@ where
     }
 
     /// Executes the action that `judge` returns for `seen`. If the object changed meanwhile, reads the object
-    /// again and repeats.
+    /// and tries again.
     pub(crate) async fn settle(
         &self,
         name: &str,
@@ -141,8 +141,8 @@ where
     }
 }
 
-/// Returns the error for a 404 of a request without an existing object: the kind or the namespace is missing.
-/// A later request can succeed.
+/// Returns the error for a 404 of a request that needs no existing object: the kind or the namespace is
+/// missing. A later request can succeed.
 fn not_served(operation: &'static str, message: &str) -> Error {
     let message = format!(
         "cannot access the record: {message}; check the CustomResourceDefinitions of deploy/crds and the namespace of \
@@ -157,8 +157,8 @@ fn changed(status: &kube::core::Status, was_there: bool) -> bool {
     gone || status.is_conflict() || status.is_already_exists()
 }
 
-/// Merges the metadata of `there` and `wanted`. Labels with the prefix `akash.network` and annotations with
-/// the prefix `provider.akash.network/` come from `wanted`, all other metadata from `there`.
+/// Merges the metadata. Labels and annotations of the provider come from `wanted`, all other metadata from
+/// `there`.
 fn merge_meta(there: &ObjectMeta, wanted: &mut ObjectMeta) {
     let ours = wanted.labels.take().unwrap_or_default();
     let mut merged = there.labels.clone().unwrap_or_default();

@@ -15,8 +15,7 @@ use kube::api::{DeleteParams, Preconditions};
 const TEARDOWN: &str = "teardown";
 
 impl Inner {
-    /// Runs one step of the teardown of a lease. The teardown is complete when the API server confirms that
-    /// the namespace does not exist.
+    /// Runs one step of the teardown of a lease. The teardown is complete when the namespace does not exist.
     pub(crate) async fn teardown(&self, lease: &LeaseId) -> Result<Teardown, Error> {
         self.check_provider(lease, TEARDOWN)?;
         self.locks.remove(&lease.namespace());

@@ -28,7 +28,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Pod fields that depend on the manifest, or on the settings at the time of the deploy.
+/// Pod fields that depend on the manifest or on the settings.
 const POD_FIELDS: [&str; 4] = ["affinity", "imagePullSecrets", "runtimeClassName", "volumes"];
 /// Container fields that depend on the manifest.
 const CONTAINER_FIELDS: [&str; 7] = [
@@ -258,8 +258,8 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Copies the pod fields that depend on the manifest, with only memory-backed or claimed volumes and plain
-/// variables.
+/// Copies the pod fields that depend on the manifest. Copies only memory-backed or claimed volumes, and
+/// variables with a plain value.
 fn pod(body: &mut Value, live: &Value, claims: &Value) {
     for field in POD_FIELDS {
         copy(body, live, field);

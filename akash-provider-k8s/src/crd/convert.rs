@@ -109,8 +109,8 @@ pub fn from_manifest(manifest: &Manifest) -> Result<RecordedDeployment, BadObjec
     })
 }
 
-/// Returns the lease of a Manifest. Returns an error if the Manifest does not have the name of the lease
-/// namespace.
+/// Returns the lease of a Manifest. Returns an error if the name of the Manifest is not the namespace of the
+/// lease.
 fn lease(manifest: &Manifest) -> Result<LeaseId, (String, String)> {
     let lease = read::lease(&manifest.spec.lease_id)?;
     let name = manifest.name_any();

@@ -69,8 +69,7 @@ fn relax(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// Returns the former version of a definition. Some clusters list this version as stored, but it is not
-/// served.
+/// Returns the former version of a definition. The version is listed for old objects, but not served.
 fn old_version() -> CustomResourceDefinitionVersion {
     let anything = JSONSchemaProps {
         type_: Some("object".to_owned()),

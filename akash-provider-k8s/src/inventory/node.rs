@@ -8,7 +8,7 @@ use crate::labels;
 use akash_provider_core::inventory::{Hardware, NodeName, NodeSpec, Quantity};
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-/// Prefix of the labels of mountable storage classes. The value is a number above zero.
+/// Prefix of the labels of mountable storage classes. The value of such a label is a number above zero.
 pub(crate) const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
 /// Label that Node Feature Discovery sets to the CPU vendor.
 const CPU_VENDOR_LABEL: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";

@@ -33,8 +33,8 @@ pub(crate) fn milli_of(list: &Resources, name: &str) -> i64 {
     list.get(name).and_then(|q| milli(&q.0)).unwrap_or(0)
 }
 
-/// Parses `text` and multiplies it by ten to the power of `scale`. The result is rounded up and limited to
-/// the range from zero to [`LIMIT`].
+/// Parses `text` times ten to the power of `scale`, rounded up and limited to the range from zero to
+/// [`LIMIT`].
 fn parse(text: &str, scale: i32) -> Option<i64> {
     let (negative, text) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -83,7 +83,7 @@ fn scaled(digits: i128, exponent: i32, shift: u32) -> i128 {
     }
 }
 
-/// Returns the power of ten and the power of two for which a suffix stands.
+/// Returns the power of ten and the power of two of a suffix.
 fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
     Some(match suffix {
         "" => (0, 0),

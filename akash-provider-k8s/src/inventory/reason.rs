@@ -300,7 +300,7 @@ impl fmt::Display for IgnoredClass {
     }
 }
 
-/// Returns the entry for a kind of objects that the API server does not list.
+/// Returns the entry for a kind that the API server does not list.
 pub(crate) fn unreadable_kind(kind: Kind, error: &str) -> IgnoredResource {
     IgnoredResource::new(
         IgnoredKind::ObjectKind,

@@ -139,7 +139,7 @@ pub(super) struct Shared {
 struct Inner {
     tally: Tally,
     watches: BTreeMap<Kind, Watch>,
-    /// Time at which the lists of all essential kinds became complete; `None` during an outage.
+    /// Time at which all essential kinds were listed; `None` during an outage.
     known_since: Option<Instant>,
     /// Whether the current failure of the essential watches was published.
     is_failure_reported: bool,

@@ -116,8 +116,7 @@ impl NodeEntry {
 }
 
 impl Space {
-    /// Returns the resource unit of a pod, or `None` if the pod belongs to no service of a lease of this
-    /// provider.
+    /// Returns the resource unit of a pod, or `None` if the pod belongs to no service of a lease.
     fn unit(&self, pod: &PodFacts) -> Option<u32> {
         let units = &self.lease.as_ref()?.units;
         units.get(pod.service.as_ref()?).copied()
@@ -385,7 +384,7 @@ impl Tally {
         });
     }
 
-    /// Changes a node and marks the parts of the capacity count that must be computed again.
+    /// Changes a node and marks the affected parts of the capacity count.
     fn touch(&mut self, name: &NodeName, change: impl FnOnce(&mut NodeEntry)) {
         let entry = self.nodes.entry(name.clone()).or_default();
         let (listed, full) = (entry.listed().is_some(), entry.is_full());

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Function that decodes the counted fields of an object; `None` for an object that is not counted.
 pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<ObjectFacts> + Send>;
 
-/// Fields of a node that are dropped before decoding, because the count does not use them.
+/// Fields of a node that are dropped before decoding.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeParts;
 

@@ -45,7 +45,7 @@ pub(super) fn fault(reference: &str) -> Option<&'static str> {
     )
 }
 
-/// Returns true if `part`, the first part of a reference, is a registry according to the rules of Docker.
+/// Returns true if the first part of a reference is a registry, by the rules of Docker.
 fn is_registry_like(part: &str) -> bool {
     part == "localhost" || part.contains(['.', ':']) || part.bytes().any(|b| b.is_ascii_uppercase())
 }
@@ -71,8 +71,7 @@ fn is_registry(part: &str) -> bool {
     host_is_fine && port.is_none_or(numeric)
 }
 
-/// Returns true for a path component in the grammar of Docker: lower-case letters and digits, with separators between
-/// them.
+/// Returns true for a path component: lower-case letters and digits, with separators between them.
 fn is_component(part: &str) -> bool {
     let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let mut rest = part.as_bytes();

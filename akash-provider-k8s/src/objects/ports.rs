@@ -91,7 +91,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service
     Ok(services)
 }
 
-/// Returns the ports of a Service. A combination of external port and protocol occurs only once.
+/// Returns the ports of a Service, each external port and protocol once.
 fn service_ports(service: &Manifest, wanted: Selection) -> Result<Vec<ServicePort>, Refusal> {
     let mut seen: BTreeMap<(u16, Proto), u16> = BTreeMap::new();
     let mut ports = Vec::new();
@@ -114,8 +114,7 @@ fn service_ports(service: &Manifest, wanted: Selection) -> Result<Vec<ServicePor
     Ok(ports)
 }
 
-/// Checks that the Service names of leased addresses are not too long, and that each port has only one
-/// target.
+/// Checks that the Service names of leased addresses fit, and that each port has only one target.
 fn check_leased(service: &Manifest) -> Result<(), Refusal> {
     let mut seen: BTreeMap<(u16, Proto), &ServiceExpose> = BTreeMap::new();
     for (n, expose) in service.expose.iter().enumerate().filter(|(_, e)| is_leased_ip(e)) {

@@ -7,7 +7,7 @@ use akash_provider_core::manifest::Service;
 pub(super) const MAX_LABEL: usize = 63;
 /// Maximum length of a StatefulSet's name. The revision label of its pods adds 11 characters.
 const MAX_STATEFUL_SET: usize = MAX_LABEL - 11;
-/// Maximum length of one argument or environment variable in the Linux kernel, including the terminating null byte.
+/// Maximum length of one argument or variable in the Linux kernel, with the terminating null byte.
 const MAX_ARGUMENT: usize = 128 * 1024;
 
 /// Returns true for a DNS label: `[a-z0-9]([-a-z0-9]*[a-z0-9])?`, at most 63 characters.

@@ -29,7 +29,7 @@ const REMEMBER: Duration = Duration::from_secs(300);
 const FREE: usize = 5;
 /// Divisor for large clusters: one tenth of all records can disappear together without a confirmation.
 const SHARE: usize = 10;
-/// Interval at which a waiting deletion is checked for new evidence or a known reason.
+/// Interval at which a waiting deletion is checked again.
 const RETRY: Duration = Duration::from_secs(5);
 /// Delay before waiting deletions are logged. The namespace of a closed lease is usually deleted earlier.
 const REPORT: Duration = Duration::from_secs(30);
@@ -115,7 +115,7 @@ pub(super) struct Guard {
     /// Time at which a changed UID of the CustomResourceDefinition was first read.
     replaced: Option<Instant>,
     evidence: Option<Evidence>,
-    /// Error of the last reading; `None` after a successful reading.
+    /// Error of the last reading of the evidence; `None` after a successful reading.
     problem: Option<String>,
     /// Time at which the held deletions are logged; `None` after they were logged.
     report: Option<Instant>,
@@ -222,8 +222,7 @@ impl Guard {
         self.problem = None;
     }
 
-    /// Stores why the records or their definition cannot be read. Returns true if records are missing and the
-    /// reason is new.
+    /// Stores why the evidence cannot be read. Returns true if records are missing and the reason is new.
     pub(super) fn fail(&mut self, problem: String, is_absent: bool) -> bool {
         if is_absent {
             // The definition that comes next is another one.

@@ -191,7 +191,7 @@ impl HostnameOperator {
     }
 
     /// Returns the status of at most `limit` hostnames that follow `after` in alphabetical order.
-    /// [`Status::next`] is the start of the next page.
+    /// [`Status::next`] starts the next page.
     #[must_use]
     pub fn status_page(&self, after: Option<&str>, limit: usize) -> Status {
         self.shared.status(after, limit)

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
 
-/// Store in which each write waits for a permit of the test. Writes can fail.
+/// Store in which each write waits until the test permits the write. Writes can fail.
 #[derive(Debug)]
 struct Disk {
     states: Mutex<Vec<RestartState>>,

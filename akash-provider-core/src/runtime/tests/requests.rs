@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Replies to every request with success if `replies` is true, otherwise to none.
+/// Replies to every request with success if `replies` is true. Otherwise sends no replies.
 fn desk_brain(replies: bool) -> Reaction {
     Box::new(move |_, input| match input {
         Input::Request(id, crate::engine::Request::Scan { .. }) if replies => {

@@ -35,7 +35,7 @@ pub(super) fn compute(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Comp
     })
 }
 
-/// Returns a field of a profile with its location, or the default with the location of the profile.
+/// Returns a field of a profile with the field's location, or the default with the profile's location.
 fn part_of<T: Default>(
     at: Option<ValueRef<'_>>,
     profile: &Location,
@@ -165,8 +165,7 @@ fn gpu_model(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<String, SdlEr
     Ok(key)
 }
 
-/// Returns whether the Akash network accepts the key: a letter, then 1 to 127 of letters, digits, `_`, `/`,
-/// `.`, `-`; `*` only at the end.
+/// Returns whether the Akash network accepts the attribute key. A `*` is allowed only at the end.
 fn is_attribute_key(key: &str) -> bool {
     let body = key.strip_suffix('*').unwrap_or(key);
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_/.-".contains(&b);

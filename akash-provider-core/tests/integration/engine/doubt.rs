@@ -469,7 +469,8 @@ fn uncertain_lease_gets_full_manifest_time() {
     assert_eq!(deadline, world.config.manifest_timeout.map(|t| began.plus(t)));
 }
 
-/// Creates a lease from an unread bid of a previous process, with a pending price request.
+/// Creates a lease from a bid of a previous process. The engine has not read this bid, and a price request is
+/// pending.
 fn won_with_a_bid_from_before() -> (World, LeaseId) {
     let mut world = World::new();
     world.hold = Some(is_price);

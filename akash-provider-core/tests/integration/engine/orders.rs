@@ -153,8 +153,7 @@ fn w9_changed_provider_record_applies_at_once() {
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
 }
 
-/// The provider record changes after the node has sent the response, but before the engine receives the
-/// response.
+/// The provider record changes between the response of the node and its receipt by the engine.
 #[test]
 fn provider_record_is_read_again_if_it_changes_during_a_read() {
     let mut world = World::new();

@@ -71,7 +71,7 @@ pub(crate) struct World {
     pub(crate) undeclared: bool,
     /// IP addresses in the next cluster lists; `None` for the addresses of the deployed workloads.
     pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
-    /// Number of next transactions that get lost, with an unknown outcome.
+    /// Number of subsequent transactions that get lost, with an unknown outcome.
     pub(crate) lost_txs: u32,
     asked: u64,
     /// Whether every 13th step compares the status before and after the step.

@@ -135,8 +135,8 @@ impl Session {
         self.over = true;
     }
 
-    /// Returns true if the executable does not exist. The exit code 127 is not sufficient, because the
-    /// command can return 127 too.
+    /// Returns true if the executable does not exist. The exit code is not sufficient, because the command
+    /// itself can return 127.
     pub(super) async fn is_missing(&self, code: i32, command: &[String]) -> bool {
         let Some(name) = command.first().filter(|_| self.mark.is_some() && code == 127) else {
             return false;

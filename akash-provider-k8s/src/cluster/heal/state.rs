@@ -23,7 +23,7 @@ pub(super) struct RepairState {
     pub(super) later: BTreeMap<String, Instant>,
     /// Drifted objects that were logged and are not repaired, by namespace.
     pub(super) logged: BTreeMap<String, BTreeSet<Id>>,
-    /// Lease of each namespace, even without labels and Manifest record.
+    /// Lease of each namespace, including namespaces that lost their labels and Manifest record.
     pub(super) leases: BTreeMap<String, LeaseId>,
     /// For each lease, the last Manifest record that matched the applied objects.
     pub(super) records: BTreeMap<String, Arc<Manifest>>,

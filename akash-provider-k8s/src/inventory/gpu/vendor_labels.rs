@@ -28,7 +28,7 @@ pub(super) fn report(
     });
 }
 
-/// Returns the key of the vendor's label with the model, and the model as a device kind with a count of 0.
+/// Returns the vendor label that contains the model, and the model as a device kind with a count of 0.
 pub(crate) fn gpu_of_vendor(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,

@@ -19,14 +19,14 @@ use tokio::time::{Instant, sleep};
 const READ: &str = "read whether records are absent";
 /// Delay after the first failed reading; the delay doubles up to [`WAIT_MAX`].
 const WAIT_FIRST: Duration = Duration::from_secs(1);
-/// Maximum delay between two readings.
+/// Maximum delay between two readings of the evidence.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Records of one kind and their definition.
 pub(in crate::operators) struct Records<K> {
     pub(in crate::operators) client: Client,
     pub(in crate::operators) api: Api<K>,
-    /// Converts the name of a record object to the key of the record in the index.
+    /// Converts the name of a record object to the index key of the record.
     pub(in crate::operators) key: fn(&str) -> String,
     /// Timeout of one call to the API server.
     pub(in crate::operators) limit: Duration,
@@ -68,8 +68,7 @@ where
         })
     }
 
-    /// Returns the UID of the definition. Returns an error if the API server does not serve the kind or the
-    /// definition is being deleted.
+    /// Returns the UID of the definition. Fails if the definition is missing or is being deleted.
     async fn definition(&self) -> Result<String, Error> {
         let name = format!("{}.{}", K::plural(&()), K::group(&()));
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 pub struct Issuer {
     /// Name of the issuer.
     pub name: String,
-    /// Kind of the issuer: a `ClusterIssuer`, or an `Issuer` that must exist in the namespace of every lease.
+    /// Kind of the issuer. An `Issuer` must exist in the namespace of every lease.
     pub kind: IssuerKind,
 }
 

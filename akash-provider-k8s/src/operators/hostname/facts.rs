@@ -47,7 +47,7 @@ pub struct Host {
 pub struct Exposes {
     /// Lease of the Manifest.
     pub lease: LeaseId,
-    /// Options of global TCP exposes. The key is the service name and the external port.
+    /// Options of global TCP exposes, by service name and external port.
     pub options: BTreeMap<(String, u16), HttpOptions>,
     /// Hostnames that the tenant listed in the manifest, in lower case.
     pub hosts: BTreeSet<String>,

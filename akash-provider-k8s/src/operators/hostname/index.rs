@@ -63,7 +63,7 @@ pub struct Plan {
     pub keep_other_routes: bool,
     /// Hostnames for which the operator creates no new route. Existing routes remain.
     pub blocked: HostnameLedger,
-    /// Rule that selects the hostnames with a required proof of ownership; `None` if no hostname requires a proof.
+    /// Rule that selects the hostnames with a required proof; `None` if no hostname requires a proof.
     pub proof: Option<ProofRule>,
 }
 
@@ -277,8 +277,7 @@ impl Index {
         self.table(sort).get(name, namespace)
     }
 
-    /// Returns the namespaces in which the operator may delete a route of the other mode (Ingress or
-    /// HTTPRoute).
+    /// Returns the namespaces with a route of the other mode that the operator may delete.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).objects_of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));

@@ -163,8 +163,7 @@ impl LiveObject {
         Some((format!("spec.{path}"), patch))
     }
 
-    /// Returns the path of a surplus proxy annotation or timeout, or of a surplus reference to an object of
-    /// this operator.
+    /// Returns the path of a surplus proxy annotation, timeout or reference.
     fn surplus(&self, wanted: &Value) -> Option<String> {
         const TIMEOUTS: &str = "/spec/rules/0/timeouts";
         let annotations = |value: &Value| value.pointer("/metadata/annotations").cloned();

@@ -25,7 +25,7 @@ pub struct Notes {
 pub struct Proof {
     /// State of the proof.
     pub state: ProofState,
-    /// Address of the tenant that the proof is about. The proof is ignored for other tenants.
+    /// Address of the tenant. The proof is ignored for other tenants.
     pub owner: String,
     /// Reason for the state of the proof, shown to the tenant.
     pub why: String,

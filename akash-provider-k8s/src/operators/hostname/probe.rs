@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum duration of one request, even if the prober permits longer requests.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Hostname that no route has. The response of the proxy to this hostname shows how the proxy reports a missing route.
+/// Hostname without a route. The response shows how the proxy reports a missing route.
 const NOBODY: &str = "akash-probe.invalid";
 /// Label that replaces the `*` of a wildcard.
 const LABEL: &str = "akash-probe";
@@ -192,7 +192,7 @@ async fn question(
     )
 }
 
-/// Returns the status code of the tenant's service, or the reason why the service did not respond.
+/// Returns the status code of the tenant's service, or why the service did not respond.
 async fn probe(prober: &dyn Prober, question: &ProbeRequest) -> Result<u16, String> {
     let response = limited(prober, question).await?;
     match response.status {
