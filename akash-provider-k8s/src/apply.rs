@@ -243,7 +243,7 @@ impl Job<'_> {
         Ok(WrittenObject { id, meta })
     }
 
-    /// Writes the namespace without the hash of all objects, which marks an unfinished apply.
+    /// Writes the namespace without the hash of all objects. The missing hash marks an unfinished apply.
     async fn write_namespace(&self, calls: &Calls, ledger: &Ledger) -> Result<(), Error> {
         let mut body = self.namespace.clone();
         // Without the annotation, the next apply searches for leftover objects again.

@@ -39,8 +39,7 @@ pub(crate) struct DriftedObject {
     pub(crate) has_other_hash: bool,
 }
 
-/// Returns the items that are missing or different in the caches, isolation objects first. Skips workloads
-/// and Services that a newer deploy may have written.
+/// Returns the items that are missing or different in the caches, isolation objects first.
 ///
 /// The lease must be applied completely. For isolation objects, the caller confirms the difference at the API
 /// server.

@@ -6,7 +6,7 @@
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use std::collections::BTreeMap;
 
-/// Label with the value `true`: objects of a provider, and the nodes and storage classes that the provider
+/// Label with the value `true` on objects of a provider, and on nodes and storage classes that the provider
 /// may use.
 pub const MANAGED: &str = "akash.network";
 /// Label: namespace of the lease to which the object belongs.
@@ -46,7 +46,7 @@ pub const OPERATOR_TERM: &str = "provider.akash.network/operator-term";
 pub const BESIDE_LEADERSHIP: &str = "provider.akash.network/leadership";
 /// Annotation of a namespace: isolation level of its pods, see [`Isolation`](crate::settings::Isolation).
 pub const ISOLATION: &str = "provider.akash.network/isolation";
-/// Label with the value `true`: an administrator added this NetworkPolicy, Role or RoleBinding to the
+/// Label with the value `true` on a NetworkPolicy, Role or RoleBinding that an administrator added to the
 /// namespace of a lease. Without the label, such an object is deleted.
 pub const KEEP: &str = "provider.akash.network/keep";
 /// Annotation of a Manifest: values that the spec cannot express, as JSON.

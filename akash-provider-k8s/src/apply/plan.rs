@@ -179,7 +179,8 @@ impl Plan {
     }
 }
 
-/// Returns the write that makes the live object equal to the item; `None` if nothing must or can be written.
+/// Returns the write that makes the live object equal to the item; `None` if no write is necessary or
+/// possible.
 pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {
     let mut plan = Plan::default();
     plan_watched(&mut plan, item, live, &BTreeSet::new());

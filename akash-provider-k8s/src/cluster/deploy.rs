@@ -130,8 +130,8 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies the objects of the lease. Returns the objects and the metadata of written objects, or `None`
-    /// if an adopted lease stays unchanged.
+    /// Applies the objects of the lease. Returns the objects and the metadata of written objects; `None` if
+    /// an adopted lease stays unchanged.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,
@@ -348,8 +348,8 @@ impl Inner {
         })
     }
 
-    /// Returns the properties of an existing lease that determine its new objects. If `isolation` is set, the
-    /// lease gets this level and all pods are replaced.
+    /// Returns the properties of an existing lease that determine its new objects. If `isolation` is set, all
+    /// pods are replaced.
     fn prior_of_apply(
         &self,
         deployment: &WorkloadSpec,

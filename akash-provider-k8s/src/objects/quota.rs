@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// Name of the ResourceQuota.
 pub const QUOTA: &str = "akash-lease";
 
-/// Number of pods per replica that the quota permits: one new, one replaced and two being deleted.
+/// Number of pods per replica that the quota permits: one new, one replaced and two in deletion.
 const TIMES: u64 = 4;
 /// Additional CPU per pod in millicores, for runtime classes and injected containers.
 const CPU_ON_TOP: u64 = 1_000;

@@ -21,8 +21,8 @@ pub(super) struct AppliedLease {
     pub(super) namespace: Value,
     /// Whether the isolation objects were rendered from a Manifest record.
     pub(super) is_recorded: bool,
-    /// Rules that derive the objects; `None` if the Manifest record exists. With `is_recorded`, the rules do
-    /// not apply to isolation objects.
+    /// Rules that derive the objects; `None` if the Manifest record exists. If `is_recorded` is true, the
+    /// rules do not apply to isolation objects.
     pub(super) rules: Option<Rules>,
     /// Desired objects that may be wrong, because their hash differs from the hash of the applied object.
     pub(super) unverified: BTreeSet<Id>,

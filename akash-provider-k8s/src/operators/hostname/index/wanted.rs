@@ -90,7 +90,7 @@ impl Index {
     }
 
     /// Returns true if the route must reference the object. Only references to accepted objects are added,
-    /// because a missing certificate or an unaccepted filter breaks a route.
+    /// because any other reference can break the route.
     fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;
