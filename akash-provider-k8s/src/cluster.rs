@@ -295,7 +295,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns an error for a lease of another provider account.
     pub(crate) fn check_provider(&self, lease: &LeaseId, operation: &'static str) -> Result<(), Error> {
         if lease.provider == self.settings.provider {
             return Ok(());

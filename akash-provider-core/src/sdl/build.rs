@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 /// Placement attribute that requests confidential computing.
 const TEE: &str = "tee/type";
 
-/// Groups and manifest of a document.
 #[derive(Debug)]
 pub(super) struct BuildOutput {
     pub(super) groups: Vec<GroupSpec>,

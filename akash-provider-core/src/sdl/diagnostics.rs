@@ -33,7 +33,6 @@ impl Diagnostics {
         }
     }
 
-    /// Returns the parsed value, or adds the parse error and returns `None`.
     pub(super) fn keep<T>(&mut self, read: Result<T, SdlError>) -> Option<T> {
         read.map_err(|error| self.wrong(error)).ok()
     }

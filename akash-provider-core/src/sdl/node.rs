@@ -188,7 +188,6 @@ fn line(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).max(1)
 }
 
-/// List or map that the parser has not completed yet.
 struct OpenContainer {
     line: u32,
     anchor: usize,

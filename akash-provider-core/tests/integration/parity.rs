@@ -15,7 +15,6 @@ fn read_all(folder: &Path, text: &mut String) {
     }
 }
 
-/// Names of all functions under `src` and `tests` of the crates.
 fn functions() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut text = String::new();

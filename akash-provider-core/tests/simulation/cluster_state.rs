@@ -240,7 +240,6 @@ impl ClusterState {
         self.place == ReadLocation::Right
     }
 
-    /// Restores all Manifest records, and selects the right namespace of the right cluster.
     pub(crate) fn restore_records(&mut self) {
         self.look_in(ReadLocation::Right);
         for run in self.runs.values_mut() {

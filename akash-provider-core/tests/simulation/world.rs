@@ -464,7 +464,6 @@ impl World {
         Ok(())
     }
 
-    /// Returns `true` if no call or transaction of the provider is in flight.
     pub(crate) fn is_drained(&self) -> bool {
         self.pending.is_empty() && self.chain.undelivered() == 0
     }

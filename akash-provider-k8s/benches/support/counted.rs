@@ -135,7 +135,6 @@ impl Server {
 }
 
 impl Account {
-    /// Creates a client for the ServiceAccount, with its own connections.
     pub(crate) fn client(&self) -> Result<Client, Failed> {
         Ok(Client::try_from(self.config.clone())?)
     }

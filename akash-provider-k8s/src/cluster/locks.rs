@@ -48,7 +48,6 @@ impl LeaseLocks {
         lock.try_lock_owned().map_or(LockResult::Busy, LockResult::Held)
     }
 
-    /// Removes the lock of a lease that is torn down.
     pub(super) fn remove(&self, home: &str) {
         self.all().remove(home);
     }

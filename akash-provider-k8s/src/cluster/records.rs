@@ -135,7 +135,6 @@ where
         rights::judged(&client, self.limit, &attempt, error).await
     }
 
-    /// Awaits a call. Returns its result, or an error after the timeout.
     async fn timed<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<kube::Result<T>, Error> {
         within(self.limit, self.operation, async { Ok(call.await) }).await
     }

@@ -54,7 +54,6 @@ impl Vendor {
     }
 }
 
-/// Returns the label that counts the GPUs of a model.
 pub(super) fn model_label(vendor: Vendor, model: &str) -> String {
     format!("{PREFIX}{}.model.{model}", vendor.name())
 }

@@ -24,7 +24,6 @@ pub(super) fn permissions(service: &Service) -> &[String] {
         .unwrap_or_default()
 }
 
-/// Renders the ServiceAccount, the Role and the RoleBinding of a service.
 pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObjects) {
     let permissions = permissions(service);
     if permissions.is_empty() {

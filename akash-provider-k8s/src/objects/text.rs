@@ -73,7 +73,6 @@ pub(super) fn argument(service: &str, field: impl FnOnce() -> String, text: &str
     Ok(())
 }
 
-/// Returns a text of the tenant, shortened for a message.
 pub(super) fn shortened(text: &str) -> String {
     const MAX_SHOWN: usize = 80;
     if text.chars().count() <= MAX_SHOWN {

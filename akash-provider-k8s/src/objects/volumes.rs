@@ -13,7 +13,6 @@ use std::collections::BTreeSet;
 
 const DEFAULT_CLASS: &str = "default";
 
-/// Returns the name of the storage class of a persistent volume.
 pub(super) fn class(volume: &Storage) -> &str {
     volume.class().unwrap_or(DEFAULT_CLASS)
 }
@@ -22,7 +21,6 @@ fn volume_name(service: &Service, volume: &str) -> String {
     format!("{}-{volume}", service.name)
 }
 
-/// Checks names, sizes and classes of the volumes of a service.
 fn check(service: &Service) -> Result<(), Refusal> {
     let mut seen = BTreeSet::new();
     for (n, volume) in service.resources.storage.iter().enumerate() {

@@ -12,7 +12,6 @@ pub(super) struct ValueRef<'a> {
     pub(super) spot: Location,
 }
 
-/// Fields of a map, and the location of the map.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     entries: &'a [(Key, Rc<Node>)],
@@ -184,7 +183,6 @@ impl<'a> Fields<'a> {
         Some(ValueRef { node, spot })
     }
 
-    /// Returns a field that must exist and not be null.
     pub(super) fn required(&self, name: &str, help: &str) -> Result<ValueRef<'a>, SdlError> {
         self.get(name).ok_or_else(|| {
             let problem = format!("`{name}` is missing");

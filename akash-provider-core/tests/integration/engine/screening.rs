@@ -63,7 +63,6 @@ impl PricingStrategy for PriceByModel {
     }
 }
 
-/// Settings, records and cluster of a provider.
 #[derive(Debug, Clone)]
 struct Setup {
     config: Config,

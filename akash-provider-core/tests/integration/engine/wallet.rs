@@ -193,7 +193,6 @@ fn balance_read_before_a_bid_landed_is_reduced_by_its_deposit() {
     }
 }
 
-/// Removes all money of one denomination from the provider account.
 pub(super) fn empty(world: &mut World, denom: &str) {
     world.market.account_mut(&us()).coins.insert(denom.into(), 0);
 }

@@ -564,7 +564,6 @@ impl World {
         });
     }
 
-    /// Creates a lease of the second tenant with this provider.
     pub(crate) fn lease_of_another(&mut self, sdl: &Sdl) -> LeaseId {
         let deployment = DeploymentId {
             owner: tenant(2),
@@ -577,14 +576,12 @@ impl World {
         bid
     }
 
-    /// Creates an order, waits for the bid, and accepts the bid.
     pub(crate) fn lease(&mut self, dseq: u64, sdl: &Sdl) -> LeaseId {
         self.order(dseq, sdl);
         self.take_bids(dseq, sdl);
         lease_id(dseq)
     }
 
-    /// Accepts the provider's bid on each group of the deployment.
     pub(crate) fn take_bids(&mut self, dseq: u64, sdl: &Sdl) {
         for gseq in (1..).take(sdl.groups.len()) {
             let order = OrderId {
@@ -666,7 +663,6 @@ impl World {
         self.calls.iter().filter(|call| which(call)).count()
     }
 
-    /// Returns the closes that the engine requested, with the reasons.
     pub(crate) fn closes(&self) -> Vec<(BidId, CloseReason)> {
         let close = |call: &Call| match call {
             Call::Broadcast(Msg::CloseBid { id, reason }) => Some((id.clone(), *reason)),

@@ -160,7 +160,6 @@ impl World {
             .market(|market| market.balance(&account(PROVIDER), "uact").amount)
     }
 
-    /// Returns a tenant with a web server under this hostname.
     pub(crate) fn tenant(&self, hostname: &str) -> Tenant {
         Tenant::new(TENANT, SDL.replace("HOSTNAME", hostname))
     }
@@ -248,7 +247,6 @@ impl Running {
         }
     }
 
-    /// Shuts the provider down and asserts success.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         self.task.await.unwrap().unwrap();

@@ -27,7 +27,6 @@ pub(super) fn spec(deployment: &WorkloadSpec) -> Result<ManifestSpec, Refusal> {
     })
 }
 
-/// Returns an error if the encoded object is too large for the API server.
 pub(super) fn small_enough(manifest: &crate::crd::Manifest) -> Result<(), Refusal> {
     // An object that cannot be encoded cannot be stored.
     let bytes = serde_json::to_vec(manifest).map_or(usize::MAX, |json| json.len());

@@ -26,7 +26,6 @@ fn of_node(change: impl FnOnce(&mut Value)) -> Vec<IgnoredResource> {
     closed.into_iter().chain(notes).collect()
 }
 
-/// Changes a node and returns its only resource that is not offered.
 fn entry(change: impl FnOnce(&mut Value)) -> IgnoredResource {
     let mut entries = of_node(change);
     assert_eq!(entries.len(), 1, "{entries:?}");

@@ -20,7 +20,6 @@ fn record(name: &str) -> MissingRecord {
     }
 }
 
-/// Judges the deletion of several names. Returns the names that may be deleted.
 fn judge(guard: &mut Guard, names: &[String], declared: usize, now: Instant) -> Vec<String> {
     let mut gone = Vec::new();
     for name in names {

@@ -51,7 +51,6 @@ const STEPS: [Step; 11] = [
     Step::Works,
 ];
 
-/// Model of the cluster, and an index that follows it.
 #[derive(Clone)]
 struct World {
     hosts: BTreeMap<Name, DecodedRecord<Host>>,
