@@ -50,7 +50,7 @@ use std::time::Duration;
 use tokio::sync::watch as channel;
 use writer::Writer;
 
-/// Interval at which the operator removes its own data about deleted nodes from memory.
+/// Interval at which data about deleted nodes is removed from memory.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
 /// Settings of the operator. [`Options::default`] has the defaults of the command line.
@@ -95,7 +95,7 @@ pub struct InventoryOperator {
 }
 
 impl InventoryOperator {
-    /// Starts the watches. Labels are written after nodes and storage classes were listed. Requires a tokio runtime.
+    /// Starts the watches. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -133,7 +133,7 @@ impl InventoryOperator {
         Self { shared, running }
     }
 
-    /// Replaces the rules. The new rules apply to the next report and to the labels of all nodes.
+    /// Replaces the rules for reports and for node labels.
     pub fn set_rules(&self, rules: Rules) {
         self.shared.choose(Event::Rules(rules));
     }
@@ -143,20 +143,20 @@ impl InventoryOperator {
         self.shared.choose(Event::List(list));
     }
 
-    /// Waits until the capacity of the cluster was counted, and nodes and storage classes were listed.
+    /// Waits for the first capacity count and the first lists of nodes and storage classes.
     pub async fn ready(&self) {
         // The sender is a field of the shared state, so the channel is open.
         let _ = self.reports().wait_for(Option::is_some).await;
         self.shared.state.listed().await;
     }
 
-    /// Returns the depth of the work queue, and the write durations and the counters since the start.
+    /// Returns the depth of the work queue, and the write statistics since the start.
     #[must_use]
     pub fn work_statistics(&self) -> WorkStatistics {
         self.shared.state.work_statistics()
     }
 
-    /// Returns true after the capacity of the cluster was counted, and nodes and storage classes were listed.
+    /// Returns true after the first capacity count and the first lists of nodes and storage classes.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.reports.borrow().is_some() && self.shared.state.is_listed()
@@ -175,7 +175,7 @@ impl InventoryOperator {
         self.shared.status()
     }
 
-    /// Stops the operator: starts no new work, and waits for the running work for at most the timeout of one call.
+    /// Stops the operator, and waits for running work for at most the timeout of one call.
     pub async fn stop(&self) {
         self.running.stop().await;
     }

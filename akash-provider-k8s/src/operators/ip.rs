@@ -51,8 +51,7 @@ use tokio::time::sleep;
 use writer::Writer;
 
 /// Minimum interval between two checks of the assigned addresses. A check finds addresses that are late, from
-/// a wrong pool, or shared with another tenant. Checks run after a change and while a Service waits for its
-/// address.
+/// a wrong pool, or shared with another tenant.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Settings of the operator. [`Options::new`] has the defaults of the command line.
@@ -71,7 +70,7 @@ pub struct Options {
     pub metallb_endpoint: Option<String>,
     /// Back-off after failed writes, and limits of the ignore list.
     pub patience: RetryPolicy,
-    /// Interval at which the operator removes its own data about deleted Services from memory (`--prune-interval`).
+    /// Interval at which data about deleted Services is removed from memory (`--prune-interval`).
     pub prune_interval: Duration,
     /// Maximum duration of one call to the API server.
     pub call_timeout: Duration,
@@ -113,8 +112,7 @@ pub struct IpOperator {
 }
 
 impl IpOperator {
-    /// Starts the watches. The operator writes objects only after records, Manifests and Services were
-    /// listed. Requires a tokio runtime.
+    /// Starts the watches. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -164,7 +162,7 @@ impl IpOperator {
         self.shared.state.listed().await;
     }
 
-    /// Returns the depth of the work queue, and the write durations and the counters since the start.
+    /// Returns the depth of the work queue, and the write statistics since the start.
     #[must_use]
     pub fn work_statistics(&self) -> WorkStatistics {
         self.shared.state.work_statistics()
@@ -176,7 +174,7 @@ impl IpOperator {
         self.shared.state.is_listed()
     }
 
-    /// Returns the provider for which this operator serves the leases.
+    /// Returns the provider of the served leases.
     #[must_use]
     pub const fn provider(&self) -> &Address {
         &self.provider
@@ -194,8 +192,7 @@ impl IpOperator {
         self.shared.usage()
     }
 
-    /// Returns, for each lease, the ports of leased addresses that have a Service, in the format of the Go
-    /// operator.
+    /// Returns the ports of leased addresses that have a Service, by lease, in the format of the Go operator.
     #[must_use]
     pub fn port_states(&self) -> BTreeMap<String, Vec<PortState>> {
         self.shared.port_states()
@@ -216,8 +213,8 @@ impl IpOperator {
         self.shared.assigned(lease)
     }
 
-    /// Retries the failed ports of a lease immediately, without their back-off. `lease` has the form
-    /// `owner/dseq/gseq/oseq/provider`. Returns the number of these ports.
+    /// Retries the failed ports of a lease immediately, and returns their number. `lease` has the form
+    /// `owner/dseq/gseq/oseq/provider`.
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {
         self.shared.forget(lease)
@@ -229,7 +226,7 @@ impl IpOperator {
         self.shared.state.confirm()
     }
 
-    /// Stops the operator: starts no new work, and waits for the running work for at most the timeout of one call.
+    /// Stops the operator, and waits for running work for at most the timeout of one call.
     pub async fn stop(&self) {
         self.running.stop().await;
     }

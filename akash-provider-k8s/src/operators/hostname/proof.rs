@@ -23,23 +23,24 @@ use tokio_util::sync::CancellationToken;
 
 /// Label before the hostname in the name of the TXT record.
 const LABEL: &str = "_akash-challenge";
-/// Prefix of the value of the TXT record, before the address of the owner.
+/// Prefix of the value of the TXT record; the address of the owner follows.
 const FIELD: &str = "akash-owner=";
-/// Maximum length of a DNS name, as text without the last dot.
+/// Maximum length of a DNS name, without the last dot.
 const NAME_MAX: usize = 253;
 /// Maximum number of TXT records that are read.
 const RECORDS_MAX: usize = 100;
-/// Number of consecutive DNS responses without the TXT record after which a proof is withdrawn.
+/// Limit of consecutive DNS responses without the TXT record. At this limit, the proof is withdrawn.
 const STRIKES: u32 = 3;
-/// First delay between two queries for a TXT record that was never found; the delay doubles.
+/// First delay between two DNS queries of an unproven hostname; doubles with each query.
 const SOON: Duration = Duration::from_secs(30);
-/// Maximum duration of one query, even if the resolver permits longer queries.
+/// Maximum duration of one DNS query.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Resolver of TXT records.
 #[async_trait]
 pub trait TxtLookup: Debug + Send + Sync {
-    /// Returns the TXT records of a name, each with its strings joined; empty if DNS reports no record.
+    /// Returns the TXT records of a name, or an empty list if DNS reports none. Joins the strings of each
+    /// record.
     ///
     /// # Errors
     /// Returns a short reason if the query failed.
@@ -55,16 +56,15 @@ pub struct ProofConfig {
     pub budget: Budget,
 }
 
-/// Returns the name and the value of the TXT record that proves the ownership of a hostname. The record of a
-/// wildcard hostname belongs to the parent domain.
+/// Returns the name and the value of the TXT record that proves the ownership of a hostname. The record of
+/// `*.example.com` belongs to `example.com`.
 #[must_use]
 pub fn record(hostname: &str, owner: &Address) -> (String, String) {
     let base = hostname.strip_prefix("*.").unwrap_or(hostname);
     (format!("{LABEL}.{base}"), format!("{FIELD}{owner}"))
 }
 
-/// Returns a message for a hostname without a proof. The message names the TXT record that the tenant must
-/// create.
+/// Returns the message that names the missing TXT record.
 #[must_use]
 pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
     let (name, value) = record(hostname, owner);
@@ -76,7 +76,7 @@ pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
 struct Tries {
     /// Number of consecutive DNS responses without the required TXT record. A failed query resets the number.
     negative: u32,
-    /// Number of consecutive DNS queries that failed or did not find the TXT record.
+    /// Number of consecutive DNS queries without a proof.
     vain: u32,
 }
 
@@ -183,7 +183,7 @@ async fn find(lookup: &dyn TxtLookup, hostname: &str, owner: &Address) -> Findin
     })
 }
 
-/// Returns the proof state to write to the record, or `None` if the stored state remains.
+/// Returns the proof state to write, or `None` if the stored state remains.
 fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option<Proof> {
     let wanted = wanting(name, owner(host));
     let owner = owner(host).to_string();
@@ -226,8 +226,7 @@ fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option
     })
 }
 
-/// Returns the delay until the next query. The delay of a proven hostname is always `every`, so that a short
-/// DNS failure does not withdraw the proof. The first delays of other hostnames are shorter.
+/// Returns the delay until the next DNS query. Unproven hostnames have shorter first delays.
 fn pause(host: &Host, tries: &Tries, every: Duration) -> Duration {
     if host.notes.proof_of(owner(host)) == Some(ProofState::Proven) {
         return every;

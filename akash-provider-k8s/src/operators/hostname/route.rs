@@ -10,7 +10,7 @@ use k8s_openapi::api::networking::v1::IngressTLS;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Prefixes of the proxy annotations on routes. This operator or the Go operator writes these annotations.
+/// Prefixes of the route annotations that this operator or the Go operator writes.
 const PREFIXES: [&str; 3] = ["nginx.ingress.kubernetes.io/", "nginx.org/", "haproxy.org/"];
 /// Names of the proxy annotations, without their prefix ([`PREFIXES`]).
 const ANNOTATIONS: [&str; 9] = [
@@ -25,7 +25,7 @@ const ANNOTATIONS: [&str; 9] = [
     "timeout-server",
 ];
 
-/// Kind of the routes that the operator creates for all hostnames, with the settings for this kind.
+/// Kind of the routes of all hostnames, with its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// Ingresses of one class (`--ingress-mode ingress`).
@@ -63,8 +63,8 @@ pub enum Controller {
     /// ingress-nginx, or a controller that reads ingress-nginx annotations: applies all HTTP options of the
     /// tenant.
     Nginx,
-    /// Traefik: applies no HTTP options of the tenant, because Traefik has no Ingress annotations for these
-    /// options. The defaults of Traefik apply.
+    /// Traefik: ignores the HTTP options of the tenant, because Traefik has no Ingress annotations for these
+    /// options.
     Traefik,
     /// HAProxy: applies only the read timeout of the tenant.
     Haproxy,
@@ -98,8 +98,7 @@ impl Mode {
         }
     }
 
-    /// Returns the kind of route that this mode does not create: HTTPRoute in Ingress mode, Ingress in
-    /// Gateway API mode.
+    /// Returns the kind of route that this mode does not create.
     #[must_use]
     pub const fn other(&self) -> ObjectKind {
         match self {
@@ -108,7 +107,7 @@ impl Mode {
         }
     }
 
-    /// Returns true if proxy options are written as filters, because annotations have no effect in this mode.
+    /// Returns true if proxy options are written as filters instead of annotations.
     #[must_use]
     pub const fn has_filters(&self) -> bool {
         matches!(
@@ -193,9 +192,8 @@ fn haproxy(options: &HttpOptions) -> BTreeMap<String, String> {
     BTreeMap::from([("haproxy.org/timeout-server".to_owned(), format!("{limit}ms"))])
 }
 
-/// Sets the timeout of an HTTPRoute of a standard Gateway, if the tenant requests less than the default. This
-/// timeout limits the whole response, so the default would interrupt long downloads. The timeouts of other
-/// proxies limit each pause of a response.
+/// Sets the timeout of an HTTPRoute of a standard Gateway, if the tenant requests less than the default. The
+/// default would interrupt long downloads, because this timeout limits the whole response.
 fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> Value {
     let usual = HttpOptions::default().read_timeout;
     let is_own = options.max_body_size != 0 && (1..usual).contains(&options.read_timeout);
@@ -206,8 +204,7 @@ fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> 
     route
 }
 
-/// Returns true for an annotation that this operator or the Go operator writes on routes. The operator
-/// removes such an annotation if it is not desired.
+/// Returns true for a route annotation that this operator or the Go operator writes.
 #[must_use]
 pub fn is_of_routes(annotation: &str) -> bool {
     let name = PREFIXES.iter().find_map(|prefix| annotation.strip_prefix(prefix));

@@ -132,7 +132,7 @@ impl Sink<DynamicObject> for RouteParentSink {
     }
 }
 
-/// Stores the result of the watch for the status. During an outage, the last result is retained.
+/// Result of the watch for the status, retained during an outage.
 struct RouteParentReport(Arc<Shared>);
 
 impl Report for RouteParentReport {

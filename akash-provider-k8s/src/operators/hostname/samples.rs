@@ -42,7 +42,7 @@ pub(super) fn host(tenant: u8) -> Host {
     }
 }
 
-/// Returns the desired Ingress of a record. If `ip` is set, the status of this Ingress contains `ip`.
+/// Returns the desired Ingress of a record, with `ip` in its status.
 pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool) -> (ObjectKey, LiveObject) {
     let mode = Mode::default();
     let refers = References {
@@ -59,7 +59,7 @@ pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool
     (place, LiveObject::new(&object, ObjectKind::Ingress, &mode))
 }
 
-/// Returns the state of an operator with watches that have listed these records and routes.
+/// Returns the state of an operator that has listed these records and routes.
 pub(super) fn shared(
     plan: Plan,
     hosts: &[(&str, Host)],
@@ -141,7 +141,6 @@ impl Cluster {
         NoteWriter::new(&Client::new(service, "default"), "lease", Duration::from_secs(5))
     }
 
-    /// Returns the notes with this key, each with the name of its object.
     pub(super) fn notes(&self, key: &str) -> Vec<(String, Value)> {
         let written = self.written.lock().unwrap();
         let notes = written.iter().filter_map(|(path, body)| {

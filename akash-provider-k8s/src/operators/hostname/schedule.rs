@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of concurrent checks, so that a slow hostname does not delay others.
+/// Maximum number of concurrent checks.
 const AT_ONCE: usize = 8;
 /// Rate of the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +28,8 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the next hostname to check: a new hostname, or without new hostnames the hostname with the
-    /// earliest due check. If no check is due, returns the time of the next check, or `None` if no check is
-    /// scheduled.
+    /// Returns the next hostname to check, new hostnames first. If no check is due, returns the time of the
+    /// next check, or `None` if no check is scheduled.
     fn next(&mut self, wanted: &BTreeSet<String>, now: Instant) -> Result<String, Option<Instant>> {
         let free = wanted.iter().filter(|name| !self.asked.contains(*name));
         let due = free.map(|name| (self.due.get(name).copied(), name));
@@ -53,7 +52,7 @@ impl Schedule {
 }
 
 /// Checks hostnames until `until` is cancelled. `ask` checks one hostname and returns the delay until its
-/// next check. `wanted` returns the hostnames to check, and is called again only when `changes` notifies.
+/// next check. `wanted` is called again only when `changes` notifies.
 pub(super) async fn run<F: Future<Output = Duration>>(
     per_minute: u32,
     mut changes: watch::Receiver<()>,

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Names of the record watches in the status. Object watches have the name of their kind.
+/// Names of the record watches in the status.
 pub(super) const HOSTS: &str = "providerhosts";
 pub(super) const MANIFESTS: &str = "manifests";
 
@@ -27,18 +27,16 @@ pub(super) const MANIFESTS: &str = "manifests";
 #[derive(Debug)]
 pub(super) struct Hostnames {
     index: Index,
-    /// For each hostname, the UID of a new Ingress without a reported status, and the time at which the
-    /// operator first observed this Ingress in its desired state.
+    /// UID of each new Ingress without a reported status, and the time of its first observation, by hostname.
     settling: BTreeMap<String, (String, Instant)>,
-    /// Time after which a new Ingress without a reported status counts as working, so that the operator
-    /// deletes the HTTPRoute of the same hostname.
+    /// Time after which a new Ingress without a reported status counts as working.
     handover: Duration,
     /// Results of the last probes, by hostname.
     reached: BTreeMap<String, Reachability>,
 }
 
 impl Hostnames {
-    /// Returns the result of the last probe, or the result that an earlier process noted on the record.
+    /// Returns the last probe result of this process, or the probe result in the record.
     pub(super) fn reachable(&self, name: &str) -> Option<&Reachability> {
         let noted = || self.index.host(name)?.as_ref().ok()?.notes.reachable.as_ref();
         self.reached.get(name).or_else(noted)
@@ -78,8 +76,8 @@ impl operator_state::Index for Hostnames {
         self.index.declared()
     }
 
-    /// Permits the deletion of HTTPRoutes after the handover time of the new Ingress. This time starts when
-    /// the operator first observes the Ingress, and starts again after a restart.
+    /// Permits the deletion of HTTPRoutes after the handover time of the new Ingress. A restart starts this
+    /// time again.
     fn apply_time_rules(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
         if work.held.is_empty() {
             self.settling.remove(name);
@@ -174,8 +172,7 @@ impl Shared {
         change(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Stores the result of a probe. Returns the ProviderHost record, and the earlier result that this record
-    /// contains.
+    /// Stores the result of a probe. Returns the ProviderHost and the earlier result in this record.
     pub(super) fn reached(&self, name: &str, now: Reachability) -> Option<(Host, Option<Reachability>)> {
         let mut inner = self.state.inner();
         let host = inner.index.host(name)?.as_ref().ok()?.clone();
@@ -201,8 +198,7 @@ impl Shared {
             .apply(Event::Deleted(deleted.sort, place, deleted.uid.clone()));
     }
 
-    /// Retries the failed hostnames of a lease immediately, without their back-off. Returns the number of
-    /// these hostnames.
+    /// Retries the failed hostnames of a lease immediately, and returns their number.
     pub(super) fn forget(&self, lease: &str) -> usize {
         self.state.forget(|index, name| {
             let host = index.host(name).and_then(|host| host.as_ref().ok());
@@ -219,7 +215,6 @@ mod tests {
     use crate::operators::operator_state::Next;
     use std::collections::BTreeSet;
 
-    /// Finishes all due work items and returns their hostnames. Fails if an item contains a write.
     fn deletions(shared: &Shared, now: Instant) -> Vec<String> {
         let mut deleted = Vec::new();
         loop {

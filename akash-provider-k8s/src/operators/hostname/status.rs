@@ -58,8 +58,8 @@ pub struct HostnameStatus {
     /// Status of the certificate; `None` if no issuer is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateState>,
-    /// Namespaces with a route of the other mode: an HTTPRoute in Ingress mode, an Ingress in Gateway API
-    /// mode. The operator deletes such a route when the route of the configured mode serves requests.
+    /// Namespaces with a route of the other mode. The operator deletes such a route when the configured route
+    /// serves requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_routes: Vec<String>,
     /// Result of the last probe; only with `--probe`.
@@ -74,8 +74,7 @@ pub struct HostnameStatus {
     pub error: Option<String>,
     /// Number of consecutive failed writes of the route.
     pub failures: u32,
-    /// True if the hostname is on the ignore list. The operator does not write the route until the hostname
-    /// changes, leaves the list or is retried.
+    /// True if the hostname is on the ignore list, so that the operator does not write the route.
     pub is_ignored: bool,
 }
 

@@ -18,7 +18,7 @@ use kube::{Api, Client};
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Starts one watch task for ProviderHosts, one for Manifests, and one for each [`ObjectKind`].
+/// Starts the watch tasks: ProviderHosts, Manifests and each [`ObjectKind`].
 pub(super) fn start(
     client: &Client,
     namespace: &str,

@@ -8,7 +8,7 @@ use crate::inventory::Vendor;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Maximum size of the GPU list in bytes. The published list has about 30 KiB.
+/// Maximum size of the GPU list in bytes.
 pub const BYTES_MAX: usize = 4 << 20;
 /// Maximum number of devices in the GPU list, all vendors together.
 const DEVICES_MAX: usize = 20_000;
@@ -76,7 +76,7 @@ impl Database {
         Ok(Self { devices, skipped })
     }
 
-    /// Returns the number of devices that [`Database::read`] skipped because they are invalid.
+    /// Returns the number of invalid devices that [`Database::read`] skipped.
     #[must_use]
     pub const fn skipped(&self) -> usize {
         self.skipped
@@ -94,15 +94,14 @@ impl Database {
         self.devices.is_empty()
     }
 
-    /// Returns the GPU model of a device. `maker` and `device` are the PCI vendor ID and the PCI device ID, in
-    /// hexadecimal.
+    /// Returns the GPU model of a device. `maker` and `device` are hexadecimal PCI IDs.
     #[must_use]
     pub fn model(&self, maker: &str, device: &str) -> Option<&Model> {
         self.devices.get(&(number(maker)?, number(device)?))
     }
 
-    /// Returns the ID of the vendor's device with the model `wanted`. Returns `None` if no device or several
-    /// devices have this model.
+    /// Returns the ID of the vendor's device with the model `wanted`, or `None` if no device or several
+    /// devices match.
     #[must_use]
     pub fn device(&self, vendor: &str, wanted: &Model) -> Option<&str> {
         let same = |model: &Model| {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub mod runner;
 
-/// Maximum size of a response of a discovery pod, in bytes. A node with sixteen cards returns a few hundred kilobytes.
+/// Maximum size of a response of a discovery pod, in bytes.
 pub const RESPONSE_MAX: usize = 1 << 20;
 /// Maximum number of cards of one node. A response with more cards is refused.
 pub const CARDS_MAX: usize = 256;
@@ -25,13 +25,13 @@ const THREADS_MAX: u32 = 4096;
 const WORDS_MAX: usize = 128;
 /// Prefix of the names of the discovery pods; the name of the node follows.
 pub const START: &str = "operator-inventory-hardware-discovery-";
-/// Service account of the discovery pods. The account has no permissions.
+/// Service account of the discovery pods, without permissions.
 pub const ACCOUNT: &str = "operator-inventory-hardware-discovery";
 /// Port at which a discovery pod responds.
 pub const PORT: u16 = 8081;
 /// Maximum length of a pod name.
 const NAME_MAX: usize = 253;
-/// Lifetime of a discovery pod that is not deleted, in seconds.
+/// Maximum lifetime of a discovery pod, in seconds.
 const LIFE: u32 = 300;
 /// Labels of the discovery pods.
 pub const LABELS: [(&str, &str); 4] = [
@@ -56,14 +56,13 @@ const HOPELESS: [&str; 7] = [
 pub struct Options {
     /// Image of the discovery pods (`--discovery-image`).
     pub image: String,
-    /// Name of the program in the image that the pods run (`--discovery-program`).
+    /// Program that the discovery pods run, from their image (`--discovery-program`).
     pub program: String,
     /// Namespace of the discovery pods (`--discovery-namespace`).
     pub namespace: String,
 }
 
-/// Identity of a node at the time of its discovery. A node is discovered again after a reboot or a change of
-/// its devices.
+/// Identity of a node at its discovery. A reboot or a change of the devices causes a new discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     uid: String,
@@ -72,7 +71,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns true if `node` has the UID in this identity.
+    /// Returns true if `node` has the same UID.
     #[must_use]
     pub fn is(&self, node: &NodeView) -> bool {
         self.uid == node.uid
@@ -101,8 +100,7 @@ pub struct Cards {
 #[derive(Deserialize)]
 struct Answer {
     cards: Option<Vec<Card>>,
-    /// Cards in a response that describes the whole machine. Some versions of the discovery program return
-    /// such a response for every path.
+    /// Cards in a response that describes the whole machine, from some versions of the discovery program.
     gpu: Option<Box<Self>>,
 }
 
@@ -148,8 +146,8 @@ impl Processor {
         #[derive(Deserialize)]
         struct Answer {
             processors: Option<Vec<RawProcessor>>,
-            /// Processors in a response that describes the whole machine. Some versions of the discovery
-            /// program return such a response for every path.
+            /// Processors in a response that describes the whole machine, from some versions of the discovery
+            /// program.
             cpu: Option<Box<Self>>,
         }
         #[derive(Deserialize)]
@@ -272,8 +270,8 @@ pub fn selector() -> String {
 
 /// Renders the discovery pod of a node.
 ///
-/// The pod conforms to the Pod Security Standard `restricted`: every container can read the PCI bus in `/sys`, so no
-/// host path is mounted. The pod requests no resources, so that it runs on a full node, and tolerates all taints.
+/// The pod conforms to the Pod Security Standard `restricted`: the PCI bus in `/sys` is readable without a
+/// host path. The pod requests no resources, so it also runs on a full node.
 #[must_use]
 pub fn pod(options: &Options, name: &str, node: &str) -> Value {
     let labels: BTreeMap<_, _> = LABELS.into();
@@ -319,7 +317,7 @@ pub fn pod(options: &Options, name: &str, node: &str) -> Value {
 /// Progress of a discovery pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// The pod does not run yet, but can start later. Contains the reason.
+    /// Reason why the pod does not run yet.
     Waits(String),
     /// The pod is running.
     Runs,

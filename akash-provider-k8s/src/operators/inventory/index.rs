@@ -23,10 +23,9 @@ type Name = String;
 pub enum Event {
     /// Change of nodes. The key is the name.
     Nodes(Change<Name, NodeView>),
-    /// Change of storage classes. The key is the name, and the value is true for a class with the label
-    /// `akash.network=true`.
+    /// Change of storage classes; the value is true with the label `akash.network=true`.
     Classes(Change<Name, bool>),
-    /// Metadata of a node, from the response of the API server to a write or a read.
+    /// Metadata of a node from a response of the API server.
     Answered(Name, Box<ObjectMeta>),
     /// Discovered cards of a node.
     Found(Name, Machine, Cards),
@@ -38,7 +37,7 @@ pub enum Event {
     List(Database),
 }
 
-/// Nodes, storage classes, rules and discovered hardware, from which the labels of nodes are computed.
+/// Data from which the labels of nodes are computed.
 #[derive(Debug, Clone)]
 pub struct Index {
     nodes: Option<BTreeMap<Name, NodeView>>,
@@ -47,9 +46,9 @@ pub struct Index {
     offered: BTreeSet<Name>,
     rules: Arc<Rules>,
     list: Arc<Database>,
-    /// Discovered cards by node name, with the identity of the node at the time of its discovery.
+    /// Discovered cards by node name, with the identity of the node at the discovery.
     found: BTreeMap<Name, (Machine, Cards)>,
-    /// Discovered processors by node name. Nodes with unknown processors are missing.
+    /// Discovered processors by node name.
     processors: Arc<Processors>,
 }
 
@@ -65,11 +64,11 @@ pub struct Work {
 /// Labels to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// Patch of the labels that differ from the desired labels, with the UID of the node.
+    /// Patch of the differing labels, with the UID of the node.
     pub patch: Value,
-    /// Resource version of the node object from which the patch was computed.
+    /// Resource version of the node on which the patch is based.
     pub version: u64,
-    /// All desired labels. Repeated writes of the same labels show that another client reverts them.
+    /// All desired labels, to detect another client that reverts them.
     pub wanted: Value,
 }
 
@@ -155,8 +154,8 @@ impl Index {
         wanted::wanted(node, &self.rules, &self.offered, &self.list, self.found(node))
     }
 
-    /// Returns the discovered cards of a node. Returns `None` if the node was replaced or rebooted, or if its
-    /// devices changed since the discovery.
+    /// Returns the discovered cards of a node, or `None` after a replacement, a reboot or a change of its
+    /// devices.
     #[must_use]
     pub fn found(&self, node: &NodeView) -> Option<&Cards> {
         let (machine, cards) = self.found.get(&node.name)?;
@@ -216,14 +215,14 @@ impl Index {
         Arc::make_mut(&mut self.processors).insert(name, processors);
     }
 
-    /// Returns true if the node with this UID was discovered, even if its devices have changed since then.
+    /// Returns true if the node with this UID was discovered, even if its devices have changed.
     fn is_found(&self, node: &NodeView) -> bool {
         self.found
             .get(&node.name)
             .is_some_and(|(machine, _)| machine.is(node))
     }
 
-    /// Removes the processors of nodes that were deleted or replaced by a new node with the same name.
+    /// Removes the processors of deleted or replaced nodes.
     fn drop_processors(&mut self, touched: &BTreeSet<Name>) {
         for name in touched {
             let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
@@ -273,8 +272,7 @@ impl Index {
         }
     }
 
-    /// Applies a new version of a node. A kubelet updates its node every few seconds, so this function
-    /// ignores a version without relevant changes.
+    /// Applies a new version of a node. Ignores the frequent kubelet updates without relevant changes.
     fn put(&mut self, name: Name, view: NodeView) -> BTreeSet<Name> {
         let Some(nodes) = &mut self.nodes else {
             // The first list contains this node too.
@@ -313,8 +311,7 @@ impl Index {
     }
 }
 
-/// Returns true if `view` is an older version of the node `current`. An event can be older than the response
-/// to a write of this operator.
+/// Returns true if `view` is older than `current`. An event can be older than the response to a write.
 fn is_older(view: &NodeView, current: &NodeView) -> bool {
     view.uid == current.uid && view.version < current.version
 }

@@ -75,7 +75,7 @@ impl NodeView {
         view
     }
 
-    /// Returns true if both values are equal. Ignores the resource versions.
+    /// Returns true if both values are equal, except for the resource versions.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let version = other.version;
@@ -86,7 +86,7 @@ impl NodeView {
             }
     }
 
-    /// Replaces the labels and the version by the values in `meta`.
+    /// Takes the labels and the version from `meta`.
     pub fn set_meta(&mut self, meta: &ObjectMeta) {
         let labels = meta.labels.iter().flatten();
         self.labels = labels
@@ -105,8 +105,7 @@ impl NodeView {
         self.gpu_present_is_ours = names.next() == Some(Some(MANAGER)) && names.next().is_none();
     }
 
-    /// Returns the GPUs and accelerators that the labels name: PCI vendor IDs and, if present, device IDs. The labels
-    /// do not contain the number of devices.
+    /// Returns the GPUs and accelerators that the labels name: PCI vendor IDs and, if present, device IDs.
     pub(super) fn on_bus(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         let named = self.labels.range(ON_BUS.to_owned()..);
         let named = named.take_while(|(key, _)| key.starts_with(ON_BUS));

@@ -7,12 +7,10 @@ use std::collections::BTreeSet;
 const PATTERN_MAX: usize = 4096;
 /// Maximum size of a compiled regular expression, in bytes.
 const COMPILED_MAX: usize = 1 << 20;
-/// Maximum number of entries in each of three lists of the rules: storage classes, excluded nodes, and
-/// excluded classes of nodes.
+/// Maximum length of each list in the rules: storage classes, excluded nodes, excluded classes of nodes.
 const RULES_MAX: usize = 256;
 
-/// Regular expression for node names. As in the Go operator, a match anywhere in the name counts. The
-/// matching time is linear.
+/// Regular expression for node names. As in the Go operator, a match anywhere in the name counts.
 #[derive(Debug, Clone)]
 pub struct Pattern(Regex);
 

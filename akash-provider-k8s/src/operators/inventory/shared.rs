@@ -64,7 +64,7 @@ impl operator_state::Work for Work {
     }
 }
 
-/// Inventory that is counted when it is first used, from the cluster state at that time.
+/// Inventory counted on the first use, from the cluster state at that time.
 #[derive(Clone)]
 pub(super) struct LazyInventory(Arc<LazyLock<Arc<dyn Inventory>, Count>>);
 
@@ -87,7 +87,7 @@ impl fmt::Debug for LazyInventory {
 }
 
 /// Report of the nodes, storage and processors of the cluster. The offered capacity is computed on the first
-/// use: with thousands of nodes the computation takes long, and most reports are never read.
+/// use, because most reports are never read.
 #[derive(Debug, Clone)]
 pub struct ClusterReport {
     counted: LazyInventory,
@@ -107,7 +107,6 @@ impl ClusterReport {
             .get_or_init(|| offered(self.counted.metrics(), &self.rules))
     }
 
-    /// Returns true if both reports have the same capacity count, rules, GPU list and processors.
     fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.counted.0, &other.counted.0)
             && Arc::ptr_eq(&self.rules, &other.rules)
@@ -116,7 +115,7 @@ impl ClusterReport {
     }
 }
 
-/// Last capacity count. The count includes nodes and storage classes that the rules exclude.
+/// Last capacity count, including nodes and storage classes that the rules exclude.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastCount {
     /// Inventory of the count; `None` before the first count.
@@ -128,10 +127,10 @@ pub(super) struct LastCount {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) state: Arc<OperatorState<Index>>,
-    /// Last capacity count. This lock is taken before the lock of `state`.
+    /// Last capacity count. Locked before `state`.
     count: Mutex<LastCount>,
     pub(super) reports: watch::Sender<Option<Arc<ClusterReport>>>,
-    /// Queue of hardware discovery; `None` if disabled. This lock is taken before the lock of `state`.
+    /// Queue of hardware discovery; `None` if disabled. Locked before `state`.
     pub(super) discovery_queue: Option<Mutex<DiscoveryQueue>>,
 }
 
@@ -171,7 +170,7 @@ impl Shared {
         self.show(|_| ());
     }
 
-    /// Stores a capacity count, or the reason why counting failed, and publishes the report.
+    /// Stores a capacity count or its error, and publishes the report.
     pub(super) fn counted(&self, outcome: Result<LazyInventory, String>) {
         self.show(|count| match outcome {
             Ok(inventory) => {
@@ -224,8 +223,7 @@ impl Shared {
     }
 }
 
-/// Returns the counted nodes and storage that the rules offer. New rules change this report immediately,
-/// before the operator updates the labels of the nodes.
+/// Returns the counted nodes and storage that the current rules offer.
 fn offered(mut metrics: Metrics, rules: &Rules) -> Metrics {
     metrics.nodes.retain(|node| !rules.excludes(&node.name));
     metrics.storage.retain(|class, _| rules.offers(class));

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 pub struct Status {
     /// The cluster was counted, and nodes and classes were listed.
     pub is_ready: bool,
-    /// States of the watches of nodes and classes, by watched kind.
+    /// States of the watches, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,
     /// Reason why the capacity count may be outdated.
     pub count_error: Option<String>,

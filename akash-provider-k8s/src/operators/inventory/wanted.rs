@@ -49,8 +49,8 @@ pub struct DesiredLabels {
     pub notes: Vec<String>,
 }
 
-/// Computes the desired labels of a node. `classes` are the storage classes with the label `akash.network=true`;
-/// `found` are the discovered cards of the node.
+/// Computes the desired labels of a node. `classes` are the storage classes with the label
+/// `akash.network=true`; `found` are the discovered cards.
 #[must_use]
 pub fn wanted(
     node: &NodeView,
@@ -89,8 +89,7 @@ pub fn wanted(
     wanted
 }
 
-/// Returns true if an offered node has devices without a model label, and discovery can possibly find the
-/// models of these devices.
+/// Returns true if discovery can possibly find missing device models of an offered node.
 pub(super) fn needs_discovery(node: &NodeView, rules: &Rules, list: &Database) -> bool {
     let mut vendors = Vendor::ALL.into_iter().zip(node.devices);
     standing(node, rules) == OfferState::Offered
@@ -141,8 +140,7 @@ impl DesiredLabels {
         }
     }
 
-    /// Sets the label that lets the device plugin run on a node. The label is also set while the node reports
-    /// no devices, because the plugin provides the devices.
+    /// Sets the label that lets the device plugin run, even while the node reports no devices.
     fn gpu_present(&mut self, node: &NodeView) {
         let named = node.devices[Vendor::Nvidia as usize].is_some();
         let mut on_bus = node.on_bus();
@@ -193,8 +191,7 @@ impl DesiredLabels {
         }
     }
 
-    /// Sets the labels that contain the number of devices for each combination of model, memory size and
-    /// interface.
+    /// Sets the number of devices as labels, for each model, memory size and interface.
     fn models(&mut self, start: &str, models: &[(Model, i64)], there: &Labels) {
         // Variants of a model share its counter.
         let mut counters: BTreeMap<String, i64> = BTreeMap::new();
@@ -248,8 +245,7 @@ pub fn patch(node: &NodeView, wanted: &DesiredLabels) -> Option<Value> {
     (!changes.is_empty()).then(|| json!({"metadata": {"uid": node.uid, "labels": changes}}))
 }
 
-/// Returns true if the API server accepts the label key. Only the part after the `/` is checked, because the operator
-/// itself renders the prefix.
+/// Returns true if the part of the label key after the `/` is valid.
 fn is_key(key: &str) -> bool {
     let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
     let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());

@@ -28,7 +28,6 @@ impl Parts for NodeLabelParts {
     ];
 }
 
-/// Starts one watch task for nodes, and one for storage classes.
 pub(super) fn start(
     client: &Client,
     state: &Arc<OperatorState<Index>>,
@@ -66,7 +65,7 @@ pub(super) fn start(
     ]
 }
 
-/// Decodes the name of a storage class, and whether the class has the label `akash.network=true`.
+/// Decodes the name of a storage class, and its label `akash.network=true`.
 fn class(object: &DynamicObject) -> (String, bool) {
     let labels = object.metadata.labels.as_ref();
     let offered = labels

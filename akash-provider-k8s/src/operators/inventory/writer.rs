@@ -48,7 +48,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Handles a write conflict: reads the node again. If the patch is unchanged, retries the write once.
+    /// Handles a write conflict: reads the node again, and retries an unchanged patch once.
     async fn again(&self, name: &str, write: &Write, conflict: Error) -> Result<(), Error> {
         let Some(meta) = self.calls.metadata(&self.resource, "", name).await? else {
             // The watch reports the deletion.

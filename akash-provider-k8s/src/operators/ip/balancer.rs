@@ -11,7 +11,7 @@ pub const DEFAULT_POOL: &str = "default";
 
 /// Annotation prefix that every version of MetalLB reads; version 0.14.9 and later log a deprecation warning.
 const OLD: &str = "metallb.universe.tf/";
-/// Annotation prefix for MetalLB 0.14.9 and later, which prefers this prefix to [`OLD`].
+/// Annotation prefix that MetalLB 0.14.9 and later prefers to [`OLD`].
 const NEW: &str = "metallb.io/";
 const SHARING_KEY: &str = "allow-shared-ip";
 const POOL: &str = "address-pool";
@@ -85,8 +85,7 @@ impl Mode {
     }
 }
 
-/// Returns true for an annotation that this operator writes with either prefix. Such an annotation is removed
-/// if it is not desired.
+/// Returns true for an annotation that this operator writes, with either prefix.
 #[must_use]
 pub fn is_ours(annotation: &str) -> bool {
     let name = [OLD, NEW]

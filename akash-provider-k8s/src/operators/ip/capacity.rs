@@ -54,9 +54,8 @@ impl Capacity {
         self.state.wake.notified().await;
     }
 
-    /// Returns the total number of addresses in the pools, and the number used by Services that belong to no
-    /// lease of this provider. Returns `None` before pools and Services were listed. During an outage the
-    /// last state is retained.
+    /// Returns the total number of addresses in the pools, and the number used outside the leases of this
+    /// provider. Returns `None` before pools and Services were listed.
     pub(crate) fn count(&self) -> Option<(u32, u32)> {
         others(&self.state.inner().index)
     }

@@ -24,7 +24,6 @@ async fn found(hostname: &str, host: &Host, says: Result<Vec<String>, String>) -
     (finding, says.1.into_inner().unwrap())
 }
 
-/// Applies the findings in order. Returns the stored proof state after each finding.
 fn noted(findings: &[Finding]) -> Vec<Option<ProofState>> {
     let (mut host, mut tries) = (of(1), Tries::default());
     let mut all = Vec::new();

@@ -39,10 +39,9 @@ const PACE: Duration = Duration::from_secs(1);
 const START_TIME: Duration = Duration::from_secs(120);
 /// Maximum time for the response of a discovery pod.
 const RESPONSE_TIME: Duration = Duration::from_secs(5);
-/// Maximum number of requests to a running discovery pod. The first requests can fail, because the pod starts
-/// to listen after a delay.
+/// Maximum number of requests to a discovery pod. Requests fail until the pod listens.
 const REQUESTS_MAX: u32 = 5;
-/// Operation name in the errors that occur when old discovery pods are deleted.
+/// Operation name in errors about old discovery pods.
 const LEFTOVERS: &str = "remove old discovery pods";
 
 /// Status of hardware discovery.
@@ -50,7 +49,7 @@ const LEFTOVERS: &str = "remove old discovery pods";
 pub struct DiscoveryStatus {
     /// Number of nodes to discover, including running discoveries.
     pub waiting: usize,
-    /// Number of nodes in `waiting` for which a discovery has failed.
+    /// Number of waiting nodes with a failed discovery.
     pub failing: usize,
     /// Number of successful discoveries since the start.
     pub looks: u64,
@@ -91,7 +90,7 @@ impl DiscoveryQueue {
         }
     }
 
-    /// Replaces the nodes to discover. New and changed nodes are queued immediately.
+    /// Replaces the nodes to discover, and queues new and changed nodes.
     fn set(&mut self, machines: BTreeMap<String, Machine>) {
         let changed = machines
             .iter()
@@ -276,7 +275,7 @@ impl DiscoveryRunner {
         }
     }
 
-    /// Discovers a node. The pod is deleted in any case.
+    /// Discovers a node, and always deletes the pod.
     async fn look(&self, node: &str) -> Result<(Cards, Vec<Processor>), Error> {
         let name = name(node).map_err(|why| self.error(ErrorKind::Invalid, why))?;
         let pods = ApiResource::erase::<Pod>(&());
@@ -301,8 +300,7 @@ impl DiscoveryRunner {
         answer
     }
 
-    /// Handles a conflict with an existing pod of the same name: deletes the pod if it is a discovery pod, and leaves a
-    /// pod of another client unchanged.
+    /// Handles a name conflict: deletes the existing pod if it is a discovery pod.
     async fn taken(&self, pods: &ApiResource, name: &str, conflict: Error) -> Result<Error, Error> {
         let namespace = &self.options.namespace;
         let found = self.calls.get(pods, namespace, name).await?;
@@ -350,8 +348,7 @@ impl DiscoveryRunner {
         }
     }
 
-    /// Requests the processors of a node from its discovery pod. This function does not retry a failed
-    /// request, because no label depends on the processors.
+    /// Requests the processors of a node from its discovery pod; empty after a failure.
     async fn processors(&self, name: &str, node: &str) -> Vec<Processor> {
         let answer = self.ask(name, "cpu").await.map_err(|error| error.to_string());
         let read = answer.and_then(|answer| Processor::read(&answer));
@@ -384,7 +381,7 @@ impl DiscoveryRunner {
         }
     }
 
-    /// Requests the path `part` from a discovery pod, through the API server's proxy.
+    /// Requests the path `part` from a discovery pod, through the proxy of the API server.
     async fn ask(&self, name: &str, part: &str) -> Result<Vec<u8>, Error> {
         let path = Pod::url_path(&(), Some(&self.options.namespace));
         let request = Request::new(path).get_subresource(&format!("proxy/{part}"), &format!("{name}:{PORT}"));

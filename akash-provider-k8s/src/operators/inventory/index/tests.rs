@@ -46,7 +46,7 @@ fn listed_index(views: &[NodeView]) -> Index {
     index
 }
 
-/// Returns the metadata that a write or a read of the node returns.
+/// Returns the metadata of the node in a response of the API server.
 fn meta(view: &NodeView) -> ObjectMeta {
     let path = "f:nvidia.com~1gpu.present";
     let manager = json!([{

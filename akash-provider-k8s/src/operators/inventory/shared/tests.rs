@@ -39,7 +39,7 @@ fn shared(nodes: &[&str]) -> Shared {
     shared
 }
 
-/// Returns the next work item. If no item is due, returns the time of the next item.
+/// Returns the next work item, or the time of the next item if none is due.
 fn next(shared: &Shared, now: Instant) -> Result<WorkItem<Work>, Option<Instant>> {
     loop {
         match shared.state.next(now) {
@@ -50,7 +50,6 @@ fn next(shared: &Shared, now: Instant) -> Result<WorkItem<Work>, Option<Instant>
     }
 }
 
-/// Applies an accepted write to `shared` and finishes the work item.
 fn taken(shared: &Shared, turn: &WorkItem<Work>, version: u64, now: Instant) {
     let meta = json!({
         "name": turn.name, "uid": format!("uid-{}", turn.name), "resourceVersion": version.to_string(),

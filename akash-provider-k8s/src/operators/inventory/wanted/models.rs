@@ -10,17 +10,16 @@ use std::collections::BTreeSet;
 
 /// Models of the devices of one vendor on a node.
 pub(super) enum GpuModels {
-    /// Models with their numbers of devices. The numbers add up to the number of all devices.
+    /// Number of devices of each model. The sum is the number of all devices.
     Models(Vec<(Model, i64)>),
     /// The models are unknown. Contains the reason.
     Unknown(String),
-    /// The labels do not name the models, and discovery can possibly find the models. Contains the reason.
+    /// Reason why the labels do not name the models. Discovery can possibly find them.
     Undiscovered(String),
 }
 
-/// Returns the GPU models of a vendor on a node, from the labels of the node. Labels with PCI device IDs are
-/// used if the GPU list maps all IDs to one model. If the list lacks an ID, the labels of the vendor's tools
-/// are used.
+/// Returns the GPU models of a vendor from the labels of a node: from PCI device IDs, or else from the labels
+/// of the vendor's tools.
 pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     let by_tools = vendor_labels::gpu_of_vendor(&node.labels, vendor);
@@ -91,8 +90,8 @@ const NUMBERS: usize = 8;
 /// Reason why models are unknown before the list of GPUs is read.
 const UNREAD: &str = "the list of GPUs is pending";
 
-/// Returns the GPU models of a vendor on a node, from the discovered cards. `count` is the number of devices
-/// that the kubelet reports.
+/// Returns the GPU models of a vendor from the discovered cards. `count` is the number of devices that the
+/// kubelet reports.
 pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     if list.is_empty() {

@@ -42,7 +42,6 @@ fn of(view: &NodeView) -> DesiredLabels {
     wanted(view, &rules(), &classes(), &list(), None)
 }
 
-/// Returns the GPU labels that this operator sets on the node, abbreviated.
 fn gpus(view: &NodeView) -> Vec<String> {
     let wanted = of(view);
     let ours = wanted.labels.iter();
@@ -62,8 +61,7 @@ const A100_SXM: (&str, &str) = ("10de", "20b2");
 const RTX: (&str, &str) = ("10de", "2684");
 const MI210: (&str, &str) = ("1002", "740f");
 
-/// Returns the abbreviated model labels of a node with these two devices, and the notes about unknown
-/// devices.
+/// Returns the abbreviated model labels of a node with these devices, and its notes.
 fn seen(numbers: &[(&str, &str)]) -> (String, String) {
     let node = gpu_node("2", json!({}));
     let wanted = wanted(&node, &rules(), &classes(), &list(), Some(&cards(numbers)));
@@ -417,7 +415,6 @@ prop_compose! {
     }
 }
 
-/// Returns the node after the API server applied a patch.
 pub(in super::super) fn patched(view: &NodeView, patch: &Value) -> NodeView {
     let mut after = view.clone();
     for (key, value) in patch["metadata"]["labels"].as_object().unwrap() {

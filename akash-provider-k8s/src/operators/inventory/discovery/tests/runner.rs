@@ -241,7 +241,6 @@ impl World {
         self.server.lock().unwrap().pods.keys().cloned().collect()
     }
 
-    /// Returns the model label that the operator would set on a node.
     fn a100(&self, node: &str) -> Option<String> {
         let work = self.shared.state.inner().index.work(node);
         let labels = &work.write?.wanted["labels"];

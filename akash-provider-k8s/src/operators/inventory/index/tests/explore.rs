@@ -6,16 +6,16 @@ use super::*;
 use crate::inventory::Vendor;
 use crate::operators::operator_state::names_to_reconcile;
 
-/// Number of steps in each sequence. Every end state is checked.
+/// Number of steps in each sequence.
 const DEPTH: u32 = 4;
 /// Name of the node that the steps change.
 const ONE: &str = "one";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The node is cordoned, or uncordoned if it was cordoned.
+    /// The node is cordoned or uncordoned.
     Cordoned,
-    /// A ready node becomes unready, or an unready node becomes ready.
+    /// The node becomes unready, or ready again.
     Away,
     /// GPUs are added to the node, or all GPUs are removed.
     Devices,
@@ -23,9 +23,9 @@ enum Step {
     Edited,
     /// The kubelet updates the node without a change that affects the labels.
     Beat,
-    /// The node is deleted and a new node is created with the same name.
+    /// A new node with the same name replaces the node.
     Anew,
-    /// The node is deleted, or created again if it does not exist.
+    /// The node is deleted or created again.
     Gone,
     /// Toggles whether the storage class is offered to leases.
     Class,
@@ -33,7 +33,7 @@ enum Step {
     Arrives,
     /// The index receives each pending event twice.
     ArrivesTwice,
-    /// The index misses all pending events and receives a new list of all objects.
+    /// The index misses all pending events and receives a new list.
     Missed,
     /// The writer reconciles all names that the index returns.
     Works,
@@ -65,7 +65,7 @@ struct World {
     /// Names that the writer has to reconcile.
     touched: BTreeSet<Name>,
     writes: u32,
-    /// Label rules. Shared, because compiling the rules takes longer than the rest of the test.
+    /// Label rules, shared because their compilation is slow.
     rules: Rules,
 }
 
@@ -109,7 +109,6 @@ impl World {
         self.tell(classes(self.is_offered));
     }
 
-    /// Changes the node if the node exists, and adds its watch event to the pending events.
     fn change(&mut self, change: impl FnOnce(&mut NodeView)) {
         if let Some(node) = self.nodes.get_mut(ONE) {
             self.version += 1;
@@ -175,7 +174,7 @@ impl World {
         }
     }
 
-    /// Reconciles as the writer does. The API server refuses a write with an outdated version.
+    /// Reconciles all touched nodes, as the writer does.
     fn works(&mut self) {
         for _ in 0..3 {
             for name in std::mem::take(&mut self.touched) {
@@ -222,8 +221,7 @@ impl World {
         true
     }
 
-    /// Delivers the pending events, or a new list if `last` is `Missed`, and runs the writer. Asserts that a
-    /// new operator would write the same labels, and that no work remains.
+    /// Asserts that a new operator would write the same labels after `last`, and that no work remains.
     fn judge(mut self, history: &[Step], last: Step) {
         let mut anew = self.clone();
         anew.index = Index::new(anew.rules.clone());
