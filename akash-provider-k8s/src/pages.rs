@@ -11,12 +11,12 @@ use std::time::Duration;
 
 /// Objects per page of a list.
 pub(crate) const PAGE: u32 = 500;
-/// Maximum number of pages of one list, for 100,000 objects. Stops a list if the server always returns
-/// another page.
+/// Maximum number of pages of one list, for a server that always returns another page. Enough for 100,000
+/// objects.
 pub(crate) const PAGES: usize = 200;
 
-/// Lists the metadata of all objects that `params` select. `limit` applies to each page. An interrupted list is an error,
-/// never a partial result.
+/// Lists the metadata of all objects that `params` select. `limit` applies to each page. Never returns a
+/// partial list.
 ///
 /// # Errors
 /// The errors of the API server; [`ErrorKind::NotFound`] for an unknown kind.

@@ -18,7 +18,7 @@ use kube::{Api, Client, Resource};
 use std::error::Error as _;
 use std::time::Duration;
 
-/// Phrases in messages of the API server that identify a denial by a webhook or a policy.
+/// Phrases in messages of the API server about a denial by a webhook or a policy.
 const ADMISSION: [&str; 2] = ["denied the request", "ValidatingAdmissionPolicy"];
 
 /// Attempted call: the verbs, the kind of the object and the namespace.
@@ -45,8 +45,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Changes the kind of an error from [`ErrorKind::Denied`] to [`ErrorKind::Invalid`] if the client's account
-/// has all rights that `attempt` requires. In this case, admission caused the denial.
+/// Changes the kind [`ErrorKind::Denied`] to [`ErrorKind::Invalid`] if the account of the client has all
+/// required rights, so that admission caused the denial.
 pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'_>, error: Error) -> Error {
     if error.kind() != ErrorKind::Denied {
         return error;
@@ -69,8 +69,7 @@ pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'
     Error::new(ErrorKind::Invalid, error.operation(), error.message().to_owned()).with_source(error)
 }
 
-/// Converts a denial by admission to a transient error. The tenant did not cause the denial, and a retry can
-/// succeed after a change of the quota or policy.
+/// Marks a denial by admission as transient. A retry can succeed after a change of the quota or policy.
 pub(crate) fn retried(error: Error) -> Error {
     if error.kind() == ErrorKind::Invalid && is_admission(&error) {
         return error.transient();
@@ -78,8 +77,7 @@ pub(crate) fn retried(error: Error) -> Error {
     error
 }
 
-/// Returns true if a webhook or a policy refused the request: `judged` found all required rights of the
-/// client, or the message contains a text of `ADMISSION`.
+/// Returns true if a webhook or a policy refused the request.
 fn is_admission(error: &Error) -> bool {
     let mut source = error.source();
     while let Some(cause) = source {
@@ -95,8 +93,8 @@ fn is_admission(error: &Error) -> bool {
     ADMISSION.iter().any(|phrase| message.contains(phrase))
 }
 
-/// Returns true if the Kubernetes account of the client has the right `verb` on `resource`, a resource of
-/// `rule`. `namespace` is used only for rules with the scope `Records` or `Lease`.
+/// Returns true if the Kubernetes account of the client has the right `verb` on `resource` of `rule`.
+/// `namespace` is used only for rules with the scope `Records` or `Lease`.
 ///
 /// # Errors
 /// Returns an error if the API server does not respond within `limit`.
@@ -124,7 +122,7 @@ pub async fn is_granted(
     may(client, limit, attributes, "check the rights").await
 }
 
-/// Returns true if the account of the client may make the call that `attributes` describe.
+/// Returns true if the account of the client may make the call in `attributes`.
 pub(crate) async fn may(
     client: &Client,
     limit: Duration,

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Settings {
     /// Address of the provider. Objects of other providers are never changed.
     pub provider: Address,
-    /// Id of the chain, written to namespaces to distinguish leases of different chains.
+    /// ID of the chain, written to namespaces to distinguish leases of different chains.
     pub chain_id: String,
     /// Namespace of the Manifest, ProviderHost and ProviderLeasedIP objects (`--k8s-manifest-ns`).
     pub manifest_namespace: String,
@@ -21,7 +21,7 @@ pub struct Settings {
     pub public_hostname: String,
     /// Kind of the objects for HTTP routes (`--ingress-mode`).
     pub ingress: IngressMode,
-    /// Pods of proxies, which may connect to the pods of leases.
+    /// Pods of proxies with access to the pods of leases.
     pub proxies: Vec<ProxyPods>,
     /// Whether network policies isolate leases (`--deployment-network-policies-enabled`).
     pub network_policies: bool,
@@ -34,14 +34,14 @@ pub struct Settings {
     pub commit: CommitLevels,
     /// Isolation level of new leases.
     pub isolation: Isolation,
-    /// Networks to which pods of leases may connect, and networks to which such pods must not connect.
+    /// Networks to which pods of leases may or must not connect.
     pub egress: Egress,
     /// Whether each lease has a ResourceQuota.
     pub quota: bool,
     /// Reaction to objects that other clients change.
     pub drift: Drift,
-    /// Whether registry passwords are also written to the Manifest in plain text, as by the Go provider. A
-    /// migration back to the Go provider needs these passwords.
+    /// Whether registry passwords are also written to the Manifest in plain text, for a migration back to the
+    /// Go provider.
     pub plain_registry_passwords: bool,
     /// Whether the provider offers leased IP addresses (`--ip-operator`).
     pub leased_ips: bool,
@@ -52,18 +52,16 @@ pub struct Settings {
     pub metallb_pool: String,
     /// Namespace of MetalLB's pools (`--metal-lb-namespace`).
     pub metallb_namespace: String,
-    /// Shared count of addresses in the pools of MetalLB. The inventory updates this count.
+    /// Shared count of addresses in the pools of MetalLB, updated by the inventory.
     pub leased_ip_count: LeasedIpCount,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// User or ServiceAccount that the backend binds to the ClusterRole of leases, in the namespace of each
-    /// lease. The backend sets this field to its own Kubernetes account, unless this account has the rights
-    /// in the whole cluster.
+    /// User or ServiceAccount that the backend binds to the ClusterRole of leases, in each lease namespace.
+    /// The backend sets its own account, unless this account has the rights in the whole cluster.
     pub lease_account: Option<Subject>,
     /// Timeout of one call to the API server.
     pub call_timeout: Duration,
-    /// Maximum wait until a tenant's command starts. The container runtime can be slow on a busy node, and only the tenant
-    /// of the command waits.
+    /// Maximum wait until a tenant's command starts. The container runtime can be slow on a busy node.
     pub command_start_timeout: Duration,
     /// Duration for which events of a lease are stored.
     pub event_history: Duration,
@@ -111,14 +109,14 @@ impl Settings {
     }
 }
 
-/// Shared count of addresses in the MetalLB pools for leases. The first number counts all addresses, the
-/// second number the addresses that Services outside of this provider's leases use.
+/// Shared count of addresses in the MetalLB pools for leases: all addresses, and those used outside the
+/// leases of this provider.
 #[derive(Debug, Clone, Default)]
 pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
 
 impl LeasedIpCount {
-    /// Returns the number of all addresses, and the number that Services outside of this provider's leases
-    /// use. Returns `None` before the first count.
+    /// Returns the number of all addresses, and the number used outside the leases of this provider. Returns
+    /// `None` before the first count.
     #[must_use]
     pub fn known(&self) -> Option<(u32, u32)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -132,17 +130,16 @@ impl LeasedIpCount {
 }
 
 impl PartialEq for LeasedIpCount {
-    /// Returns true for any two values, because the count is not a setting.
+    /// Returns true for any two values: the count is not a setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
 impl Settings {
-    /// Returns the size of the address pool, and the number of addresses that Services outside of this
-    /// provider's leases use. A `leased_ip_pool` above 0 limits the size to `leased_ip_pool` plus the number
-    /// of these used addresses. Before the first count, returns `leased_ip_pool` and 0, or `None` if
-    /// `leased_ip_pool` is 0.
+    /// Returns the size of the address pool, and the number of addresses used outside the leases of this
+    /// provider. A `leased_ip_pool` above 0 limits the addresses for leases. Before the first count, returns
+    /// `leased_ip_pool` and 0, or `None` if `leased_ip_pool` is 0.
     #[must_use]
     pub fn leased_pool(&self) -> Option<(u32, u32)> {
         let most = self.leased_ip_pool;
@@ -166,7 +163,7 @@ pub struct ProxyPods {
 impl ProxyPods {
     const APP_NAME: &str = "app.kubernetes.io/name";
 
-    /// Returns the pods of ingress-nginx in its namespace, like the Go provider.
+    /// Returns the pods of ingress-nginx in its namespace, as in the Go provider.
     #[must_use]
     pub fn nginx() -> Self {
         Self {
@@ -175,8 +172,8 @@ impl ProxyPods {
         }
     }
 
-    /// Returns the pods of the application `app` in any namespace. Tenants cannot set labels of pods, so no pod of a
-    /// lease matches.
+    /// Returns the pods of the application `app` in any namespace. No pod of a lease matches, because tenants
+    /// cannot set labels of pods.
     #[must_use]
     pub fn named(app: &str) -> Self {
         Self {
@@ -197,8 +194,7 @@ pub enum IngressMode {
         name: String,
         /// Namespace of the Gateway (`--gateway-namespace`).
         namespace: String,
-        /// Default size of the proxy buffers for responses, for example `16k` (`--proxy-buffer-size`). The
-        /// HTTP options of a service can set a different size.
+        /// Default size of the proxy buffers for responses, for example `16k` (`--proxy-buffer-size`).
         buffer_size: String,
     },
 }
@@ -215,7 +211,7 @@ impl IngressMode {
     }
 }
 
-/// Ratios of limit to request: 1.0 for equality, 1.5 for a limit that is 50 % higher.
+/// Ratios of limit to request: 1.0 for equality, 1.5 for a limit 50 % above the request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CommitLevels {
     /// Ratio for CPU: 1 plus `--overcommit-pct-cpu` / 100.
@@ -236,7 +232,7 @@ impl Default for CommitLevels {
     }
 }
 
-/// Isolation level of the pods of a lease. A lease keeps its level until a call of `KubeCluster::harden`.
+/// Isolation level of the pods of a lease, unchanged until a call of `KubeCluster::harden`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isolation {
     /// Level of the Go provider: no seccomp profile, all default capabilities, no quota, no Pod Security.
@@ -262,8 +258,7 @@ impl Isolation {
         }
     }
 
-    /// Returns the level in the annotation of a namespace; `Legacy` without the annotation, which other providers do
-    /// not write.
+    /// Returns the level in the annotation of a namespace, or `Legacy` without the annotation.
     #[must_use]
     pub fn from_annotation(annotation: Option<&str>) -> Self {
         match annotation {
@@ -273,18 +268,17 @@ impl Isolation {
     }
 }
 
-/// Reaction to workloads and Services that other clients change or delete. Objects that isolate leases are
-/// always repaired.
+/// Reaction to workloads and Services that other clients change or delete. Isolation objects are always
+/// repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drift {
     /// Repair the objects immediately.
     Heal,
-    /// Log the change, and restore the objects with the next deploy of the lease.
+    /// Log the change, and restore the objects with the next deploy.
     Report,
 }
 
-/// Networks outside of the lease namespace to which pods may connect, and networks to which pods must not
-/// connect.
+/// Networks outside of the lease namespace to which pods may or must not connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
     /// Networks to which pods must not connect, in addition to nodes and API servers.
@@ -293,15 +287,14 @@ pub struct Egress {
     pub infrastructure: Vec<String>,
     /// Networks of DNS resolvers such as node-local DNS, to which pods may connect on port 53 (UDP and TCP).
     pub resolvers: Vec<String>,
-    /// Labels of the DNS resolver pods in `kube-system`. Pods may connect to these resolvers on port 53.
+    /// Labels of the DNS resolver pods in `kube-system`, to which pods may connect on port 53.
     pub resolver_pods: Vec<(String, String)>,
     /// Endpoints of the API server, to which services with read permissions may connect.
     pub api_servers: Vec<SocketAddr>,
 }
 
 impl Default for Egress {
-    /// Closes the private, link-local and shared networks of IPv4 and IPv6. DNS resolvers (kube-dns and
-    /// node-local DNS) stay reachable on port 53.
+    /// Closes the private, link-local and shared networks, except DNS resolvers on port 53.
     fn default() -> Self {
         let owned = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect();
         Self {
@@ -322,7 +315,7 @@ impl Default for Egress {
     }
 }
 
-/// Parses a network for [`Egress`]: `address/length`, or an address. Bits of the address after the prefix are ignored.
+/// Parses a network for [`Egress`]: `address/length`, or an address. Ignores address bits after the prefix.
 ///
 /// # Errors
 /// The problem and the remedy.

@@ -92,7 +92,7 @@ pub struct State {
 }
 
 impl State {
-    /// Starts the watches. Returns at once, also if the API server is down.
+    /// Starts the watches. Returns at once, even if the API server is down.
     #[must_use]
     pub fn start(client: &Client, settings: &Settings) -> Self {
         Self::start_with(client, settings, WatchConfig::default())
@@ -144,16 +144,15 @@ impl State {
         }
     }
 
-    /// Waits until all required kinds were listed once. A kind that the cluster may lack counts as empty
-    /// while it is missing.
+    /// Waits for the first list of all required kinds. A missing optional kind counts as empty.
     pub async fn ready(&self) {
         let mut watches = self.shared.watches.subscribe();
         // The sender is a field of `self`, so the channel is open.
         let _ = watches.wait_for(watches::are_ready).await;
     }
 
-    /// Returns true if all kinds that affect the health of leases were listed, and no watch of such a kind is
-    /// down for longer than the grace period.
+    /// Returns true if all kinds that affect lease health were listed, and no watch of them is down for
+    /// longer than the grace period.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.shared.is_known()
@@ -165,15 +164,15 @@ impl State {
         self.shared.watches.read(Clone::clone)
     }
 
-    /// Subscribes to health changes. The stream sends a snapshot first, and again after missed changes. The
-    /// stream sends `Lost` when the health becomes unknown.
+    /// Subscribes to health changes. The stream sends a snapshot first and after missed changes, and `Lost`
+    /// when the health becomes unknown.
     #[must_use]
     pub fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
         changes::changes(&self.shared)
     }
 
-    /// Returns the health of a lease. Health is unknown in three cases: the lease does not run, the watches
-    /// are down, or the watches have not yet observed all writes of the provider.
+    /// Returns the health of a lease; unknown if the lease does not run, the watches are down, or a write of
+    /// the provider was not observed yet.
     #[must_use]
     pub fn health(&self, lease: &LeaseId) -> Health {
         if !self.is_known() {
@@ -190,7 +189,7 @@ impl State {
         self.lease_in(&lease.namespace())
     }
 
-    /// Returns the objects of the lease that has the namespace `namespace`.
+    /// Returns the objects of the lease in `namespace`.
     #[must_use]
     pub fn lease_in(&self, namespace: &str) -> LeaseView {
         let index = self.shared.index();
@@ -198,14 +197,14 @@ impl State {
         entry.map(|e| e.view.clone()).unwrap_or_default()
     }
 
-    /// Returns the lease that has the namespace `namespace`, and its objects, if the lease belongs to this provider.
+    /// Returns the lease in `namespace` and its objects, if the lease belongs to this provider.
     pub(crate) fn ours_in(&self, namespace: &str) -> Option<(LeaseId, LeaseView)> {
         let index = self.shared.index();
         let entry = index.leases.get(namespace)?;
         Some((entry.lease.clone()?, entry.view.clone()))
     }
 
-    /// Returns, by namespace, all leases of this provider that have a Manifest or that run.
+    /// Returns all leases of this provider with a Manifest or a workload, by namespace.
     #[must_use]
     pub fn leases(&self) -> BTreeMap<String, LeaseId> {
         let index = self.shared.index();
@@ -214,8 +213,7 @@ impl State {
             .collect()
     }
 
-    /// Returns the namespace and the objects of every lease, and the id of the lease if the lease belongs to
-    /// this provider.
+    /// Returns the namespace and the objects of every lease, and the ID of each lease of this provider.
     pub(crate) fn views(&self) -> Vec<(String, LeaseView, Option<LeaseId>)> {
         let index = self.shared.index();
         let all = index.leases.iter();
@@ -246,8 +244,8 @@ impl State {
         status::service_status(&view, service).ok_or_else(|| no_service(lease, service))
     }
 
-    /// Returns the node ports of each service of a lease. Clients reach the node ports at the provider's
-    /// public hostname.
+    /// Returns the node ports of each service of a lease, which clients reach at the provider's public
+    /// hostname.
     pub fn forwarded_ports(&self, lease: &LeaseId) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
         Ok(self.lease_status(lease)?.forwarded_ports)
     }
@@ -267,8 +265,8 @@ impl State {
             .read(|all| all.get(&kind).is_some_and(|watch| watch.synced))
     }
 
-    /// Returns the kinds of which all objects were listed. A view that is read after this call contains the
-    /// listed objects.
+    /// Returns the kinds with a complete list. A view that is read after this call contains the listed
+    /// objects.
     pub(crate) fn listed(&self) -> BTreeSet<Kind> {
         let synced = |watches: &watches::Watches| {
             let listed = watches.iter().filter(|(_, watch)| watch.synced);
@@ -283,7 +281,7 @@ impl State {
         &self.history
     }
 
-    /// Returns true after the first complete list of Kubernetes events was read.
+    /// Returns true after the first complete list of Kubernetes events.
     #[must_use]
     pub fn sees_events(&self) -> bool {
         self.has_listed(Kind::Events)
@@ -302,14 +300,14 @@ impl State {
         self.shared.touched.subscribe()
     }
 
-    /// Returns the objects with the label `akash.network=true` that belong to no lease or cannot be decoded.
+    /// Returns the objects with the label `akash.network=true` that belong to no lease or are invalid.
     #[must_use]
     pub fn orphans(&self) -> Vec<Orphan> {
         orphans::orphans(&self.shared.index())
     }
 
-    /// Records an accepted write. Health is unknown until the watches have observed this write. `object` is
-    /// the response of the API server. Writes of kinds that do not decide health have no effect.
+    /// Records an accepted write. `object` is the response of the API server. Health is unknown until the
+    /// watches have observed this write. Writes of kinds that do not decide health have no effect.
     pub fn wrote<K: kube::Resource<DynamicType = ()> + 'static>(&self, object: &K) {
         let Some((kind, home)) = kind::decisive(object) else {
             return;
@@ -344,8 +342,8 @@ impl State {
         entry.is_none_or(index::Entry::is_settled)
     }
 
-    /// Waits until the watches have observed all writes of this process for a lease. Does not return while the watches
-    /// are down.
+    /// Waits until the watches have observed all writes of this process for a lease. Does not return while
+    /// the watches are down.
     pub async fn settled(&self, lease: &LeaseId) {
         // Subscribed before the first check, so that no change is missed.
         let mut touched = self.touched();
@@ -356,8 +354,8 @@ impl State {
         }
     }
 
-    /// Returns kind, name and reason for each object with the label `akash.network=true` that cannot be
-    /// decoded or names no lease.
+    /// Returns kind, name and reason for each object with the label `akash.network=true` that is invalid or
+    /// names no lease.
     #[must_use]
     pub fn unreadable(&self) -> Vec<(Kind, String, String)> {
         let unreadable = |orphan: Orphan| match orphan.reason {

@@ -18,28 +18,27 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// Minimum interval between two log messages about one problem. The next message is logged only if the number
-/// of affected names has changed.
+/// Minimum interval between two log messages about one problem.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
-/// Maximum number of names that the writer checks for work while it holds the lock of the state.
+/// Maximum number of names that the writer checks while it holds the lock of the state.
 const LOOKS: usize = 64;
 
-/// Objects of an operator, and the work that they require. Uses no clock and no network.
+/// Objects of an operator, and the work that they require. Has no clock and no network.
 pub(super) trait Index: Debug + Send + 'static {
     /// Change from a watch or from the writer.
     type Event: Send;
     /// Work that brings the objects of one name into the desired state.
     type Work: Work;
-    /// Log message for a name with objects that differ from their declared state.
+    /// Log message for a name with objects that differ from the declared state.
     const PROBLEM: &'static str;
 
-    /// Applies an event and returns the names that the event affects: hostnames, Services or nodes.
+    /// Applies an event and returns the affected names: hostnames, Services or nodes.
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
 
     /// Returns true after every required kind was listed.
     fn is_known(&self) -> bool;
 
-    /// Returns all names that have a record or an object.
+    /// Returns all names with a record or an object.
     fn names(&self) -> BTreeSet<String>;
 
     /// Returns the work for a name, from the current state of the index.
@@ -50,19 +49,19 @@ pub(super) trait Index: Debug + Send + 'static {
         0
     }
 
-    /// Applies time-dependent rules to the work. Returns the time at which to reconcile the name again, if a
-    /// rule requires this.
+    /// Applies time-dependent rules to the work. Returns the time of the next reconciliation that these rules
+    /// require.
     fn apply_time_rules(&mut self, _name: &str, _work: &mut Self::Work, _now: Instant) -> Option<Instant> {
         None
     }
 
-    /// True if a problem that several names share is logged once, with the number of names.
+    /// True if a problem of several names is logged once, with the number of names.
     const SHARES_PROBLEMS: bool = false;
 
-    /// Removes state of names that are not in the index.
+    /// Removes the state of names that are not in the index.
     fn prune(&mut self) {}
 
-    /// Returns true if the operator does no work until this watch has listed all objects.
+    /// Returns true if the operator waits for the first complete list of this watch.
     fn needs(&self, _watch: &str) -> bool {
         true
     }
@@ -78,18 +77,18 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
     /// Returns true if there is nothing to do.
     fn is_done(&self) -> bool;
 
-    /// Returns the reason why the objects of the name differ from the state that their record declares.
+    /// Returns the reason why the objects of the name differ from the declared state.
     fn problem(&self) -> Option<&str>;
 
     /// Returns the objects to write.
     fn bodies(&self) -> Vec<&Value>;
 
-    /// Returns the missing record, if this record is the only reason for the deletions.
+    /// Returns the missing record, if it is the only reason for the deletions.
     fn missing(&self) -> Option<&MissingRecord> {
         None
     }
 
-    /// Removes all deletions from `self`. After this call, [`Work::problem`] returns the reason `_why`.
+    /// Removes all deletions. Afterwards, [`Work::problem`] returns the reason `_why`.
     fn withhold(&mut self, _why: String) {}
 }
 
@@ -104,15 +103,15 @@ pub struct Counts {
     pub failed: u64,
 }
 
-/// Reason why the objects of a name differ from the state that its record declares.
+/// Reason why the objects of a name differ from the declared state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) text: String,
     pub(super) since: Instant,
 }
 
-/// Returns the names to reconcile after an event: none before the initial lists are complete, then all names once,
-/// then the names the event affects.
+/// Returns the names to reconcile after an event: none before the initial lists, then all names once, then
+/// the affected names.
 pub(super) fn names_to_reconcile<I>(
     index: &mut I,
     is_known: impl Fn(&I) -> bool,
@@ -154,9 +153,9 @@ pub(super) struct WorkItem<W> {
 pub(super) enum Next<W> {
     /// Work for a name. The name is in progress until [`OperatorState::finish`].
     WorkItem(WorkItem<W>),
-    /// More names wait. The writer must release the lock, and then call [`OperatorState::next`] again.
+    /// More names wait. The writer must release the lock before the next call of [`OperatorState::next`].
     More,
-    /// No work before this time, unless an event arrives. With `None`, only an event can cause work.
+    /// No work before this time, unless an event arrives. With `None`, only an event causes work.
     Nothing(Option<Instant>),
 }
 
@@ -167,7 +166,7 @@ pub(super) struct OperatorState<I> {
     pub(super) wake: Notify,
     /// Notifies about applied events.
     changes: watch::Sender<()>,
-    /// Notifies subscribers of events that affect a name. The heartbeat of a node affects no name.
+    /// Notifies subscribers of events that affect a name. Node heartbeats affect no name.
     touches: watch::Sender<()>,
     /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet.
     pub(super) definitions: Definitions,
@@ -254,7 +253,7 @@ impl<I: Index> OperatorState<I> {
         self.touches.subscribe()
     }
 
-    /// Returns the states of the watches, including the watch of CustomResourceDefinitions if a kind was missing.
+    /// Returns the states of the watches, with the watch of CustomResourceDefinitions if a kind was missing.
     pub(super) fn watch_status(&self, inner: &Inner<I>) -> BTreeMap<&'static str, WatchStatus> {
         let mut status = inner.watch_status();
         let fares = self.definitions.watch_state();
@@ -329,7 +328,7 @@ impl<I: Index> OperatorState<I> {
         self.judge_again(|guard| guard.learn(evidence));
     }
 
-    /// Notifies the guard that evidence about missing records cannot be read.
+    /// Reports to the guard that evidence about missing records cannot be read.
     pub(super) fn fail(&self, error: &Error) {
         let is_absent = error.kind() == ErrorKind::NotFound;
         let is_new = self.inner().guard.fail(error.to_string(), is_absent);
@@ -338,7 +337,7 @@ impl<I: Index> OperatorState<I> {
         }
     }
 
-    /// Confirms the deletions that the guard holds; returns their number.
+    /// Confirms the deletions that the guard delays, and returns their number.
     pub(super) fn confirm(&self) -> usize {
         let confirmed = self.judge_again(Guard::confirm);
         tracing::info!(
@@ -358,7 +357,7 @@ impl<I: Index> OperatorState<I> {
         changed
     }
 
-    /// Removes the state of names without a record and without an object.
+    /// Removes the state of names without record and object.
     pub(super) fn prune(&self) {
         let mut inner = self.inner();
         let names = inner.index.names();
@@ -369,8 +368,7 @@ impl<I: Index> OperatorState<I> {
         inner.index.prune();
     }
 
-    /// Queues the failed names for which `is_meant` returns true, for an immediate attempt without back-off.
-    /// Returns the number of these names.
+    /// Queues the failed names that match `is_meant` for an immediate attempt, and returns their number.
     pub(super) fn forget(&self, is_meant: impl Fn(&I, &str) -> bool) -> usize {
         let mut inner = self.inner();
         let Inner { index, queue, .. } = &mut *inner;
@@ -386,8 +384,7 @@ impl<I: Index> Inner<I> {
         self.guard.hold(Instant::now())
     }
 
-    /// If the guard delays deletions for which a missing record is the only reason, removes these deletions
-    /// from `work`.
+    /// Removes the deletions that the guard delays from `work`. Returns the reason for the delay.
     fn withhold(&mut self, name: &str, work: &mut I::Work, now: Instant) -> Option<Wait> {
         let Some(record) = work.missing() else {
             self.guard.clear(name);
@@ -442,12 +439,12 @@ impl<I: Index> Inner<I> {
     }
 }
 
-/// Logged problems, with the number of affected names in the last log message.
+/// Logged problems and their last messages.
 #[derive(Debug, Default)]
 struct ProblemLog {
-    /// True if a problem was added or removed since the last log message.
+    /// True if problems changed since the last log message.
     is_due: bool,
-    /// Number of names in the last log message, and time of this message, for each problem.
+    /// Number of names in the last log message and time of this message, by problem.
     logged: BTreeMap<String, (usize, Instant)>,
 }
 
@@ -459,8 +456,8 @@ struct ProblemCount {
 }
 
 impl ProblemLog {
-    /// Returns the problems to log now, and the time of the next check. A problem is logged again after
-    /// [`LOG_INTERVAL`] if the number of its names has changed.
+    /// Returns the problems to log now, and the time of the next check. Logs a problem again after
+    /// [`LOG_INTERVAL`] if its number of names changed.
     fn due(
         &mut self,
         problems: &BTreeMap<String, Problem>,

@@ -14,11 +14,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum back-off after a failure. After an API server or a namespace is available again, a retry runs within this
-/// time.
+/// Maximum back-off after a failure, and thus the maximum delay after an outage of the API server.
 const WAIT_MAX: Duration = Duration::from_secs(300);
-/// Age at which a write counts as accepted by other clients. If another client reverts an older write, the
-/// operator repairs the objects without delay.
+/// Age of a stable write. If another client reverts an older write, the operator repairs the objects
+/// immediately.
 const STABLE_AFTER: Duration = Duration::from_secs(600);
 
 /// Back-off after failures, and limits of the ignore list.
@@ -26,10 +25,11 @@ const STABLE_AFTER: Duration = Duration::from_secs(600);
 pub struct RetryPolicy {
     /// First back-off after a failure; doubles up to five minutes (`--retry-delay`).
     pub retry_delay: Duration,
-    /// Number of consecutive refusals by the API server after which a name is ignored (`--event-failure-limit`).
+    /// Limit of consecutive refusals by the API server. At this limit, the name is ignored
+    /// (`--event-failure-limit`).
     pub refusals: u32,
-    /// Maximum number of ignored names. If more names are ignored, the name that has been ignored longest is
-    /// tried again (`--ignore-list-entry-limit`).
+    /// Maximum number of ignored names (`--ignore-list-entry-limit`). Above this number, the name that was
+    /// ignored first is tried again.
     pub ignored: usize,
     /// Maximum time a name is ignored (`--ignore-list-age-limit`).
     pub ignored_for: Duration,
@@ -46,26 +46,26 @@ impl Default for RetryPolicy {
     }
 }
 
-/// State of a name after a failed attempt to write its objects.
+/// State of a name after a failed write of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Number of consecutive failures of any kind.
     pub failures: u32,
-    /// Number of consecutive failures in which the API server refused the object.
+    /// Number of consecutive refusals by the API server.
     pub refusals: u32,
     /// Message of the last error.
     pub error: String,
-    /// Kind of the last error. Only an error of kind `Invalid` counts as a refusal of the object.
+    /// Kind of the last error. Only the kind `Invalid` counts as a refusal.
     pub kind: ErrorKind,
     /// Time of the last failure.
     pub at: Instant,
-    /// Time of the next attempt. A change of the name causes an earlier attempt.
+    /// Time of the next attempt, unless a change of the name causes an earlier attempt.
     pub due: Instant,
     /// The name is on the ignore list.
     pub is_ignored: bool,
 }
 
-/// Last successful write of the objects of a name, stored to detect that another client reverts this write.
+/// Last successful write of a name, stored to detect another client that reverts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LastWrite {
     hash: String,
@@ -94,8 +94,7 @@ pub struct Queue {
     ready: BTreeSet<String>,
     running: BTreeSet<String>,
     failed: BTreeMap<String, Failure>,
-    /// Times at which names are queued again: the next attempts of failed names, and times set by
-    /// [`Queue::remind`].
+    /// Times at which names are queued again: retries, and times from [`Queue::remind`].
     dues: BTreeSet<(Instant, String)>,
     written: BTreeMap<String, LastWrite>,
 }
@@ -115,7 +114,7 @@ impl Queue {
         }
     }
 
-    /// Queues changed names immediately, including names that still wait for their back-off.
+    /// Queues changed names immediately, even during their back-off.
     pub fn changed(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
             if let Some(failed) = self.failed.get_mut(&name) {
@@ -127,8 +126,7 @@ impl Queue {
         }
     }
 
-    /// Queues the failed names for which `is_meant` returns true, for an immediate attempt without back-off.
-    /// Returns the number of these names.
+    /// Queues the failed names that match `is_meant` for an immediate attempt, and returns their number.
     pub fn forget(&mut self, is_meant: impl Fn(&str) -> bool) -> usize {
         let meant: Vec<String> = self
             .failed
@@ -144,7 +142,7 @@ impl Queue {
         meant.len()
     }
 
-    /// Queues the running names again after their writer has stopped.
+    /// Queues the running names again after a stop of their writer.
     pub fn restart(&mut self) {
         for name in std::mem::take(&mut self.running) {
             self.push(name);
@@ -178,7 +176,7 @@ impl Queue {
         None
     }
 
-    /// Schedules a name to be queued at the time `at`.
+    /// Queues a name at the time `at`.
     pub fn remind(&mut self, name: &str, at: Instant) {
         self.dues.insert((at, name.to_owned()));
     }
@@ -195,8 +193,8 @@ impl Queue {
         self.unfail(name);
     }
 
-    /// Returns true if an object may be written now. Delays the write if another client reverted the last
-    /// write shortly before, so that two clients do not overwrite each other without a pause.
+    /// Returns true if an object may be written now. After another client reverts a write, the next writes
+    /// are delayed, so that two clients do not overwrite each other without a pause.
     pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;
@@ -264,15 +262,14 @@ impl Queue {
         }
     }
 
-    /// Removes the state of each name for which `is_there` returns false. Such a name has no record and no
-    /// object.
+    /// Removes the state of each name for which `is_there` returns false.
     pub fn prune(&mut self, is_there: impl Fn(&str) -> bool) {
         self.written.retain(|name, _| is_there(name));
         self.failed.retain(|name, _| is_there(name));
         self.dues.retain(|(_, name)| is_there(name));
     }
 
-    /// Returns the failure of the last attempt for a name, or `None` if this attempt succeeded.
+    /// Returns the failure of the last attempt, or `None` if this attempt succeeded.
     #[must_use]
     pub fn failure(&self, name: &str) -> Option<&Failure> {
         self.failed.get(name)
@@ -326,7 +323,7 @@ impl Queue {
         }
     }
 
-    /// If too many names are ignored, queues the name that has been ignored longest, except `newest`.
+    /// If too many names are ignored, queues the name that was ignored first, except `newest`.
     fn make_room(&mut self, newest: &str) {
         let ignored = self.failed.iter().filter(|(_, failed)| failed.is_ignored);
         let ignored: Vec<_> = ignored.map(|(name, failed)| (failed.at, name.clone())).collect();

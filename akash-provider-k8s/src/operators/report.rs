@@ -9,14 +9,13 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Maximum length of the description of a problem with a record, in characters. The description can contain
-/// text from a tenant.
+/// Maximum length of a problem description, in characters. The description can contain text from a tenant.
 pub(super) const PROBLEM_MAX: usize = 300;
 
 /// State of a watch.
 #[derive(Debug, Clone, Serialize)]
 pub struct WatchStatus {
-    /// True if the operator does no work before this watch has listed all objects.
+    /// True if the operator waits for the first complete list of this watch.
     pub is_needed: bool,
     /// All objects have been listed at least once.
     pub synced: bool,
@@ -45,8 +44,7 @@ pub struct LeaseParts {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct IgnoredLease {
-    /// Hostnames with failed writes or problems. In the status of the IP operator, this field contains
-    /// sharing keys of addresses.
+    /// Hostnames with failed writes or problems; sharing keys of addresses in the status of the IP operator.
     pub hostnames: Vec<String>,
     /// Error of the last failed write, or the last problem.
     pub last_error: String,
@@ -54,7 +52,7 @@ pub struct IgnoredLease {
     pub last_error_type: String,
     /// Time of the error or problem in `last_error`, RFC 3339.
     pub failed_at: String,
-    /// Highest number of consecutive failed writes of one hostname or address; 1 for a problem.
+    /// Highest number of consecutive failed writes of one name; 1 for a problem.
     pub failure_count: u32,
     /// Namespace of the lease.
     pub namespace: String,
@@ -93,8 +91,8 @@ impl<I: Index> Inner<I> {
         statuses.collect()
     }
 
-    /// Returns the failures and problems, grouped by lease. `of` maps a name to its lease and its reported
-    /// name. Omits names for which `of` returns `None`.
+    /// Returns the failures and problems by lease. `of` maps a name to its lease and its reported name, or to
+    /// `None` to omit the name.
     pub(super) fn ignored(
         &self,
         of: impl Fn(&I, &str) -> Option<(LeaseId, String)>,

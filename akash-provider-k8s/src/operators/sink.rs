@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Function that returns the index key and the index value of an object.
+/// Function that decodes the index key and the index value of an object.
 pub(super) type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ where
     task::spawn("watch of an operator", follower.run())
 }
 
-/// Sink that passes the objects of one kind to the index, as events.
+/// Sink that passes the objects of one kind to the index.
 struct IndexSink<I: Index, K, V> {
     state: Arc<OperatorState<I>>,
     read: Read<K, V>,
@@ -110,7 +110,7 @@ impl<I: Index, K: Ord + Send, V: Send> Sink<DynamicObject> for IndexSink<I, K, V
     }
 }
 
-/// Stores the state of one watch for the status of the operator.
+/// State of one watch, stored for the status of the operator.
 struct WatchReport<I> {
     watched: WatchSpec,
     state: Arc<OperatorState<I>>,

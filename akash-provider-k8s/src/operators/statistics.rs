@@ -10,8 +10,7 @@ use akash_provider_core::statistics::DurationCounts;
 pub struct WorkStatistics {
     /// Number of names in the work queue, by state.
     pub queue: QueueDepth,
-    /// Durations of the work on one name, successful or failed. The work writes and deletes the objects of
-    /// the name.
+    /// Durations of the work on one name: writes and deletions of its objects, successful or failed.
     pub durations: DurationCounts,
     /// Number of writes, deletions and failures.
     pub counts: Counts,

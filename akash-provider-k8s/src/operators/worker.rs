@@ -10,7 +10,7 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Maximum number of names (hostnames, Services or nodes) with concurrent work.
+/// Maximum number of names with concurrent work.
 const AT_ONCE: usize = 8;
 
 /// Implementation of the writes of an operator.
@@ -18,7 +18,7 @@ pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
     /// Index that computes the work for each name.
     type Index: Index;
 
-    /// Returns the state that the writer shares with the watches and the status.
+    /// Returns the state shared with the watches and the status.
     fn state(&self) -> &OperatorState<Self::Index>;
 
     /// Writes and deletes the objects of one name.
@@ -31,7 +31,7 @@ pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
-    /// Interval at which the operator removes its own data about deleted names from memory.
+    /// Interval at which data about deleted names is removed from memory.
     pub(super) prune: Duration,
     /// Maximum wait for running work at the stop.
     pub(super) grace: Duration,
@@ -47,7 +47,7 @@ pub(super) struct OperatorTasks {
 }
 
 impl OperatorTasks {
-    /// Starts the writer. The writer works only while `gate` is open, that is, while the provider leads.
+    /// Starts the writer, which works only while the provider leads (`gate` is open).
     pub(super) fn start(writer: impl ObjectWriter, pace: Timing, gate: LeadershipGate) -> Self {
         let mut running = Self {
             stopping: CancellationToken::new(),
@@ -66,7 +66,7 @@ impl OperatorTasks {
         running
     }
 
-    /// Starts a task that runs only while `gate` is open, that is, while the provider leads.
+    /// Starts a task that runs only while the provider leads (`gate` is open).
     pub(super) fn lead<W: Future<Output = ()> + Send + 'static>(
         &mut self,
         gate: LeadershipGate,
@@ -86,7 +86,7 @@ impl OperatorTasks {
         self.tasks.extend(tasks);
     }
 
-    /// Starts no more work, and waits up to the grace period for the running work.
+    /// Stops the start of work, and waits up to the grace period for running work.
     pub(super) async fn stop(&self) {
         self.stopping.cancel();
         self.stopped.cancelled().await;
@@ -109,7 +109,7 @@ async fn lead<W: Future<Output = ()>>(
     }
 }
 
-/// Writes objects until the operator stops, and finishes running writes.
+/// Writes objects until the operator stops. Finishes running writes.
 async fn run(writer: impl ObjectWriter, pace: Timing, until: CancellationToken) {
     let state = writer.state();
     // The previous leadership may have ended during a write.

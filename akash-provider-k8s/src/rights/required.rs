@@ -14,8 +14,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the namespace of the scope, or `None` for the whole cluster. For the scopes `Records` and
-    /// `Lease`, the namespace is `variable`.
+    /// Returns the namespace of the scope, or `None` for the whole cluster. For `Records` and `Lease`, the
+    /// namespace is `variable`.
     #[must_use]
     pub const fn namespace<'a>(&self, variable: &'a str) -> Option<&'a str> {
         match self {
@@ -177,14 +177,14 @@ const LEASE_RULES: [Rule; 3] = [
     rule(Scope::Lease, "", &["pods/exec"], &["get", "create"]),
 ];
 
-/// Returns the rights that the provider requires outside of the namespaces of leases.
+/// Returns the rights that the provider requires outside of lease namespaces.
 #[must_use]
 pub const fn required() -> &'static [Rule] {
     &RULES
 }
 
-/// Returns the rights of the provider in the namespace of each lease, as in `deploy/rbac/lease.yaml`. The
-/// provider creates a role binding for its account in each of these namespaces.
+/// Returns the rights of the provider in each lease namespace, as in `deploy/rbac/lease.yaml`. The provider
+/// creates its role binding in each of these namespaces.
 #[must_use]
 pub const fn required_in_leases() -> &'static [Rule] {
     &LEASE_RULES

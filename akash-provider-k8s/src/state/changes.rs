@@ -12,7 +12,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Maximum number of pending signals of a listener. A listener with more pending signals receives a snapshot.
+/// Maximum number of pending signals of a listener. Above this number, the listener receives a snapshot.
 pub(super) const WAITING_MAX: usize = 1024;
 
 /// Last message that was sent to the listener.
@@ -28,12 +28,12 @@ struct Listener {
     signals: broadcast::Receiver<Signal>,
     watches: watch::Receiver<Watches>,
     last_message: LastMessage,
-    /// Value of the counter `Index::losses` at the time of the last snapshot for the listener.
+    /// Value of `Index::losses` at the last snapshot for the listener.
     losses: u64,
 }
 
-/// Returns a stream of health changes. The stream sends a snapshot first, and again after missed changes. The
-/// stream ends when the [`State`](super::State) is dropped.
+/// Returns a stream of health changes. The stream sends a snapshot first and after missed changes, and ends
+/// when the [`State`](super::State) is dropped.
 pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<ClusterChange, Error>> {
     let listener = Listener {
         shared: Arc::downgrade(shared),
@@ -89,8 +89,8 @@ impl Listener {
         }
     }
 
-    /// Converts a signal to a message. Returns `Some(None)` if the listener needs no message for the signal,
-    /// and `None` at the end of the stream.
+    /// Converts a signal to a message: `Some(None)` if the listener needs no message, `None` at the end of
+    /// the stream.
     #[expect(clippy::option_option, reason = "the end differs from no message")]
     fn answer(&mut self, signal: Result<Signal, RecvError>) -> Option<Option<ClusterChange>> {
         let shared = self.shared.upgrade()?;

@@ -26,7 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Name of the watch of CustomResourceDefinitions in a status.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
-/// Number of definitions per page of a list. A definition may have several KiB, mostly metadata.
+/// Number of definitions per page of a list. One definition may have several KiB.
 const PAGE: u32 = 50;
 /// Maximum number of retries for a missing kind after a change of the CustomResourceDefinition of this kind.
 /// Each API server starts to serve a new kind only after some time. The delays start at 250 ms and double, so

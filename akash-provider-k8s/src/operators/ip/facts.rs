@@ -30,7 +30,7 @@ pub struct LeasedPort {
 pub struct InvalidRecord {
     /// Reason, in at most 300 characters.
     pub problem: String,
-    /// Service that the invalid record names, as `NAMESPACE/NAME`, if known.
+    /// Service of the invalid record, as `NAMESPACE/NAME`, if known.
     pub place: Option<String>,
 }
 
@@ -116,12 +116,11 @@ fn problem(leased: &LeasedPort, name: &str) -> Option<String> {
 pub struct DeclaredIps {
     /// Provider of the lease.
     pub provider: Address,
-    /// Names of the ProviderLeasedIP records that belong to the declared addresses; `None` for an invalid
-    /// Manifest.
+    /// Names of the declared ProviderLeasedIP records; `None` for an invalid Manifest.
     pub records: Option<BTreeSet<String>>,
 }
 
-/// Decodes a Manifest with labels that name its lease; returns `None` for any other object.
+/// Decodes a Manifest with the labels of a lease; returns `None` for any other object.
 #[must_use]
 pub fn manifest(object: &DynamicObject) -> Option<DeclaredIps> {
     let lease = object.metadata.labels.as_ref().and_then(labels::lease_of)?;

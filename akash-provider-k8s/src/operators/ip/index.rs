@@ -17,7 +17,7 @@ use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Name as in the metadata of an object, or a Service as `NAMESPACE/NAME`.
+/// Name of an object, or `NAMESPACE/NAME` of a Service.
 type Name = String;
 
 /// Change from a watch or from the writer.
@@ -25,16 +25,15 @@ type Name = String;
 pub enum Event {
     /// Change of the records. The key is the name.
     Records(Change<Name, DecodedRecord>),
-    /// Change of Manifests. The key is the name. The value is `None` if the labels of the Manifest name no
-    /// lease.
+    /// Change of Manifests, by name. The value is `None` if the labels name no lease.
     Manifests(Change<Name, Option<DeclaredIps>>),
-    /// Change of all Services of the cluster. The key is `NAMESPACE/NAME`.
+    /// Change of all Services of the cluster, by `NAMESPACE/NAME`.
     Services(Change<Name, LiveService>),
-    /// Change of the MetalLB pools. The key is the name.
+    /// Change of the MetalLB pools, by name.
     Pools(Change<Name, Pool>),
     /// The writer wrote a Service.
     Written(Name, LiveService),
-    /// The writer deleted the Service with this `NAMESPACE/NAME` and this UID.
+    /// Deletion of a Service by the writer: its `NAMESPACE/NAME` and its UID.
     Deleted(Name, String),
 }
 
@@ -44,17 +43,17 @@ pub struct Index {
     provider: Address,
     mode: Mode,
     records: Option<BTreeMap<Name, DecodedRecord>>,
-    /// Names of the records that declare each Service, by Service.
+    /// Names of the records that declare each Service.
     claims: BTreeMap<Name, BTreeSet<Name>>,
     manifests: Option<BTreeMap<Name, Option<DeclaredIps>>>,
     /// Load balancers, and Services with the labels of a leased address.
     services: Option<BTreeMap<Name, LiveService>>,
-    /// Names of Services, grouped by the record name that [`LiveService::seat`] returns.
+    /// Names of Services, by the record name that [`LiveService::seat`] returns.
     seats: BTreeMap<Name, BTreeSet<Name>>,
     pools: Option<BTreeMap<Name, Pool>>,
-    /// True if the provider has, or had, records in this cluster.
+    /// True if this provider ever had records in the cluster.
     has_records: bool,
-    /// Names of the ProviderLeasedIP records that were removed after the start of the operator.
+    /// Names of the records that were removed since the start of the operator.
     removed: BTreeSet<Name>,
 }
 
@@ -67,7 +66,7 @@ pub struct Work {
     pub delete: Option<String>,
     /// Reason why the Service differs from the state that its record declares.
     pub problem: Option<String>,
-    /// The missing record, if the Service is deleted only because this record is missing.
+    /// The missing record, if it is the only reason for a deletion.
     pub missing: Option<MissingRecord>,
 }
 
@@ -78,8 +77,7 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
-    /// True if the operator must become the field manager of the Service before the operator can remove a
-    /// surplus annotation.
+    /// True if the operator must own the fields of the Service before it can remove a surplus annotation.
     pub take_over: bool,
     /// Path of the first field that differs; empty for a new object.
     pub at: String,
@@ -101,7 +99,7 @@ impl Work {
 }
 
 impl Index {
-    /// Creates an index without state. No work is done before the initial lists.
+    /// Creates an empty index, which requires no work before the initial lists.
     #[must_use]
     pub const fn new(provider: Address, mode: Mode) -> Self {
         Self {
@@ -118,7 +116,7 @@ impl Index {
         }
     }
 
-    /// Returns the provider for which this operator serves the leases.
+    /// Returns the provider of the served leases.
     #[must_use]
     pub const fn provider(&self) -> &Address {
         &self.provider
@@ -130,7 +128,7 @@ impl Index {
         &self.mode
     }
 
-    /// Returns true after records, manifests and Services were listed. Pools are optional.
+    /// Returns true after records, Manifests and Services were listed. Pools are optional.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.records.is_some() && self.manifests.is_some() && self.services.is_some()
@@ -159,8 +157,8 @@ impl Index {
         }
     }
 
-    /// Returns the Services that a record declares, the existing Services of this provider's leased addresses, and the
-    /// names of all invalid records.
+    /// Returns the declared Services, the existing Services of this provider's leased addresses, and the
+    /// names of invalid records.
     #[must_use]
     pub fn names(&self) -> BTreeSet<Name> {
         let services = self.services.iter().flatten();
@@ -176,7 +174,7 @@ impl Index {
         self.records.as_ref().map_or(0, BTreeMap::len)
     }
 
-    /// Returns the declaration of a Service, or `None` unless exactly one record declares the Service.
+    /// Returns the declaration of a Service, or `None` unless exactly one record declares it.
     #[must_use]
     pub fn leased(&self, place: &str) -> Option<&LeasedPort> {
         let mut claims = self.claims_of(place);
@@ -190,7 +188,7 @@ impl Index {
             .filter(|_| is_alone)
     }
 
-    /// Returns the Service `place` if it is a load balancer or has the labels of a leased address.
+    /// Returns the Service `place`, a load balancer or a leased address.
     #[must_use]
     pub fn live(&self, place: &str) -> Option<&LiveService> {
         self.services.as_ref()?.get(place)
@@ -201,7 +199,7 @@ impl Index {
         self.services.is_some()
     }
 
-    /// Returns all load balancers, and other Services with the labels of a leased address.
+    /// Returns all load balancers, and all Services of leased addresses.
     pub fn services(&self) -> impl Iterator<Item = (&Name, &LiveService)> {
         self.services.iter().flatten()
     }
@@ -265,7 +263,7 @@ impl Index {
         }
     }
 
-    /// Returns true if the Manifest of the lease is valid and no longer declares the address of the Service.
+    /// Returns true if the valid Manifest of the lease no longer declares the address of the Service.
     fn has_given_up(&self, place: &str, live: &LiveService) -> bool {
         let namespace = place.split_once('/').map_or(place, |(namespace, _)| namespace);
         let manifest = self
@@ -332,8 +330,7 @@ impl Index {
         }))
     }
 
-    /// Returns another Service of this operator for the port and the address of `leased`, if no record
-    /// declares that Service.
+    /// Returns another Service for the port and the address of `leased` that no record declares.
     fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&Name> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);
@@ -448,7 +445,7 @@ impl Index {
         }
     }
 
-    /// Removes from `removed` the names of records without a Service.
+    /// Drops removed records without a Service.
     pub(super) fn prune(&mut self) {
         let seats = &self.seats;
         self.removed.retain(|name| seats.contains_key(name));
@@ -493,8 +490,8 @@ impl Index {
         }
     }
 
-    /// Applies a write of this operator. The response to the write contains no status, so the assigned
-    /// addresses are retained.
+    /// Applies a write of this operator. The response contains no status, so the assigned addresses are
+    /// retained.
     fn apply_written(&mut self, place: &Name, mut live: LiveService) -> BTreeSet<Name> {
         let current = self.live(place);
         if current.is_some_and(|current| live.version < current.version) {
@@ -538,7 +535,6 @@ impl Index {
         touched
     }
 
-    /// Returns the keys of this Service, and of the Service that its record declares.
     fn touched_by(&self, place: &Name, live: Option<&LiveService>) -> BTreeSet<Name> {
         let record = live.and_then(LiveService::seat);
         let record = record.and_then(|seat| self.records.as_ref()?.get(&seat)?.as_ref().ok());
@@ -547,8 +543,7 @@ impl Index {
     }
 }
 
-/// Sets the load balancer class of `body` to the class of the existing Service, because the class is
-/// immutable.
+/// Sets the load balancer class of the existing Service in `body`, because the class is immutable.
 fn with_class(mut body: Value, class: Option<&str>) -> Value {
     if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
         match class {

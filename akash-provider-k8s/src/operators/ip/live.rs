@@ -32,15 +32,15 @@ pub struct LiveService {
     pub is_leased: bool,
     /// Lease in the labels.
     pub lease: Option<LeaseId>,
-    /// Declaration decoded from the Service, or the reason why the Service is invalid.
+    /// Declaration of the Service, or the reason why the Service is invalid.
     pub ip: Result<IpDeclaration, String>,
-    /// Load balancer class of the Service. Kubernetes does not permit a change of the class.
+    /// Immutable load balancer class of the Service.
     pub class: Option<String>,
     /// Addresses that the load balancer controller assigned.
     pub given: Assignment,
-    /// Time of the last observed change. After a start, the time of the initial list.
+    /// Time of the last observed change, or of the initial list.
     pub changed: Timestamp,
-    /// Time of the last change of the assigned addresses; before the first change, the creation time.
+    /// Time of the last change of the assigned addresses, or the creation time.
     pub since: Timestamp,
     /// Labels, annotations and spec.
     body: Value,
@@ -60,12 +60,12 @@ pub struct Assignment {
 pub struct Difference {
     /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// True for a surplus annotation. The operator must own the annotation to remove it with an apply.
+    /// True for a surplus annotation, which the operator must own before it can remove it.
     pub is_surplus: bool,
 }
 
 impl LiveService {
-    /// Decodes an object of the API server; `now` is the time of the observation.
+    /// Decodes an object of the API server. `now` is the time of the observation.
     #[must_use]
     pub fn new(object: &DynamicObject, now: Timestamp) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
@@ -74,7 +74,7 @@ impl LiveService {
         Self { given, ..live }
     }
 
-    /// Creates the live Service from the body of a write and the metadata in the response.
+    /// Creates the live Service from the body of a write and the metadata of the response.
     #[must_use]
     pub fn written(meta: &ObjectMeta, body: &Value, now: Timestamp) -> Self {
         let spec = body.get("spec").cloned().unwrap_or_default();
@@ -111,15 +111,16 @@ impl LiveService {
         }
     }
 
-    /// Returns the name of the ProviderLeasedIP record that belongs to this Service. Returns `None` if the
-    /// Service is invalid or has no sharing key.
+    /// Returns the name of the ProviderLeasedIP record of this Service, or `None` if the Service is invalid
+    /// or has no sharing key.
     #[must_use]
     pub fn seat(&self) -> Option<String> {
         let ip = self.ip.as_ref().ok()?;
         (!ip.sharing_key.is_empty()).then(|| object_name(ip))
     }
 
-    /// Copies `changed` from `before` if the version is the same, and `since` if the addresses are the same.
+    /// Copies `changed` from `before` if the version is unchanged, and `since` if the addresses are
+    /// unchanged.
     #[must_use]
     pub fn after(mut self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|before| before.uid == self.uid) else {
@@ -136,8 +137,7 @@ impl LiveService {
         self
     }
 
-    /// Returns the first difference from the desired Service, or `None` if the Service is in the desired
-    /// state.
+    /// Returns the first difference from the desired Service, or `None` in the desired state.
     #[must_use]
     pub fn differs(&self, wanted: &Value) -> Option<Difference> {
         let mut spec = wanted.get("spec").cloned().unwrap_or_default();

@@ -20,14 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Minimum interval between two requests for the metrics of MetalLB. Doubles while the counts of MetalLB and
-/// of this operator differ.
+/// Minimum interval between two requests for the metrics of MetalLB. Doubles while the counts differ.
 const EVERY: Duration = Duration::from_secs(60);
-/// Delay between a change of the operator's own count and the request for the metrics. A burst of changes
-/// leads to one request.
+/// Delay between a change of the operator's own count and the request for the metrics.
 const GATHER: Duration = Duration::from_secs(5);
-/// Maximum number of requests for the metrics of MetalLB after a change of the operator's own count. The
-/// delays between these requests add up to about an hour.
+/// Maximum number of requests after a change of the operator's own count, within about an hour.
 const TRIES: u32 = 7;
 /// Maximum size of a response, in bytes.
 const RESPONSE_MAX: u64 = 4 << 20;
@@ -39,12 +36,11 @@ const IN_USE: &str = "metallb_allocator_addresses_in_use_total";
 pub struct MetricsStatus {
     /// Source of the metrics, for display.
     pub of: String,
-    /// Total number of addresses in the counted pools, according to MetalLB.
+    /// Total number of addresses in the counted pools, as MetalLB reports it.
     pub total: Option<u32>,
-    /// Number of used addresses in the counted pools, according to MetalLB.
+    /// Number of used addresses in the counted pools, as MetalLB reports it.
     pub in_use: Option<u32>,
-    /// Difference between the counts of MetalLB and of this operator, if two consecutive requests found a
-    /// difference.
+    /// Difference between the counts of MetalLB and of this operator, if found twice in succession.
     pub differs: Option<String>,
     /// Reason why the counts are unknown.
     pub error: Option<String>,
@@ -62,8 +58,8 @@ struct RequestSchedule {
 }
 
 impl RequestSchedule {
-    /// Returns the delay between the last and the next request. Returns `None` if only a change of the
-    /// operator's own count leads to a next request.
+    /// Returns the delay between the last and the next request, or `None` until the operator's own count
+    /// changes.
     fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
         // An unknown count cannot be compared.
         let counted = counted?;
@@ -89,8 +85,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Creates a source for the metrics at `endpoint` (`HOST:PORT`). If `endpoint` is `None`, uses the
-    /// Service of the MetalLB controller, through the API server.
+    /// Creates a source for the metrics at `endpoint` (`HOST:PORT`). Without `endpoint`, uses the Service of
+    /// the MetalLB controller.
     pub(super) fn new(client: &Client, namespace: &str, endpoint: Option<&str>) -> Result<Self, String> {
         let Some(endpoint) = endpoint else {
             let service = format!("/api/v1/namespaces/{namespace}/services/controller:monitoring/proxy");
@@ -185,9 +181,8 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
     }
 }
 
-/// Compares the counts in the response of MetalLB with the operator's own counts. Returns the new status, and
-/// the difference if the counts differ. `last` is the difference of the previous request. The status contains
-/// the new difference only if `last` is set.
+/// Compares the counts of MetalLB with the operator's own counts. Returns the new status and the difference.
+/// The status contains this difference only if `last`, the previous difference, is set.
 fn judged(
     of: &str,
     answer: Result<String, String>,
@@ -242,8 +237,7 @@ fn parsed(text: &str, metric: &str) -> BTreeMap<String, u32> {
     lines.collect()
 }
 
-/// Converts a count of MetalLB, which is a float. Values above `u32::MAX` mean "unlimited" and become
-/// `u32::MAX`.
+/// Converts a count of MetalLB. Values above `u32::MAX` mean "unlimited" and become `u32::MAX`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -324,7 +318,7 @@ mod tests {
         );
     }
 
-    /// Requests metrics from a controller that responds with `text`. Returns the result of the request.
+    /// Returns the result of a request to a controller that responds with `text`.
     async fn asked(text: String) -> Result<String, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const PROBLEMS_MAX: usize = 8;
 
-/// Range of addresses of one IP version, both ends included.
+/// Address range of one IP version, with both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Range {
     is_v6: bool,
@@ -24,9 +24,9 @@ pub struct Pool {
     ranges: Vec<Range>,
     /// True if addresses that end in .0 or .255 are excluded.
     avoids_buggy: bool,
-    /// Whether MetalLB assigns addresses of this pool to Services that name no pool.
+    /// True if MetalLB assigns addresses of this pool to Services that name no pool.
     pub assigns: bool,
-    /// Whether the pool is limited to some namespaces or Services.
+    /// True if the pool is limited to some namespaces or Services.
     pub is_reserved: bool,
     /// Invalid parts of the pool, which are not counted.
     pub problems: Vec<String>,
@@ -146,8 +146,8 @@ impl Pool {
 }
 
 impl Range {
-    /// Returns the number of addresses in the range. Omits addresses that end in .0 or .255 if `avoids_buggy`
-    /// is true.
+    /// Returns the number of addresses in the range. `avoids_buggy` excludes addresses that end in .0 or
+    /// .255.
     fn usable(&self, avoids_buggy: bool) -> u128 {
         // The whole IPv6 space has one address more than `u128::MAX`.
         let all = (self.last - self.first).saturating_add(1);
@@ -163,7 +163,6 @@ impl Range {
     }
 }
 
-/// Returns true if the pool is limited to namespaces or Services.
 fn is_limited(allocation: &Value) -> bool {
     ["namespaces", "namespaceSelectors", "serviceSelectors"]
         .iter()

@@ -84,7 +84,7 @@ impl operator_state::Work for Work {
 pub(super) struct Shared {
     pub(super) state: Arc<OperatorState<Index>>,
     metrics: Mutex<MetricsStatus>,
-    /// Notices of the last call of `log`, by Service. A notice in this map is not logged again.
+    /// Logged notices, by Service. A notice in this map is not logged again.
     logged: Mutex<BTreeMap<String, Vec<Notice>>>,
 }
 
@@ -115,7 +115,6 @@ impl Shared {
             .clone()
     }
 
-    /// Stores the metrics of MetalLB and returns the previous metrics.
     pub(super) fn set_metrics(&self, metrics: MetricsStatus) -> MetricsStatus {
         let mut current = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut current, metrics)
@@ -155,8 +154,7 @@ impl Shared {
         self.state.apply(Event::Deleted(place.to_owned(), uid.to_owned()));
     }
 
-    /// Retries the failed Services of a lease immediately, without their back-off. Returns the number of these
-    /// Services.
+    /// Retries the failed Services of a lease immediately, and returns their number.
     pub(super) fn forget(&self, lease: &str) -> usize {
         self.state.forget(|index, place| {
             let leased = index.leased(place);

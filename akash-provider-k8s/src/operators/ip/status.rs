@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Maximum duration of a watch outage. After a longer outage, the cached Services are too old to report.
+/// Duration of a watch outage after which the cached Services are too old to report.
 const STALE: Duration = Duration::from_secs(60);
 
 /// Status of the IP operator.
@@ -40,15 +40,15 @@ pub struct Status {
     /// Deletions that wait for the confirmation of an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Status of the Services of this provider and of declared Services, by `NAMESPACE/NAME`. For an invalid
-    /// record, the key is the record name.
+    /// Status of declared and existing Services of this provider, by `NAMESPACE/NAME`. For an invalid record,
+    /// the key is the record name.
     pub addresses: BTreeMap<String, AddressStatus>,
 }
 
 /// Status of one port of a leased address.
 #[derive(Debug, Clone, Serialize)]
 pub struct AddressStatus {
-    /// Lease that declares the port; `None` if no record or several records declare the port.
+    /// Lease that declares the port; `None` without a record or with several records.
     pub lease: Option<String>,
     /// Name of the service in the manifest of the lease.
     pub service: Option<String>,
@@ -64,7 +64,7 @@ pub struct AddressStatus {
     pub is_written: bool,
     /// Addresses that MetalLB assigned.
     pub addresses: Vec<IpAddr>,
-    /// Time at which the Service started to wait for an address, RFC 3339.
+    /// Time at which the wait for an address started, RFC 3339.
     pub waiting_since: Option<String>,
     /// Notices about the assigned addresses, or about a late address.
     pub notices: Vec<String>,
@@ -74,8 +74,7 @@ pub struct AddressStatus {
     pub error: Option<String>,
     /// Number of consecutive failed writes of the Service.
     pub failures: u32,
-    /// True if the Service is on the ignore list. The operator writes an ignored Service only after a change
-    /// of the Service or its record, after the removal from the list, or after a retry request.
+    /// True if the Service is on the ignore list, so that the operator does not write it.
     pub is_ignored: bool,
 }
 
@@ -83,7 +82,7 @@ pub struct AddressStatus {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PortState {
-    /// Time of the last observed change of the Service, in the format of Go.
+    /// Time of the last observed change, in the format of Go.
     pub last_event_time: String,
     /// Lease of the port.
     pub lease_id: LeaseParts,

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-/// If a Service waits longer than this time for its address, the delay is logged.
+/// Delay of an address after which the operator logs the waiting Service.
 pub(super) const LATE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
-/// Maximum number of Services in one log line; the status lists all Services.
+/// Maximum number of Services in one log line.
 const NAMED: usize = 5;
 
 /// Status of a pool.
@@ -24,7 +24,7 @@ pub struct PoolStatus {
     pub counts: bool,
     /// Number of addresses, at most 4,294,967,295.
     pub total: u32,
-    /// Number of addresses of the pool that load balancers use, including load balancers outside of leases.
+    /// Number of addresses of the pool that load balancers use, inside and outside of leases.
     pub in_use: u32,
     /// Invalid parts of the pool.
     pub problems: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Usage {
     pub total: Option<u32>,
     /// Number of used addresses in the counted pools; `None` if unknown.
     pub in_use: Option<u32>,
-    /// Reason why the numbers are unknown, or why they may be wrong.
+    /// Reason why the numbers are unknown or possibly wrong.
     pub problem: Option<String>,
     /// All pools.
     pub pools: BTreeMap<String, PoolStatus>,
@@ -57,8 +57,8 @@ impl Usage {
         }
     }
 
-    /// Counts the addresses of the pools that `mode` selects for leases. `addresses` are the addresses of all
-    /// load balancers. Each of these addresses in such a pool counts as used.
+    /// Counts the addresses of the pools that `mode` selects for leases. `addresses` are the used addresses
+    /// of all load balancers.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {
@@ -113,7 +113,7 @@ impl Usage {
         }
     }
 
-    /// Returns the total and the used number of addresses for leases, if both are known.
+    /// Returns the total and the used number of addresses, if both are known.
     #[must_use]
     pub fn known(&self) -> Option<(u32, u32)> {
         self.total.zip(self.in_use)
@@ -128,7 +128,7 @@ impl Usage {
 /// Notice about the addresses of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// The Service has waited for an address since this time.
+    /// Start of the Service's wait for an address.
     Late(Timestamp),
     /// Any other notice, as text.
     Odd(String),
@@ -151,7 +151,7 @@ impl fmt::Display for Notice {
 #[derive(Debug, Default)]
 pub(super) struct NewNotices<'a> {
     late: Vec<&'a str>,
-    /// All other new notices, each with the name of its Service.
+    /// Other new notices, with the names of their Services.
     pub(super) odd: Vec<(&'a str, &'a Notice)>,
 }
 
@@ -173,7 +173,7 @@ impl<'a> NewNotices<'a> {
         new_notices
     }
 
-    /// Returns the names of the Services that wait too long for an address, or `None` without such a Service.
+    /// Returns the names of the Services with a late address, or `None` without such a Service.
     pub(super) fn late(&self) -> Option<String> {
         let named = self.late.get(..NAMED).unwrap_or(&self.late);
         let rest = self.late.len() - named.len();
@@ -186,8 +186,8 @@ impl<'a> NewNotices<'a> {
     }
 }
 
-/// Returns true while a Service waits for an address and is not late yet. Such a Service becomes late without
-/// an event, so the addresses must be checked periodically.
+/// Returns true while a Service waits for an address and is not late. No event reports that the Service
+/// becomes late.
 pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     let mut services = index.services().filter(|(_, live)| live.is_leased);
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))
@@ -219,8 +219,8 @@ pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Not
     all.filter(|(_, texts)| !texts.is_empty()).collect()
 }
 
-/// Returns the time at which a Service started to wait for an address. Returns `None` if the Service has an
-/// address or is being deleted.
+/// Returns the start of a Service's wait for an address, or `None` if the Service has an address or is being
+/// deleted.
 pub(super) fn waiting(live: &LiveService) -> Option<Timestamp> {
     (live.given.addresses.is_empty() && !live.is_going).then_some(live.since)
 }

@@ -17,7 +17,6 @@ use kube::{Api, Client};
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Starts one task each for records, manifests, Services and pools.
 pub(super) fn start(
     client: &Client,
     namespace: &str,
@@ -51,7 +50,7 @@ pub(super) fn start(
     ]
 }
 
-/// Starts watches of load balancers and pools only, for the number of addresses.
+/// Starts the watches of load balancers and pools only, for the number of addresses.
 pub(super) fn capacity(
     client: &Client,
     metallb: &str,
@@ -108,8 +107,8 @@ fn named(object: &DynamicObject) -> String {
     object.metadata.name.clone().unwrap_or_default()
 }
 
-/// Returns a watch without selectors, because ProviderLeasedIP records without labels also declare addresses,
-/// and any Service can use an address of a pool.
+/// Returns a watch without selectors, because records without labels also declare addresses, and any Service
+/// can use an address.
 fn watched(key: &'static str, name: &'static str) -> WatchSpec {
     WatchSpec {
         key,

@@ -86,8 +86,8 @@ impl Writer {
     }
 }
 
-/// Returns the error for an object that exists although the watch has not reported it: the watch event is
-/// pending, or another client wrote the object.
+/// Returns the error for an existing object without a watch event: the event is pending, or another client
+/// wrote the object.
 fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Error {
     let is_same = |key: &str| {
         let there = there.labels.as_ref().and_then(|all| all.get(key));

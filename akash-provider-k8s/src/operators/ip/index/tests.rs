@@ -27,7 +27,7 @@ fn lease(tenant: u8, dseq: u64) -> LeaseId {
     }
 }
 
-/// Returns the record of port 80 of a service on this endpoint of the lease.
+/// Returns the record for port 80 of a service, on this endpoint of the lease.
 fn leased(lease: &LeaseId, endpoint: &str, service: &str) -> LeasedPort {
     LeasedPort {
         lease: lease.clone(),
@@ -69,7 +69,6 @@ fn records(all: &[LeasedPort]) -> BTreeMap<String, DecodedRecord> {
     all.iter().map(|one| (name(one), Ok(one.clone()))).collect()
 }
 
-/// Returns the declarations in a valid Manifest with these ports.
 fn declares(provider: Address, all: &[LeasedPort]) -> Option<DeclaredIps> {
     Some(DeclaredIps {
         provider,
@@ -252,7 +251,7 @@ fn record_of_another_provider_is_reported_and_not_written() {
     assert!(work.is_done() && work.problem.unwrap().contains("--provider"));
 }
 
-/// Returns the Service that `CreateIPPassthrough` of the Go operator writes, with the defaults of the API server.
+/// Returns the Service that the Go operator writes, with the defaults of the API server.
 fn go_service(one: &LeasedPort, pool: Option<&str>) -> DynamicObject {
     let mut object_labels = labels::lease(&one.lease);
     object_labels.insert("akash.network".to_owned(), "true".to_owned());

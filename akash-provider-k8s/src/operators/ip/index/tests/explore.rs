@@ -12,17 +12,17 @@ const DEPTH: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// A record declares the port for a service of the first lease of the tenant.
+    /// A record declares the port for the first lease of the tenant.
     First,
     /// A record declares the port for the second lease of the tenant.
     Second,
-    /// The record of the port changes to another container port of the first lease.
+    /// The record changes to another container port of the first lease.
     Inside,
     /// The record of the port is removed.
     Undeclared,
     /// The record of the port becomes invalid.
     Garbage,
-    /// A record declares another IP address for the service of the first lease.
+    /// A record declares another IP address for the first lease.
     Other,
     /// The record of the other IP address is removed.
     NoOther,
@@ -32,7 +32,7 @@ enum Step {
     Arrives,
     /// The index receives each pending event twice.
     ArrivesTwice,
-    /// The index misses all pending events and receives a new list of all objects.
+    /// The index misses all pending events and receives a new list.
     Missed,
     /// The writer reconciles all names that the index returns.
     Works,
@@ -61,8 +61,7 @@ struct World {
     version: u64,
     pending: PendingEvents<Event>,
     index: Index,
-    /// True after the initial writes. While true, the test fails if the writer writes a Service that no step
-    /// changes.
+    /// True after the initial writes. From then on, a write to an unchanged Service fails the test.
     others_are_written: bool,
 }
 
