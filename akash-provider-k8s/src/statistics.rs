@@ -15,15 +15,15 @@ pub(crate) use cluster::ClusterCounters;
 pub use cluster::{ClusterStatistics, DriftOutcome, Operation};
 pub use request::{ApiCall, ApiResult, Verb};
 
-/// For each reason, the number of resources that the provider does not offer.
+/// Number of resources that the provider does not offer, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IgnoredResources {
     /// Nodes without the label `akash.network=true`.
     pub unlabelled_nodes: usize,
-    /// Nodes that accept no new pods, for example because they are cordoned or not ready.
+    /// Nodes that accept no new pods, for example cordoned nodes.
     pub closed_nodes: usize,
-    /// Storage classes that lack the label `akash.network=true`, have an unknown size, or are mounted by no
-    /// node.
+    /// Storage classes without the label `akash.network=true`, with an unknown size, or without a node that
+    /// mounts them.
     pub storage_classes: usize,
     /// Manifest records that cannot be read.
     pub unreadable_manifests: usize,

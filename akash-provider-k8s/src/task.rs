@@ -17,11 +17,11 @@ pub struct TaskPanic {
     panic: String,
 }
 
-/// First panic in the process. Static, because tasks start in many places.
+/// First panic in the process.
 static FIRST_PANIC: LazyLock<watch::Sender<Option<TaskPanic>>> = LazyLock::new(|| watch::Sender::new(None));
 
-/// Waits until a background task of this process panics. After a panic, clusters and operators of this process are
-/// unreliable, so restart the process.
+/// Waits until a background task of this process panics. Restart the process afterwards: its clusters and
+/// operators are unreliable.
 pub async fn first_panic() -> TaskPanic {
     first(&FIRST_PANIC).await
 }

@@ -28,14 +28,13 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 /// Number of definitions per page of a list. One definition may have several KiB.
 const PAGE: u32 = 50;
-/// Maximum number of retries for a missing kind after a change of the CustomResourceDefinition of this kind.
-/// Each API server starts to serve a new kind only after some time. The delays start at 250 ms and double, so
-/// the retries take four minutes.
+/// Maximum number of retries for a missing kind after a change of its CustomResourceDefinition. With delays
+/// from 250 ms that double, the retries take four minutes.
 const TRIES: u32 = 11;
-/// API group that has CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
+/// API group with CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
 const STANDARD: &str = "gateway.networking.k8s.io";
 
-/// Watch of the CustomResourceDefinitions of a cluster, shared by all clones. The watch stops when the last clone is
+/// Watch of the CustomResourceDefinitions of a cluster. The watch stops when the last clone of this value is
 /// dropped.
 #[derive(Clone, Default)]
 pub struct Definitions(Arc<Inner>);
@@ -55,7 +54,7 @@ impl fmt::Debug for Definitions {
 }
 
 impl PartialEq for Definitions {
-    /// Returns true for any two values, because the shared watch is not a setting.
+    /// Returns true for any two values: the shared watch is not a setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -65,7 +64,7 @@ impl Eq for Definitions {}
 
 #[derive(Debug, Clone, Default)]
 struct DefinitionStates {
-    /// Resource version of each definition, by its name; `None` before the first list.
+    /// Resource version of each definition, by name; `None` before the first list.
     versions: Option<BTreeMap<String, String>>,
     watch: WatchState,
 }
@@ -92,7 +91,7 @@ impl DefinitionStates {
     }
 }
 
-/// Number of retries for a missing kind since the last change of its CustomResourceDefinition.
+/// Number of retries for a missing kind since its CustomResourceDefinition changed.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     version: String,
@@ -100,8 +99,7 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Returns the delay before the next attempt. Returns `None` if a further attempt requires a change of
-    /// the CustomResourceDefinition.
+    /// Returns the delay before the next attempt, or `None` until the CustomResourceDefinition changes.
     fn wait(&mut self, state: DefinitionState<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
         match state {
             DefinitionState::Unknown => Some(seldom),
@@ -120,8 +118,8 @@ impl Tries {
 }
 
 impl Definitions {
-    /// Waits until a retry for a missing kind can succeed. The wait has the duration `seldom` if the state of
-    /// the CustomResourceDefinition is unknown.
+    /// Waits until a retry for a missing kind can succeed, or for `seldom` if the state of the definition is
+    /// unknown.
     pub(crate) async fn awaited(
         &self,
         client: &Client,
@@ -155,8 +153,7 @@ impl Definitions {
         tries.count = tries.count.saturating_add(1);
     }
 
-    /// Returns the state of the watch. Returns `None` if no kind was missing and the watch was therefore
-    /// never started.
+    /// Returns the state of the watch, or `None` if no missing kind has started it.
     pub(crate) fn watch_state(&self) -> Option<WatchState> {
         self.0.task.get()?;
         Some(self.0.states.borrow().watch.clone())

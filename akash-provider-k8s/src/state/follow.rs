@@ -21,7 +21,7 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Number of failures at one resource version before all objects of the kind are listed again.
+/// Number of failures at one resource version after which all objects are listed again.
 const STUCK: u32 = 3;
 
 /// Reason for the end of a watch or a list.
@@ -29,9 +29,9 @@ const STUCK: u32 = 3;
 enum End {
     /// The server ended the watch.
     Closed,
-    /// No event arrived within the idle limit. Contains the time of the previous event.
+    /// No event arrived within the idle limit after the contained time.
     Silent(Instant),
-    /// The resource version is too old: all objects have to be listed again.
+    /// The resource version is too old, so all objects must be listed again.
     Expired,
     /// The server does not serve the kind.
     Absent(String),
@@ -62,7 +62,7 @@ impl End {
 
 /// Destination of the objects of one watch.
 pub(crate) trait Sink<T>: Send {
-    /// A list starts. The previous list may have been interrupted.
+    /// Starts a list. The previous list may have been interrupted.
     fn begin(&mut self);
 
     fn page(&mut self, objects: Vec<T>);
@@ -88,11 +88,10 @@ pub(crate) trait Report: Send + Sync {
     /// A watch was requested. The request may still fail.
     fn starts(&self) {}
 
-    /// Reports that the watch works: an event arrived, or the watch did not fail during
-    /// [`WatchConfig::proof`].
+    /// Reports that the watch works: an event arrived, or no failure occurred during [`WatchConfig::proof`].
     fn works(&self);
 
-    /// Reports that the resource version was too old, and that all objects are listed again.
+    /// Reports that the resource version was too old, so all objects are listed again.
     fn expired(&self) {}
 
     /// Returns true for a kind that a cluster may lack.
@@ -100,13 +99,12 @@ pub(crate) trait Report: Send + Sync {
         false
     }
 
-    /// Reports that the server does not serve the kind. Returns true for the first of consecutive reports.
+    /// Reports that the server does not serve the kind. Returns true for the first consecutive report.
     fn absent(&self, error: String) -> bool {
         self.failed(error, Instant::now())
     }
 
-    /// Reports that the watch failed. The watch stopped working at `since` or earlier. Returns true if the
-    /// watch worked before.
+    /// Reports that the watch stopped working at `since` or earlier. Returns true if the watch worked before.
     fn failed(&self, error: String, since: Instant) -> bool;
 }
 
@@ -196,7 +194,7 @@ impl<T: FromObject, S: Sink<T>> Objects for TypedSink<T, S> {
     }
 }
 
-/// List and watch of one kind with the object type erased, so that the code is compiled only once.
+/// List and watch of one kind. The object type is erased, so that the code is compiled only once.
 struct Watch {
     source: Source,
     reading: Reading,
@@ -206,12 +204,11 @@ struct Watch {
     report: Box<dyn Report>,
     watch_config: WatchConfig,
     definitions: Definitions,
-    /// Time of the last event, if the watch was ended because it was idle. The next request shows whether the
-    /// connection was dead.
+    /// Time of the last event, if the watch was ended because it was idle.
     silent_since: Option<Instant>,
-    /// Number of consecutive responses that report the kind as missing.
+    /// Number of consecutive responses without the kind.
     absences: u32,
-    /// Retries since the CustomResourceDefinition changed, while the server does not serve the kind.
+    /// Retries since the last change of the CustomResourceDefinition of a missing kind.
     tries: Tries,
 }
 
@@ -270,7 +267,7 @@ impl Watch {
         }
     }
 
-    /// Reports the end of the watch, then waits until the next attempt is due.
+    /// Reports the end of the watch, then waits for the next attempt.
     async fn pause(&mut self, end: End, began: Instant, back_off: &mut impl Backoff) {
         let (report, watch_config) = (&self.report, &self.watch_config);
         let kind = report.name();
@@ -337,7 +334,7 @@ impl Watch {
             .await;
     }
 
-    /// Lists all objects in pages; returns the version of the list.
+    /// Lists all objects in pages, and returns the version of the list.
     async fn list(&mut self, watch_config: &WatchConfig) -> Result<String, End> {
         // Before the request, so that the list is newer than this time.
         let asked = Instant::now();
@@ -376,7 +373,8 @@ impl Watch {
         }
     }
 
-    /// Watches until the watch ends, and returns the reason. `version` is the last observed version.
+    /// Watches from `version`, and returns the reason for the end. Updates `version` to the last observed
+    /// version.
     async fn watch(&mut self, version: &mut String, watch_config: &WatchConfig) -> End {
         let mut params = WatchParams::default().timeout(watch_config.watch_seconds);
         params.label_selector = selector(self.labels);
@@ -447,8 +445,7 @@ impl Watch {
     }
 }
 
-/// Returns the reason to end a watch or list: an object cannot be decoded. Without this object, the result
-/// would be incomplete.
+/// Returns the end of a watch or list for an object that cannot be decoded: the result would be incomplete.
 fn unreadable(why: String) -> End {
     End::Failed(format!("cannot decode an object: {why}"), None)
 }
@@ -457,8 +454,7 @@ fn selector(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Returns the next item, or `Some(None)` at the end of the stream. Returns `None` if no item arrives within
-/// `limit`.
+/// Returns the next item, `Some(None)` at the end of the stream, or `None` if no item arrives within `limit`.
 async fn next<S: Stream + Unpin>(stream: &mut S, limit: Duration) -> Option<Option<S::Item>> {
     timeout(limit, stream.next()).await.ok()
 }

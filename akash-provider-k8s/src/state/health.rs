@@ -70,9 +70,8 @@ impl Replicas {
         }
     }
 
-    /// Returns true if enough replicas are available. During a rolling update, one replica may be
-    /// unavailable. Returns false for a new workload until the controller has observed the workload. A
-    /// changed workload does not need to be observed, because its previous pods still serve.
+    /// Returns true if enough replicas are available, with one replica less during a rolling update. A new
+    /// workload counts only after the controller has observed it.
     fn serve(&self, wanted: u32) -> bool {
         let one_away = u32::from(self.updating);
         let is_observed = self.observed >= self.generation || self.generation > 1;
@@ -80,14 +79,12 @@ impl Replicas {
     }
 }
 
-/// Returns true for an object that was changed after its creation. Without such a change, a rollout is the
-/// first start and not an update.
+/// Returns true for an object that was changed after its creation.
 fn is_changed(meta: &ObjectMeta) -> bool {
     meta.generation.is_some_and(|generation| generation > 1)
 }
 
-/// Returns true while a Deployment replaces replicas. Returns false after the controller has reported the end
-/// or a stall of the replacement.
+/// Returns true while a Deployment replaces replicas, until the controller reports the end or a stall.
 fn is_progressing(status: &DeploymentStatus) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     conditions
@@ -97,8 +94,7 @@ fn is_progressing(status: &DeploymentStatus) -> bool {
         })
 }
 
-/// Returns the number of updated replicas. Returns 0 before the controller has observed the newest
-/// generation, because the status still counts the previous generation.
+/// Returns the number of updated replicas, or 0 before the controller has observed the newest generation.
 fn updated(replicas: Option<i32>, is_seen: bool) -> u32 {
     if is_seen { count(replicas) } else { 0 }
 }
@@ -107,7 +103,7 @@ fn count(replicas: Option<i32>) -> u32 {
     replicas.map_or(0, |n| u32::try_from(n).unwrap_or(0))
 }
 
-/// Returns the number of requested replicas. The default of Kubernetes is one replica.
+/// Returns the number of requested replicas, by default one.
 fn wanted(replicas: Option<i32>) -> u32 {
     count(Some(replicas.unwrap_or(1)))
 }
@@ -136,9 +132,8 @@ fn is_persistent(service: &ManifestService) -> bool {
     attributes.any(|a| a.key == "persistent" && a.value == "true")
 }
 
-/// Returns the health of a lease, with the reason for missing replicas. Health is unknown if the Manifest is
-/// missing, if an object that affects health cannot be decoded, or if the node of a failing container has not
-/// been read.
+/// Returns the health of a lease. Health is unknown if the Manifest is missing, if an object that affects
+/// health is invalid, or if the node of a failing container has not been read.
 pub(super) fn health(view: &LeaseView, nodes: &Nodes) -> Health {
     let Some(wanted) = view.wanted() else {
         return Health::Unknown;

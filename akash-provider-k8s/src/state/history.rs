@@ -23,7 +23,7 @@ use tokio::time::Instant;
 const EVENTS_MAX: usize = 200;
 /// Maximum length of the text of one event, in bytes.
 const NOTE_MAX: usize = 1024;
-/// Number of new events between two removals of the events of deleted leases.
+/// Number of new events between two removals of events of deleted leases.
 const SWEEP_EVERY: u64 = 256;
 /// Length of the name of a lease namespace.
 const NAME_LENGTH: usize = 45;
@@ -31,13 +31,13 @@ const NAME_LENGTH: usize = 45;
 /// Event in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedEvent {
-    /// Position of the event in the history. Each newly recorded event gets the next higher number.
+    /// Position of the event in the history. Each new event gets the next higher number.
     pub number: u64,
     /// UID of the event; a repeated event has the same UID.
     pub uid: String,
     /// Resource version of the event.
     pub version: String,
-    /// Event as the gateway returns it to tenants. Its text can be truncated.
+    /// Event as the gateway returns it to tenants, possibly with truncated text.
     pub event: LeaseEvent,
 }
 
@@ -66,7 +66,7 @@ impl History {
         }
     }
 
-    /// Returns the events with a number above `after` in a lease namespace, oldest first. 0 selects all
+    /// Returns the events of a lease namespace with a number above `after`, oldest first. 0 selects all
     /// events.
     #[must_use]
     pub fn after(&self, namespace: &str, after: u64) -> Vec<RecordedEvent> {
@@ -79,14 +79,13 @@ impl History {
             .collect()
     }
 
-    /// Returns a receiver for the event number of the newest event. Readers wait for a change and then call
-    /// [`History::after`].
+    /// Returns a receiver of the newest event number. After a change, readers call [`History::after`].
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// Adds events that an earlier process stored. Events that are already in the history are not changed.
+    /// Adds events that an earlier process stored. Does not change events in the history.
     pub fn restore(&self, stored: Vec<StoredEvent>) {
         for stored in stored {
             if is_lease_namespace(&stored.namespace) {
@@ -102,7 +101,6 @@ impl History {
         }
     }
 
-    /// Returns all namespaces with events, and the namespaces with an event of a number above `after`.
     fn namespaces(&self, after: u64) -> (BTreeSet<String>, Vec<String>) {
         let rings = self.rings();
         let is_newer = |ring: &VecDeque<RecordedEvent>| ring.back().is_some_and(|last| last.number > after);
@@ -115,8 +113,7 @@ impl History {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores an event. If `newer` is true, the event replaces a stored event that has the same UID but
-    /// another version and content.
+    /// Stores an event. If `newer` is true, replaces a different stored event with the same UID.
     fn record(&self, namespace: &str, uid: String, version: String, event: LeaseEvent, newer: bool) {
         let number = {
             let mut rings = self.rings();
@@ -187,7 +184,7 @@ impl History {
     }
 }
 
-/// Sink for watched events. Deletions on the server are ignored.
+/// Sink for watched events. Ignores deletions on the server.
 pub(super) struct EventSink(pub(super) Arc<History>);
 
 impl Sink<Decoded<Event>> for EventSink {
@@ -211,13 +208,13 @@ impl Sink<Decoded<Event>> for EventSink {
     fn deleted(&mut self, _: Decoded<Event>) {}
 }
 
-/// Returns true if `name` may be the name of a lease namespace. Events of other namespaces are not stored.
+/// Returns true if `name` can be a lease namespace.
 fn is_lease_namespace(name: &str) -> bool {
     let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'v').contains(&b);
     name.len() == NAME_LENGTH && name.bytes().all(digit)
 }
 
-/// Converts an event. The service of the event remains empty.
+/// Converts an event, without its service.
 fn lease_event(event: Event) -> LeaseEvent {
     let series = event.series.as_ref().map(|s| s.last_observed_time.0);
     let last = event.deprecated_last_timestamp.as_ref().map(|t| t.0);
@@ -259,8 +256,8 @@ fn cut(mut note: String) -> String {
     note
 }
 
-/// Returns the service of an event, from the label of the pod or the prefix of the object name
-/// (`web-7c9f-x2x`, `web-np`, `web-data-web-0`). Returns `None` for an event that concerns the whole lease.
+/// Returns the service of an event, from the pod label or the prefix of the object name (`web-7c9f-x2x`,
+/// `web-np`, `web-data-web-0`). Returns `None` for an event of the whole lease.
 #[must_use]
 pub(crate) fn service_of(object: &EventObject, view: &LeaseView) -> Option<String> {
     if object.kind == "Pod"

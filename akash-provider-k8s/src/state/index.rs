@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Filter for the provider's own leases: leases of this provider on this chain.
+/// Filter for the leases of this provider on this chain.
 #[derive(Debug, Clone)]
 pub(super) struct LeaseFilter {
     pub(super) provider: Address,
@@ -24,7 +24,7 @@ pub(super) struct LeaseFilter {
 }
 
 impl LeaseFilter {
-    /// Returns the lease in the metadata, if it is a lease of this provider on this chain.
+    /// Returns the lease in the metadata, if this lease belongs to this provider on this chain.
     fn lease(&self, home: &str, meta: &ObjectMeta) -> Option<LeaseId> {
         let lease = labels::lease_of(meta.labels.as_ref()?)?;
         let ours = lease.provider == self.provider && self.has_chain(meta);
@@ -38,7 +38,7 @@ impl LeaseFilter {
     }
 }
 
-/// Signal that listeners must check one or all leases again.
+/// Signal that listeners must check one lease or all leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Signal {
     /// Check all leases again.
@@ -51,14 +51,13 @@ pub(super) enum Signal {
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) view: LeaseView,
-    /// The lease, if it is a lease of this provider on this chain.
+    /// The lease, if it belongs to this provider on this chain.
     pub(super) lease: Option<LeaseId>,
     /// Health; `None` while the lease does not run.
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
     holds: usize,
-    /// Number of records before the current list was applied. If the list contains fewer records, records
-    /// were deleted.
+    /// Number of records before the current list. Fewer records in the list indicate deletions.
     records_before: usize,
 }
 
@@ -87,7 +86,7 @@ impl Entry {
         Some(health(&self.view, nodes))
     }
 
-    /// Computes the health again. Returns a signal for the listeners if the health changed.
+    /// Computes the health again. Returns a signal if the health changed.
     fn reconsider(&mut self, home: &str, nodes: &Nodes) -> Option<Signal> {
         self.writes.retain(|(write, _)| !write.is_seen(&self.view));
         let (before, now) = (self.health, self.judge(nodes));
@@ -101,7 +100,7 @@ impl Entry {
         }
     }
 
-    /// Returns true while the health depends on a node that has not been read.
+    /// Returns true if the health depends on a node that has not been read.
     fn awaits_node(&self, nodes: &Nodes) -> bool {
         self.health == Some(Health::Unknown)
             && failing_nodes(&self.view).any(|node| !nodes.contains_key(node))
@@ -111,8 +110,7 @@ impl Entry {
         self.view.is_empty() && self.holds == 0 && self.writes.is_empty()
     }
 
-    /// Returns the number of records of a running lease. Returns 0 while this process deploys the lease, or
-    /// while the namespace is being deleted.
+    /// Returns the number of records of a running lease, or 0 during its deployment or deletion.
     fn records(&self) -> usize {
         let view = &self.view;
         let is_live = |namespace: &Arc<Namespace>| namespace.metadata.deletion_timestamp.is_none();
@@ -136,15 +134,14 @@ pub(super) type Key = (Kind, Option<String>, String);
 pub(super) struct Index {
     ours: LeaseFilter,
     pub(super) leases: HashMap<String, Entry>,
-    /// Lease namespace of each object in the manifest namespace, because the name of such an object does not contain
-    /// the lease namespace.
+    /// Lease namespace of each object in the manifest namespace.
     homes: HashMap<Key, String>,
     nodes: Nodes,
-    /// Notification that the health of a lease depends on a node that has not been read.
+    /// Notification that a lease's health depends on a node that has not been read.
     pub(super) unread_nodes: Arc<Notify>,
-    /// Objects with the label `akash.network=true` that belong to no lease, with the reason for each.
+    /// Reason for each object with the label `akash.network=true` that belongs to no lease.
     pub(super) strays: BTreeMap<Key, String>,
-    /// Counter of losses: increases each time the watches observe that another client deleted records.
+    /// Number of observed deletions of records by other clients.
     pub(super) losses: u64,
 }
 
@@ -209,7 +206,7 @@ impl Index {
         signal.into_iter().collect()
     }
 
-    /// Stores why an object cannot be decoded, and removes the previous version of the object from its lease.
+    /// Stores why an object is invalid, and removes its previous version from the lease.
     pub(super) fn unreadable<K: WatchedKind>(&mut self, meta: &ObjectMeta, why: &str) -> Vec<Signal> {
         let key = key_of(K::KIND, meta);
         let home = home_of(K::KIND, meta);
@@ -226,7 +223,7 @@ impl Index {
         signals
     }
 
-    /// Replaces all objects of a kind by a complete list. The list was requested at the time `asked`.
+    /// Replaces all objects of a kind by a complete list, requested at `asked`.
     pub(super) fn replaced<K: WatchedKind>(
         &mut self,
         objects: &[Arc<K>],
@@ -281,7 +278,7 @@ impl Index {
         self.leases.retain(|_, entry| !entry.is_empty());
     }
 
-    /// Records an accepted write. The health of the lease is unknown until a watch reports this write.
+    /// Records an accepted write. Lease health is unknown until a watch reports this write.
     pub(super) fn wrote(&mut self, home: &str, write: Write) -> Option<Signal> {
         self.change(home, write.kind, |entry| {
             // A later write of an object includes the earlier one.
@@ -292,8 +289,7 @@ impl Index {
         })
     }
 
-    /// Adds `by` to the number of running operations on a lease: 1 when an operation starts, -1 when it ends.
-    /// The health is unknown while an operation runs.
+    /// Adds `by` to the number of running operations on a lease. The health is unknown during an operation.
     pub(super) fn hold(&mut self, home: &str, by: isize) -> Option<Signal> {
         // Pods do not identify a lease, so only the counter changes.
         self.change(home, Kind::Pods, |entry| {
@@ -301,8 +297,7 @@ impl Index {
         })
     }
 
-    /// Returns the nodes on which containers of leases of this provider fail. Removes the stored state of all other
-    /// nodes.
+    /// Returns the nodes with failing containers of leases. Removes the state of all other nodes.
     pub(super) fn failing_nodes(&mut self) -> BTreeSet<String> {
         let ours = self.leases.values().filter(|entry| entry.lease.is_some());
         let failing: BTreeSet<String> = ours
@@ -313,8 +308,7 @@ impl Index {
         failing
     }
 
-    /// Stores whether the node is ready and its kubelet sends heartbeats. If `reports` is `None`, the node
-    /// cannot be read.
+    /// Stores whether the node is ready and sends heartbeats; `None` if the node cannot be read.
     pub(super) fn node(&mut self, name: &str, reports: Option<bool>) -> Vec<Signal> {
         let before = match reports {
             Some(reports) => self.nodes.insert(name.to_owned(), reports),
@@ -336,7 +330,7 @@ impl Index {
         }
     }
 
-    /// Removes an object from its previous lease if the object now belongs to another lease or to no lease.
+    /// Removes an object from its previous lease if it belongs to another lease or to none.
     fn moved<K: WatchedKind>(
         &mut self,
         key: &Key,

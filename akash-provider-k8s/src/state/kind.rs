@@ -41,14 +41,14 @@ pub enum Kind {
     Quotas,
     /// Service accounts of leases.
     Accounts,
-    /// Roles in the namespaces of leases, whichever client created them.
+    /// Roles in lease namespaces, created by any client.
     Roles,
-    /// Role bindings in the namespaces of leases, whichever client created them.
+    /// Role bindings in lease namespaces, created by any client.
     RoleBindings,
 }
 
 impl Kind {
-    /// All kinds, including those that the start does not require.
+    /// All kinds, including those that may come late.
     pub const ALL: [Self; 14] = [
         Self::Namespaces,
         Self::Deployments,
@@ -87,8 +87,8 @@ impl Kind {
         matches!(self, Self::Policies | Self::Hosts | Self::Ips | Self::Events)
     }
 
-    /// Returns true for a kind that is not required to deploy leases. The start does not wait for the list of
-    /// such a kind.
+    /// Returns true for a kind that is not required to deploy leases, so that the start does not wait for its
+    /// list.
     #[must_use]
     pub(super) const fn may_come_late(self) -> bool {
         matches!(
@@ -144,14 +144,14 @@ pub(crate) trait WatchedKind:
         home_of(Self::KIND, self.meta())
     }
 
-    /// Inserts the object into the view of its lease. Without an object, removes the object `name` from the view.
+    /// Inserts the object into the view of its lease, or removes the object `name` if `object` is `None`.
     fn put(view: &mut LeaseView, name: &str, object: Option<Arc<Self>>);
 
     /// Removes all objects of this kind from the view.
     fn clear(view: &mut LeaseView);
 
-    /// Returns true for an object in a lease namespace. Always true by default, because the watches of most
-    /// kinds select only objects of leases.
+    /// Returns true for an object in a lease namespace. Always true for kinds with a watch that selects
+    /// objects of leases.
     fn is_of_a_lease(&self) -> bool {
         true
     }
@@ -162,7 +162,7 @@ pub(crate) trait WatchedKind:
     }
 }
 
-/// Returns the namespace of the lease in the metadata of an object.
+/// Returns the lease namespace in the metadata of an object.
 pub(super) fn home_of(kind: Kind, meta: &ObjectMeta) -> Option<String> {
     match kind {
         // Both kinds have the name of the lease namespace.
@@ -175,8 +175,7 @@ pub(super) fn home_of(kind: Kind, meta: &ObjectMeta) -> Option<String> {
     }
 }
 
-/// Returns the lease that a hostname routes to; `None` if the owner or the provider in the record is no valid account
-/// address.
+/// Returns the lease of a hostname, or `None` if the owner or the provider in the record is invalid.
 #[must_use]
 pub fn lease_of_host(host: &ProviderHostSpec) -> Option<LeaseId> {
     let deployment = DeploymentId {
@@ -288,8 +287,7 @@ pub fn is_lease_namespace(name: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'v').contains(&byte))
 }
 
-/// Returns the kind and the lease namespace of an object. Returns `None` if the kind does not affect the health of
-/// leases.
+/// Returns the kind and the lease namespace of an object, or `None` if the kind does not affect lease health.
 pub(super) fn decisive<K: kube::Resource<DynamicType = ()>>(object: &K) -> Option<(Kind, String)> {
     let (plural, group) = (K::plural(&()), K::group(&()));
     let name = if group.is_empty() {

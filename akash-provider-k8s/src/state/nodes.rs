@@ -15,19 +15,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Namespace in which each kubelet renews a Lease object with the name of its node.
+/// Namespace of the Lease objects that kubelets renew.
 const HEARTBEATS: &str = "kube-node-lease";
-/// Default duration of a kubelet's Lease, in seconds, if the Lease contains no duration.
+/// Duration of a kubelet's Lease without a stated duration, in seconds.
 const LEASE_SECONDS: u32 = 40;
-/// Maximum duration that is accepted from a kubelet's Lease, in seconds.
+/// Maximum accepted duration of a kubelet's Lease, in seconds.
 const LEASE_SECONDS_MAX: u32 = 120;
 /// Minimum interval between two reads of a node.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Minimum interval between two reads of any nodes. With `n` observed nodes, each node is read at most once
-/// per `n` intervals, so all nodes together cause at most 40 calls per second.
+/// Minimum interval between two reads of nodes, so that all nodes together cause at most 40 calls per second.
 const INTERVAL_PER_NODE: Duration = Duration::from_millis(50);
 
-/// Nodes that were read. The value is true if the node is ready and its kubelet sends heartbeats.
+/// Nodes that were read; true if the node is ready and its kubelet sends heartbeats.
 pub(super) type Nodes = HashMap<String, bool>;
 
 /// Properties of a node and of its Lease, from one read.
@@ -40,12 +39,11 @@ struct Reading {
 #[derive(Debug, Clone, Copy)]
 struct Heartbeat {
     renewed: Timestamp,
-    /// Maximum time between two renewals of the Lease. A kubelet renews its Lease after a quarter of the
-    /// Lease duration, so the limit leaves time for a slow renewal.
+    /// Maximum time between two renewals of the Lease. Includes time for a slow renewal.
     limit: Duration,
 }
 
-/// Last read of a node, last renewal of its Lease, and deadline of the next renewal.
+/// Last read of a node, and last and next renewal of its Lease.
 #[derive(Debug)]
 struct NodeObservation {
     read: Instant,
@@ -63,7 +61,7 @@ impl NodeObservation {
     }
 
     /// Returns true if the node is ready and its kubelet renewed the Lease in time. A node without a Lease
-    /// only needs to be ready.
+    /// must only be ready.
     fn reports(&mut self, reading: Reading, now: Instant, clock: Timestamp) -> bool {
         let Some(Heartbeat { renewed, limit }) = reading.heartbeat else {
             return reading.is_ready;
@@ -127,7 +125,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads a node and its Lease. A node that does not exist is not ready.
+    /// Reads a node and its Lease. A missing node is not ready.
     async fn read(&mut self, name: &str) -> Result<Reading, Error> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = within(self.limit, "read the node", nodes.get_opt(name)).await?;

@@ -26,8 +26,7 @@ impl<K: DeserializeOwned> FromObject for K {
     }
 }
 
-/// Decoded object, or the reason why the object cannot be decoded. An invalid object does not affect other
-/// objects.
+/// Decoded object, or the reason why the object is invalid. Other objects are unaffected.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoded<K>(pub(crate) Result<K, Unreadable>);
 
@@ -53,7 +52,7 @@ impl<K: DeserializeOwned> FromObject for Decoded<K> {
     }
 }
 
-/// Lists and watches of `Decoded<K>` use the API resource of `K`.
+/// `Decoded<K>` uses the API resource of `K`.
 impl<K: Resource> Resource for Decoded<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;

@@ -11,13 +11,13 @@ use std::fmt;
 pub enum Reason {
     /// The lease has a namespace or workloads, but no Manifest.
     NoManifest,
-    /// The ProviderHost or ProviderLeasedIP record names a lease without a Manifest and without a namespace.
+    /// The ProviderHost or ProviderLeasedIP record names a lease without Manifest and namespace.
     NoLease,
     /// The object cannot be decoded, or names no lease.
     Unreadable(String),
 }
 
-/// Object with the label `akash.network=true` that belongs to no lease or cannot be decoded.
+/// Object with the label `akash.network=true` that belongs to no lease or is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     /// Kind of the object.
@@ -26,7 +26,7 @@ pub struct Orphan {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// The lease that the object names, if this lease belongs to this provider.
+    /// The named lease, if it belongs to this provider.
     pub lease: Option<LeaseId>,
     /// Reason why the object is an orphan.
     pub reason: Reason,

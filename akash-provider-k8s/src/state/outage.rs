@@ -10,7 +10,7 @@ use super::{LeaseView, pod_service};
 use akash_provider_core::cluster::{Health, Outage};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateWaiting, ContainerStatus, Pod, PodStatus};
 
-/// Waiting reasons of a container that result from the tenant's image, command or settings.
+/// Waiting reasons of a container that the tenant causes: image, command or settings.
 const FAILING: [&str; 6] = [
     "CrashLoopBackOff",
     "InvalidImageName",
@@ -20,11 +20,11 @@ const FAILING: [&str; 6] = [
     "ContainerCannotRun",
 ];
 
-/// Waiting reasons of a container with an image that could not be pulled.
+/// Waiting reasons of a container without its image.
 const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
-/// Texts with which a registry refuses an image reference that is wrong or not permitted. A registry that
-/// does not respond, or that limits the rate of pulls, does not send these texts.
+/// Texts of a registry about a wrong or forbidden image reference. Rate limits and missing responses have
+/// other texts.
 const WRONG_REFERENCE: [&str; 8] = [
     "not found",
     "notfound",
@@ -36,11 +36,10 @@ const WRONG_REFERENCE: [&str; 8] = [
     "no match for platform",
 ];
 
-/// Termination reasons after a restart of the node. The kubelet did not observe how the container terminated.
+/// Termination reasons after a restart of the node: the kubelet did not observe the termination.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
-/// Returns the health of a service that has fewer than `count` available replicas. `count` is the number in
-/// the manifest.
+/// Returns the health of a service with fewer available replicas than `count`, the number in the manifest.
 pub(super) fn explain(
     view: &LeaseView,
     nodes: &Nodes,
@@ -79,7 +78,7 @@ fn is_refused(view: &LeaseView, service: &str) -> bool {
     conditions.any(|c| c.type_ == "ReplicaFailure" && c.status == "True")
 }
 
-/// Returns the nodes on which containers of a lease fail.
+/// Returns the nodes with failing containers of a lease.
 pub(super) fn failing_nodes(view: &LeaseView) -> impl Iterator<Item = &str> {
     let failing = view.pods.values().filter(|pod| of_pod(pod) == Some(Health::Bad));
     failing.filter_map(|pod| node_of(pod))
@@ -89,8 +88,8 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-/// Returns the health of a pod as [`of_pod`] does. But returns [`Health::Bad`] only if the node is ready and
-/// the kubelet sends heartbeats.
+/// Returns the health of a pod as [`of_pod`] does, but [`Health::Bad`] only if the node is ready and sends
+/// heartbeats.
 fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     let health = of_pod(pod)?;
     if health != Health::Bad {
@@ -103,7 +102,7 @@ fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     })
 }
 
-/// Returns the health that follows from the state of a pod, or `None` for a pod without a problem.
+/// Returns the health that a problem of a pod causes, or `None` without a problem.
 fn of_pod(pod: &Pod) -> Option<Health> {
     let status = pod.status.as_ref()?;
     let is = |type_: &str, wanted: &str| has_condition(status, type_, wanted);

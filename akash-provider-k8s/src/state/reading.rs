@@ -18,25 +18,24 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-/// Maximum size of a watch event, in bytes. This limit is more than ten times the size of the largest object
-/// that an API server stores.
+/// Maximum size of a watch event, in bytes: more than ten times the largest object of an API server.
 const LINE_MAX: u64 = 16 << 20;
 const LINE_ROOM: usize = 16 << 20;
 /// Capacity of the line buffer that is retained for the next event, in bytes.
 const LINE_KEPT: usize = 64 << 10;
 
-/// Paths in an object, from its root. A path that leads into a list applies to each item of the list.
+/// Paths in an object, from its root. A path into a list applies to each item.
 type Paths = &'static [&'static [&'static str]];
 
 /// Selection of at most 64 fields of an object, to decode or to skip.
 pub(crate) trait Parts: Clone + Send + Sync + 'static {
     /// Paths of the selected fields.
     const PATHS: Paths;
-    /// True if only the fields in `PATHS` are decoded; false if only these fields are skipped.
+    /// True if only the fields in `PATHS` are decoded, false if only they are skipped.
     const ARE_READ: bool = false;
 }
 
-/// Selection of the metadata fields that only Kubernetes and its tools use.
+/// Selection of metadata fields that only Kubernetes and its tools use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bookkeeping;
 
@@ -154,8 +153,8 @@ impl Source {
     }
 }
 
-/// Decodes the next line of a watch; returns `None` at the end. Reuses the line buffer, because an allocation
-/// per line would cost more than the decoding.
+/// Decodes the next line of a watch, or returns `None` at the end. Reuses the line buffer, because an
+/// allocation costs more than the decoding.
 async fn next_event<P: Parts>(
     mut lines: Pin<&mut impl AsyncBufRead>,
     line: &mut Vec<u8>,
@@ -234,7 +233,6 @@ impl<'de, P: Parts> Deserialize<'de> for Pruned<P> {
     }
 }
 
-/// Returns the bit that represents the path with this index.
 fn bit(number: usize) -> u64 {
     u32::try_from(number)
         .ok()
@@ -248,14 +246,15 @@ struct Part {
     paths: Paths,
     /// True if the paths are decoded, false if they are skipped.
     are_read: bool,
-    /// One bit for each path that continues below this field. If no bit is set, the whole field is decoded.
+    /// One bit for each path that continues below this field. Without such a path, the whole field is
+    /// decoded.
     open: u64,
-    /// Number of field names on the path from the root to this field.
+    /// Number of field names from the root to this field.
     depth: usize,
 }
 
 impl Part {
-    /// Returns the nested field `name`, or `None` if the decoder skips that field.
+    /// Returns the nested field `name`, or `None` to skip it.
     fn behind(self, name: &str) -> Option<Self> {
         let (mut open, mut is_end) = (0, false);
         for (at, path) in self.paths.iter().enumerate() {

@@ -28,8 +28,8 @@ pub(crate) fn namespace(lease: &LeaseId) -> Namespace {
     of(json!({"metadata": {"name": lease.namespace(), "uid": "ns", "labels": labelled(lease)}}))
 }
 
-/// Returns a Manifest of services with these names and counts. A service has persistent storage if its name ends with
-/// `!`.
+/// Returns a Manifest of services with these names and counts. A name with the suffix `!` gets persistent
+/// storage.
 pub(crate) fn manifest(lease: &LeaseId, services: &[(&str, u32)]) -> Manifest {
     let service = |(name, count): &(&str, u32)| {
         let persistent = name.ends_with('!').to_string();
@@ -57,7 +57,7 @@ pub(crate) fn manifest(lease: &LeaseId, services: &[(&str, u32)]) -> Manifest {
     }))
 }
 
-/// Generation, observed generation, desired replicas and available replicas of a workload.
+/// Generation, observed generation, desired and available replicas of a workload.
 pub(crate) type Counts = (i64, i64, i32, i32);
 
 pub(crate) fn deployment(lease: &LeaseId, name: &str, counts: Counts) -> Deployment {
@@ -107,7 +107,7 @@ pub(crate) fn host(lease: &LeaseId, name: &str, service: &str) -> ProviderHost {
     }))
 }
 
-/// Returns a pod in a phase; `ready` also sets the container of the pod to running.
+/// Returns a pod in a phase. With `ready`, its container runs.
 pub(crate) fn pod(lease: &LeaseId, name: &str, service: &str, phase: &str, ready: bool) -> Pod {
     let state = if ready {
         json!({"running": {}})

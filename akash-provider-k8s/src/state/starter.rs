@@ -40,7 +40,7 @@ impl Starter<'_> {
     }
 
     /// Watches a kind without a label selector, because any object of this kind can weaken the isolation of a
-    /// lease. The client that created the object does not matter.
+    /// lease.
     pub(super) fn unlabelled<K: WatchedKind + kube::Resource<Scope = NamespaceResourceScope>>(
         &mut self,
     ) -> Store<K> {

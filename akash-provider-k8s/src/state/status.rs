@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Suffix of the name of a Service with node ports.
 const NODE_PORTS: &str = "-np";
 
-/// Returns the status of every service, or `None` if the lease has no Manifest and no workload.
+/// Returns the status of every service, or `None` for a lease without Manifest and workload.
 #[must_use]
 pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
     if view.manifest.is_none() && view.deployments.is_empty() && view.stateful_sets.is_empty() {
@@ -32,13 +32,13 @@ pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
     })
 }
 
-/// Returns the status of one service, or `None` if the service is not in the Manifest and has no workload.
+/// Returns the status of one service, or `None` if the service has no Manifest entry and no workload.
 #[must_use]
 pub fn service_status(view: &LeaseView, service: &str) -> Option<ServiceStatus> {
     has_service(view, service).then(|| status_of(view, service))
 }
 
-/// Returns true for a service that is in the Manifest or has a workload.
+/// Returns true for a service with a Manifest entry or a workload.
 #[must_use]
 pub fn has_service(view: &LeaseView, service: &str) -> bool {
     let mut recorded = view.wanted().unwrap_or_default().iter();
@@ -76,7 +76,7 @@ fn status_of(view: &LeaseView, service: &str) -> ServiceStatus {
     }
 }
 
-/// Returns the newest termination of a container of a service. Ignores pods that are being deleted.
+/// Returns the newest container termination of a service. Ignores pods that are being deleted.
 fn last_termination(view: &LeaseView, service: &str) -> Option<Termination> {
     let stays = |pod: &&Arc<Pod>| pod.metadata.deletion_timestamp.is_none();
     let pods = view.pods.values().filter(stays);
@@ -97,7 +97,7 @@ fn last_termination(view: &LeaseView, service: &str) -> Option<Termination> {
     })
 }
 
-/// Returns the current termination of a container, or else the termination before the last start.
+/// Returns the current termination of a container, or else the previous one.
 pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     let states = [&container.state, &container.last_state];
     states
@@ -106,7 +106,7 @@ pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateT
         .find_map(|state| state.terminated.as_ref())
 }
 
-/// Returns the node ports of each service. Clients reach the node ports at `host`.
+/// Returns the node ports of each service, which clients reach at `host`.
 #[must_use]
 pub fn forwarded_ports(view: &LeaseView, host: &str) -> BTreeMap<String, Vec<ForwardedPort>> {
     let mut by_service: BTreeMap<String, Vec<ForwardedPort>> = BTreeMap::new();
@@ -139,7 +139,7 @@ fn service_of(name: &str, service: &Service) -> String {
     label.cloned().unwrap_or_else(by_name)
 }
 
-/// Returns, for each service, the addresses that are assigned to its load balancers.
+/// Returns the addresses of the load balancers, by service.
 fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
     let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
     for service in view.services.values() {
@@ -195,7 +195,7 @@ fn forwarded(port: &ServicePort, service: &str, host: &str) -> Option<ForwardedP
     })
 }
 
-/// Returns, for each service, the number of container restarts of its existing pods.
+/// Returns the number of container restarts in the existing pods, by service.
 #[must_use]
 pub fn restarts(view: &LeaseView) -> BTreeMap<String, u32> {
     let mut by_service = BTreeMap::new();

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// Annotation in which kubectl stores a copy of the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Removes the managed fields and the copy of the object that kubectl stores in an annotation.
+/// Removes the managed fields and the annotation of kubectl.
 pub(super) fn metadata(meta: &mut ObjectMeta) {
     meta.managed_fields = None;
     if let Some(annotations) = &mut meta.annotations {
@@ -60,8 +60,7 @@ fn status(whole: PodStatus) -> PodStatus {
     }
 }
 
-/// Returns how and when a container terminated. The termination message is removed: it has up to 4 KiB of
-/// text from the tenant's program.
+/// Returns how and when a container terminated, without the termination message of up to 4 KiB.
 fn last_state(whole: ContainerState) -> ContainerState {
     let terminated = |whole: ContainerStateTerminated| ContainerStateTerminated {
         reason: whole.reason,

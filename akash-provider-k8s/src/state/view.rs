@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Objects of one lease as last observed, each by name. Cheap to clone.
+/// Last observed objects of one lease, by name. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseView {
     /// Namespace, if it exists and can be decoded.
@@ -61,7 +61,7 @@ impl LeaseView {
             && self.unreadable.is_empty()
     }
 
-    /// Returns true if the lease has a workload or a namespace, not only a record.
+    /// Returns true if the lease has a workload or a namespace.
     #[must_use]
     pub fn runs(&self) -> bool {
         let unreadable = |kind| self.unreadable.keys().any(|(k, _)| *k == kind);

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 /// Maximum retry delay that is accepted from the server.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// Delay after HTTP status 429 if the server requests no delay.
+/// Delay after HTTP status 429 without a delay from the server.
 const OVERLOADED: Duration = Duration::from_secs(1);
 
-/// Timing of the watches. [`WatchConfig::default`] is suitable for a real cluster.
+/// Timing of the watches, by default suitable for a real cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchConfig {
     /// Maximum number of objects per page of a list.
@@ -19,23 +19,23 @@ pub struct WatchConfig {
     pub list_timeout: Duration,
     /// Maximum time from a watch request until its response starts.
     pub start_timeout: Duration,
-    /// Duration of a watch in seconds, enforced by the server; below 295.
+    /// Duration of a watch in seconds, below 295. The server ends the watch.
     pub watch_seconds: u32,
-    /// Idle time after which a watch without events and bookmarks is restarted. The server sends a bookmark
-    /// about once a minute, but may omit some. A working watch may therefore be quiet for two minutes.
+    /// Idle time after which a watch without events and bookmarks is restarted. A working watch may be quiet
+    /// for two minutes.
     pub idle: Duration,
-    /// Time after which a started watch is considered working even if no event arrived.
+    /// Time after which a watch without events is considered working.
     pub proof: Duration,
-    /// Minimum duration of a watch after which the back-off is reset.
+    /// Duration of a watch that resets the back-off.
     pub steady: Duration,
-    /// First back-off after a failure. The back-off doubles with each failure, and jitter can double the
-    /// back-off once more.
+    /// First back-off after a failure. The back-off doubles with each failure; jitter can double it once
+    /// more.
     pub wait_first: Duration,
     /// Maximum back-off after a failure, without jitter.
     pub wait_max: Duration,
     /// First delay of a retry for a missing kind.
     pub wait_absent: Duration,
-    /// Maximum delay of a retry for a kind that the cluster may lack. The delay doubles with each retry.
+    /// Maximum delay of a retry for an optional kind. The delay doubles with each retry.
     pub wait_absent_max: Duration,
     /// Duration of an outage before health becomes unknown.
     pub grace: Duration,
@@ -71,8 +71,8 @@ impl WatchConfig {
         builder.into()
     }
 
-    /// Returns the delay before the next attempt for a missing kind. `answers` is the number of consecutive responses
-    /// that report the kind as missing.
+    /// Returns the delay before the next attempt for a missing kind, after `answers` consecutive responses
+    /// without this kind.
     pub(crate) fn absent(&self, answers: u32, may_be_absent: bool) -> Duration {
         if !may_be_absent {
             return self.wait_absent;

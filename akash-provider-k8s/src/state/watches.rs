@@ -15,7 +15,7 @@ pub struct WatchState {
     pub synced: bool,
     /// Time at which the watch stopped working; `None` while the watch works, and before its start.
     pub down_since: Option<Instant>,
-    /// Missing kind: the watch waits until the cluster serves this kind.
+    /// Missing kind for which the watch waits.
     pub awaited: Option<String>,
     /// Last error, retained after the watch works again.
     pub last_error: Option<String>,
@@ -42,8 +42,7 @@ impl WatchState {
         self.awaited = None;
     }
 
-    /// Records that the watch failed. The watch stopped working at `since` or earlier. Returns true if the
-    /// watch worked before.
+    /// Records that the watch stopped working at `since` or earlier. Returns true if the watch worked before.
     pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
         let is_new = self.down_since.is_none();
         self.failures += 1;
@@ -92,8 +91,7 @@ impl WatchPublisher {
         self.change(kind, |state| state.down_since = None);
     }
 
-    /// Records that a watch failed. The watch stopped working at `since` or earlier. Returns true if the
-    /// watch worked before.
+    /// Records that a watch stopped working at `since` or earlier. Returns true if the watch worked before.
     pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) -> bool {
         let mut is_new = false;
         self.change(kind, |state| is_new = state.failed(error, since));
@@ -173,15 +171,14 @@ impl Report for WatchReporter {
     }
 }
 
-/// Returns true if each watch has listed its objects, or waits for a kind that the cluster may lack. Ignores
-/// kinds that the start does not require.
+/// Returns true if each watch that the start requires has listed its objects, or waits for an optional kind.
 pub(super) fn are_ready(all: &Watches) -> bool {
     let mut needed = all.iter().filter(|(kind, _)| !kind.may_come_late());
     needed.all(|(kind, state)| state.is_usable(*kind))
 }
 
-/// Returns true if the health of leases is known: all watches that affect health have listed their objects,
-/// and each outage of such a watch is shorter than `grace`.
+/// Returns true if lease health is known: all watches that affect health have listed their objects, and no
+/// outage lasts for `grace`.
 pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
     let needed = |(kind, _): &(&Kind, &WatchState)| kind.decides_health();
     all.iter()
@@ -190,8 +187,7 @@ pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
         .all(|(_, state)| state.synced && state.down_for().is_none_or(|down| down < grace))
 }
 
-/// Returns the time at which the health of leases becomes unknown, unless the watch with the longest outage
-/// recovers first.
+/// Returns the time at which lease health becomes unknown, unless the longest outage ends first.
 pub(super) fn known_until(all: &Watches, grace: Duration) -> Option<Instant> {
     let needed = all.iter().filter(|(kind, _)| kind.decides_health());
     let down = needed.filter_map(|(_, state)| state.down_since);

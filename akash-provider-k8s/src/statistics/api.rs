@@ -18,15 +18,15 @@ const CALLS_MAX: usize = 512;
 pub struct ApiStatistics {
     /// Number of requests by verb, resource and result.
     pub calls: BTreeMap<ApiCall, u64>,
-    /// Durations of read requests, each until the start of the response. Watches are not counted.
+    /// Durations of read requests until the start of the response, without watches.
     pub reads: DurationCounts,
-    /// Durations of write requests, each until the start of the response.
+    /// Durations of write requests until the start of the response.
     pub writes: DurationCounts,
 }
 
 /// Counter of requests, as a layer for [`kube::client::ClientBuilder`]. Clones share the counters.
 ///
-/// Add this layer before all other layers, so that requests rejected by another layer are not counted.
+/// Add this layer before all others, so that requests rejected by another layer are not counted.
 #[derive(Debug, Clone)]
 pub struct ApiCalls(Arc<Counters>);
 

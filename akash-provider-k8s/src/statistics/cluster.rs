@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Histogram bucket bounds for the durations of operations, which take several calls to the API server.
+/// Histogram bucket bounds for operations of several API calls.
 const OPERATION_BOUNDS: [Duration; 8] = [
     Duration::from_millis(50),
     Duration::from_millis(100),
@@ -42,7 +42,7 @@ pub enum DriftOutcome {
     Deleted,
     /// The repair failed and is retried.
     Failed,
-    /// The object remains changed, because the settings do not allow a repair or because a record is missing.
+    /// The object remains changed: the settings do not allow a repair, or a record is missing.
     Left,
 }
 
@@ -53,13 +53,13 @@ pub struct ClusterStatistics {
     pub durations: BTreeMap<Operation, DurationCounts>,
     /// Number of failed operations.
     pub failures: BTreeMap<Operation, u64>,
-    /// Number, by kind and outcome, of the objects that other clients changed. A changed label of a namespace
-    /// has the kind `Namespace`.
+    /// Number of objects that other clients changed, by kind and outcome. A changed namespace label has the
+    /// kind `Namespace`.
     pub drift: BTreeMap<(&'static str, DriftOutcome), u64>,
-    /// Number of leases that wait for another drift check. Reasons: the repair failed, the lease was locked,
-    /// the watches failed, or another client repeats its changes.
+    /// Number of leases that wait for another drift check after a failed repair, a lock, failed watches, or
+    /// repeated changes.
     pub waiting_leases: usize,
-    /// Number of changed leases in the repair queue. The leases are compared one at a time.
+    /// Number of changed leases in the repair queue.
     pub queued_leases: usize,
 }
 
@@ -112,7 +112,7 @@ impl Default for ClusterCounters {
 }
 
 impl ClusterCounters {
-    /// Runs an operation. Records its duration, and counts the operation as failed if the operation returns an error.
+    /// Runs an operation and records its duration, and its failure if it returns an error.
     pub(crate) async fn run<T>(
         &self,
         operation: Operation,
@@ -133,7 +133,7 @@ impl ClusterCounters {
         self.drift.increment((kind.name(), outcome));
     }
 
-    /// Counts a restored namespace, or the failure to restore it.
+    /// Counts a restored namespace, or the failure to restore one.
     pub(crate) fn count_namespace(&self, outcome: DriftOutcome) {
         self.drift.increment(("Namespace", outcome));
     }

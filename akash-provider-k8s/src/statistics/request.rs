@@ -43,7 +43,7 @@ const RESOURCES: [&str; 33] = [
     "storageclasses",
 ];
 
-/// Verb of a request, as in rules of RBAC. `Apply` is a server-side apply, which RBAC checks as `patch`.
+/// Verb of a request, as in RBAC rules. `Apply` is a server-side apply, which RBAC checks as `patch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     /// Reads one object.
@@ -58,7 +58,7 @@ pub enum Verb {
     Update,
     /// Changes fields of an object.
     Patch,
-    /// Creates an object, or replaces the fields that the provider owns in an object.
+    /// Creates an object, or replaces the fields that the provider owns.
     Apply,
     /// Deletes one object.
     Delete,

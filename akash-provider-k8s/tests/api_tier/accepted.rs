@@ -208,8 +208,7 @@ async fn recorded_objects_of_the_go_provider_are_accepted_unchanged() {
     trial.end().await;
 }
 
-/// The API server and the provider have the same length limits of names: both accept the maximum length and
-/// refuse a longer name.
+/// Both accept the maximum length of a name, and refuse a longer name.
 #[tokio::test]
 async fn names_refused_by_the_provider_are_refused_by_the_api_server() {
     let Some(cluster) = Cluster::from_env().await else {
@@ -248,7 +247,7 @@ async fn names_refused_by_the_provider_are_refused_by_the_api_server() {
     trial.end().await;
 }
 
-/// Updates a deployment twice while the old pods terminate slowly. The quota must allow all pods.
+/// Two updates while the old pods terminate slowly: the quota must allow all pods.
 #[tokio::test]
 async fn quota_has_capacity_for_an_update() {
     let Some(cluster) = Cluster::from_env().await else {

@@ -5,8 +5,8 @@ use crate::world::{World, put, remove};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
-/// Creates an admission policy that refuses an operation in these namespaces, and waits until the policy
-/// takes effect. The policy affects only these namespaces, because other tests use the same cluster.
+/// Creates an admission policy that refuses an operation in these namespaces only, because other tests use
+/// the same cluster. Waits until the policy takes effect.
 pub(crate) async fn refuse(
     world: &World,
     (group, version, resource): (&str, &str, &str),

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 const THEIR_MANAGER: &str = "provider-services";
 const THEIR_PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// Names of the recorded files, in the order in which the Go provider writes their objects.
+/// Names of the recorded files, in the write order of the Go provider.
 const FILES: [&str; 9] = [
     "networkpolicies",
     "serviceaccounts",
@@ -37,7 +37,7 @@ const FILES: [&str; 9] = [
     "providerhosts",
 ];
 
-/// Recorded objects of a lease of the Go provider. A test can create these objects in its cluster.
+/// Recorded objects of a lease of the Go provider, which a test can create.
 pub(crate) struct Recording {
     pub(crate) lease: LeaseId,
     namespace: Value,
@@ -49,7 +49,7 @@ fn read(path: &Path) -> Option<String> {
     path.is_file().then(|| std::fs::read_to_string(path).unwrap())
 }
 
-/// Reads a recording. Returns `None` for a recording of a failed deployment.
+/// Reads a recording, or returns `None` for a failed deployment.
 pub(crate) fn recording(world: &World, folder: &Path) -> Option<Recording> {
     let manifest = read(&folder.join("manifest-cr.json"))?;
     read(&folder.join("services.json"))?;
@@ -94,7 +94,6 @@ fn is_theirs(object: &Value) -> bool {
     object["metadata"]["labels"]["akash.network"] == json!("true")
 }
 
-/// Removes the fields added by the API server and the controllers.
 fn bare(mut object: Value) -> Value {
     for field in [
         "uid",
@@ -167,7 +166,6 @@ pub(crate) async fn make(world: &World, recording: &Recording) {
     settle(world, &recording.lease).await;
 }
 
-/// Waits until the controllers have processed the objects of the lease.
 async fn settle(world: &World, lease: &LeaseId) {
     let observed = || async {
         let mut all = Vec::new();
@@ -182,7 +180,7 @@ async fn settle(world: &World, lease: &LeaseId) {
         .await;
 }
 
-/// Returns the pod template of each workload and ReplicaSet of the lease. A rollout changes this map.
+/// Returns the pod templates of a lease. A rollout changes this map.
 async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["Deployment", "StatefulSet", "ReplicaSet"] {
@@ -195,8 +193,8 @@ async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     found
 }
 
-/// Returns a version of each object. The version of a workload is its generation, because controllers write
-/// the status. The version of any other object is its resource version.
+/// Returns a version of each object: the generation of a workload, because controllers write the status, or
+/// the resource version.
 async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["NetworkPolicy", "Service", "Role", "RoleBinding", "Secret"] {
@@ -248,8 +246,7 @@ async fn deployed(cluster: &KubeCluster, lease: &LeaseId) -> WorkloadSpec {
     all.into_iter().find(|d| d.lease == *lease).unwrap()
 }
 
-/// Removes environment variables, commands, mounts of ephemeral volumes, and all ports except the first of
-/// each service.
+/// Removes environment variables, commands, mounts of ephemeral volumes, and all ports after the first.
 fn smaller(deployment: &WorkloadSpec) -> WorkloadSpec {
     let mut deployment = deployment.clone();
     for service in &mut Arc::make_mut(&mut deployment.group).services {
@@ -355,7 +352,7 @@ fn adopted_leases_lose_only_access_to_metadata_addresses() {
     });
 }
 
-/// Some objects are missing, as if the Go provider had stopped during its deployment.
+/// Some objects are missing, as after an interrupted deployment of the Go provider.
 #[test]
 fn incomplete_lease_of_another_provider_is_completed_by_first_deploy() {
     run("adopt-half", |world| {
@@ -462,7 +459,7 @@ async fn assert_no_foreign_manager(world: &World, lease: &LeaseId) {
     }
 }
 
-/// Asserts that the record without its annotations still contains the complete manifest.
+/// Asserts that the record contains the complete manifest, even without its annotations.
 async fn assert_readable_by_go_provider(world: &World, update: &WorkloadSpec) {
     let api: Api<Manifest> = Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace);
     let record = api.get(&update.lease.namespace()).await.unwrap();

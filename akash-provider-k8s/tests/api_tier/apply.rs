@@ -33,8 +33,7 @@ const KINDS: [&str; 9] = [
     "RoleBinding",
 ];
 
-/// Returns the fields that the provider sets, for each object of the lease. Versions, the status and other fields that
-/// the API server or a controller adds are removed.
+/// Returns the fields that the provider sets, by object. Omits fields from the API server or a controller.
 pub(crate) async fn decided(world: &World, lease: &LeaseId) -> Vec<Value> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -90,8 +89,7 @@ fn without(value: Value, lease: &LeaseId) -> Value {
     }
 }
 
-/// Returns, for each object, a version that changes with each write of the provider: the generation of a
-/// workload, the spec of a quota, or the resource version of another object.
+/// Returns a version of each object that changes with each write of the provider.
 async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -109,7 +107,7 @@ async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     found
 }
 
-/// Returns a deployment with one container that has all parts that an update can remove.
+/// Returns a deployment with all parts that an update can remove.
 fn rich(lease: &LeaseId) -> WorkloadSpec {
     let mut web = service("web");
     web.expose.push(expose(7000));
@@ -409,7 +407,7 @@ fn workload_of_changed_kind_replaces_the_old_one() {
     });
 }
 
-/// Counts findings of the kind [`Finding::Edited`]. Other findings may come from other tests.
+/// Counts findings of the kind [`Finding::Edited`]. Other findings can come from other tests.
 async fn edits(cluster: &KubeCluster) -> usize {
     let findings = cluster.findings().await.unwrap();
     let edited = findings.iter().filter(|f| matches!(f, Finding::Edited { .. }));

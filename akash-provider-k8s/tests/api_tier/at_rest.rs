@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 const REST: Duration = Duration::from_secs(5);
 
-/// Returns a watch configuration with short retry delays, so that the test would detect polling.
+/// Returns short retry delays, so that the test detects polling.
 fn eager() -> WatchConfig {
     WatchConfig {
         wait_absent: Duration::from_millis(200),

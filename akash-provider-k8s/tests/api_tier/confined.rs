@@ -52,7 +52,7 @@ fn namespace(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
 
-/// Tries every write that the ServiceAccount's roles permit outside of lease namespaces. Returns the results.
+/// Tries every write that the ServiceAccount's roles permit outside of lease namespaces.
 async fn tries(world: &World, theirs: &str) -> Vec<(&'static str, Result<(), String>)> {
     let of = |kind: (&str, &str), namespace: Option<&str>| api(&world.client, kind, namespace);
     let delete = |api: Api<DynamicObject>, name: String| async move {

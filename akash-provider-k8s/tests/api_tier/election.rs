@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 const NAME: &str = "akash-operator-hostname";
 
-/// Timing of the election: long compared with a call to the API server, and short enough for a test.
+/// Timing of the election: long for API calls, and short enough for a test.
 fn timing() -> Timing {
     Timing {
         lease: Duration::from_secs(4),
@@ -57,7 +57,7 @@ fn leases(world: &World) -> Api<Lease> {
     Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace)
 }
 
-/// Starts a task that asserts continuously that at most one candidate is the leader.
+/// Asserts continuously that at most one candidate is the leader.
 fn assert_single_leader(elections: Vec<Arc<Election>>) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         loop {

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::time::Duration;
 use testbed::Component;
 
-/// Upper bound of the number of writes of each operation in these tests.
+/// Maximum number of writes of each operation in these tests.
 const WRITES_MAX: usize = 30;
 
 #[test]
@@ -133,7 +133,7 @@ fn interrupted_record_is_complete_or_absent() {
     });
 }
 
-/// Pauses etcd. Afterwards, each call in flight must have its complete effect or no effect.
+/// While etcd is paused, each call must have its complete effect or no effect.
 #[test]
 fn paused_store_refuses_manifest_soon_without_partial_state() {
     run_alone("paused", |world, testbed| {

@@ -17,8 +17,7 @@ use serde_json::{Value, json};
 
 pub(crate) const ACCESS: &str = "akash-provider:access";
 
-/// Returns the HTTP status codes of three requests in a namespace: for the Secrets, for the log of a missing
-/// pod, and for exec in a missing pod.
+/// Returns the status codes of three requests: for Secrets, for the log of a missing pod, and for exec in it.
 async fn status_codes(world: &World, namespace: &str) -> [u16; 3] {
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), namespace);
     let code = |error: kube::Error| match error {
@@ -37,7 +36,7 @@ async fn status_codes(world: &World, namespace: &str) -> [u16; 3] {
     ]
 }
 
-/// Removes the rule that allows the ServiceAccount to create role bindings for itself.
+/// Removes the rule that lets the ServiceAccount bind roles to itself.
 async fn forbid_binding(world: &World) {
     let name = format!("akash-provider-rs-bind-{}", world.settings.manifest_namespace);
     let mut role = world.get("ClusterRole", "", &name).await.unwrap();
@@ -49,8 +48,7 @@ async fn forbid_binding(world: &World) {
         .await;
 }
 
-/// Deletes the role binding of the lease, and the entry of this role binding in the annotation
-/// `provider.akash.network/ledger`. Leases of older provider versions lack both.
+/// Deletes the role binding of the lease and its ledger entry, which leases of older versions lack.
 async fn upgraded(world: &World, lease: &LeaseId) {
     let ns = lease.namespace();
     world.delete("RoleBinding", &ns, ACCESS).await;
@@ -127,7 +125,7 @@ fn secrets_logs_and_exec_are_allowed_only_in_namespaces_of_leases() {
     });
 }
 
-/// Grants the rights that earlier versions required: one ClusterRole for all rights in the whole cluster.
+/// Grants the rights of earlier versions: one ClusterRole for the whole cluster.
 async fn give_rights_everywhere(world: &World) {
     let own = &world.settings.manifest_namespace;
     let (role, bind) = (
@@ -213,7 +211,6 @@ fn upgrade_from_cluster_wide_rights_has_no_gap() {
     });
 }
 
-/// Returns whether the API server allows the ServiceAccount to create role bindings.
 async fn may_bind(world: &World) -> bool {
     let review = json!({"spec": {"resourceAttributes": {
         "verb": "bind", "group": "rbac.authorization.k8s.io", "resource": "clusterroles", "name": "akash-provider-rs-lease",

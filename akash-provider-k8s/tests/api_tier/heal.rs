@@ -34,8 +34,7 @@ async fn field(world: &World, lease: &LeaseId, (kind, name): (&str, &str), path:
     object.and_then(|o| o.pointer(path).cloned()).unwrap_or_default()
 }
 
-/// Returns the generation of each object of a lease. For objects without a generation, returns the resource
-/// version.
+/// Returns the generation or the resource version of each object of a lease.
 pub(crate) async fn written(world: &World, lease: &LeaseId) -> Vec<String> {
     let mut found = Vec::new();
     for (kind, path) in [
@@ -61,8 +60,8 @@ async fn replicas(world: &World, lease: &LeaseId) -> Value {
     field(world, lease, ("Deployment", "web"), "/spec/replicas").await
 }
 
-/// Waits until the provider has processed all earlier changes: deletes the network policy of the lease
-/// `control` twice, and waits for both repairs. Returns the number of recorded writes.
+/// Waits until the provider has processed all earlier changes, by two repairs of the lease `control`. Returns
+/// the number of recorded writes.
 async fn until_processed(world: &World, control: &LeaseId) -> usize {
     let ns = control.namespace();
     for _ in 0..2 {

@@ -26,7 +26,7 @@ mod names;
 #[path = "hostname_operator/on_chain.rs"]
 mod on_chain;
 
-/// Grants the rights of the hostname operator to the ServiceAccount of `world.client`.
+/// Grants the rights of the hostname operator to `world.client`.
 pub(crate) async fn give_rights(world: &World) {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/hostname.yaml");
@@ -58,7 +58,7 @@ pub(crate) async fn take_rights(world: &World) {
     let _ = roles.delete(&role(world), &DeleteParams::default()).await;
 }
 
-/// Creates the namespace of a lease, and its Manifest record with these HTTP options.
+/// Creates the namespace of a lease, and its Manifest with these HTTP options.
 pub(crate) async fn record(world: &World, lease: &LeaseId, options: &HttpOptions) {
     let mut all = labels::lease(lease);
     all.extend(labels::selector(&lease.namespace()));
@@ -116,7 +116,7 @@ pub(crate) fn is_written(operator: &HostnameOperator, hostname: &str) -> bool {
     state(operator, hostname).is_some_and(|state| state.is_written)
 }
 
-/// Returns the routes that were written and deleted since the last call, in order.
+/// Returns the methods of the route writes since the last call, in order.
 pub(crate) fn writes(world: &World, plural: &str) -> Vec<String> {
     let calls = world.take_writes().into_iter();
     let of_routes = calls.filter(|call| call.path.contains(plural));
@@ -232,8 +232,8 @@ fn restart_writes_nothing_and_deletes_orphaned_routes() {
     });
 }
 
-/// Declares three invalid hostname records: one without a lease, one with the name of another hostname, and
-/// one with an invalid service name.
+/// Declares three invalid hostname records: without a lease, with another hostname, and with an invalid
+/// service name.
 async fn declare_invalid_records(world: &World, lease: &LeaseId) {
     declare(world, &world.lease(9, 9), "nowhere.example.com").await;
     let own = &world.settings.manifest_namespace;

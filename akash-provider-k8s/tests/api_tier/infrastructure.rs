@@ -26,7 +26,6 @@ async fn is_closed(world: &World, lease: &LeaseId, address: &str) -> bool {
     policy.unwrap()["spec"].to_string().contains(address)
 }
 
-/// Returns the generations of the Deployments and the resource versions of the Services.
 async fn rest(world: &World, lease: &LeaseId) -> Vec<String> {
     let ns = lease.namespace();
     let mut found = Vec::new();

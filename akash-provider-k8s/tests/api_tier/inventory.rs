@@ -202,7 +202,6 @@ fn w25_no_capacity_is_offered_if_api_server_is_unavailable_at_start() {
 }
 
 impl fixture::Capacity {
-    /// Returns the allocatable and the available CPU of a node, in millicores.
     fn cpu(&self, node: &str) -> Option<(u64, u64)> {
         let node = self.node(node)?;
         Some((node.cpu.allocatable, node.cpu.available))

@@ -39,7 +39,7 @@ const AWAY: &str = "op-inv-away";
 const LIST: &str =
     r#"{"10de": {"devices": {"20b5": {"name": "a100", "interface": "PCIe", "memory_size": "80Gi"}}}}"#;
 
-/// Creates the ServiceAccount of the operator, with only the rights that the operator documents.
+/// Creates the ServiceAccount of the operator with only the documented rights.
 async fn account(world: &World, testbed: &Cluster) -> Client {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/inventory.yaml");
@@ -74,7 +74,7 @@ async fn account(world: &World, testbed: &Cluster) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// Deletes all cluster-wide objects of these tests, including those of an interrupted test.
+/// Deletes all cluster-wide objects of these tests, also of an interrupted test.
 async fn clear(world: &World) {
     let now = DeleteParams::default().grace_period(0);
     let all = ListParams::default();
@@ -122,8 +122,7 @@ fn ready() -> Value {
     })
 }
 
-/// Starts a task that marks all nodes except one as ready. Without heartbeats, the cluster treats nodes as
-/// lost.
+/// Marks all nodes except one as ready repeatedly, because nodes without heartbeats count as lost.
 fn kubelets(world: &World) -> AbortOnDropHandle<()> {
     let nodes: Api<Node> = Api::all(world.admin.clone());
     AbortOnDropHandle::new(tokio::spawn(async move {
@@ -163,7 +162,7 @@ async fn class(world: &World, name: &str, offered: &str) {
     put(&world.admin, &body, "api-tier").await;
 }
 
-/// Creates a pod in the namespace of a lease that has no Manifest record.
+/// Creates a pod in the namespace of a lease without a Manifest.
 async fn pod(world: &World, name: &str, node: &str, cpu: &str) {
     let namespace = &world.settings.manifest_namespace;
     let accounts: Api<ServiceAccount> = Api::namespaced(world.admin.clone(), namespace);

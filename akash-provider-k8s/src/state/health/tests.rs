@@ -4,7 +4,7 @@ use akash_provider_core::cluster::Outage;
 use serde_json::json;
 use std::sync::Arc;
 
-/// Returns the health of a lease that has no failing containers.
+/// Returns the health of a lease without failing containers.
 fn health(view: &LeaseView) -> Health {
     super::health(view, &Nodes::new())
 }
@@ -134,8 +134,8 @@ fn persistent_volumes_decide_the_kind_of_a_workload() {
     }
 }
 
-/// Returns the health of a lease during a rolling update of its service `web`. `count` is the number of replicas,
-/// `reason` the reason in the condition `Progressing`, and `available` the number of available replicas.
+/// Returns the health of a lease during a rolling update to `count` replicas. `reason` is the reason of the
+/// condition `Progressing`.
 fn updating(count: u32, reason: &str, available: i32) -> Health {
     let wanted = i32::try_from(count).unwrap();
     let mut view = view(&[("web", count)], &[("web", (2, 2, wanted, available))], &[]);

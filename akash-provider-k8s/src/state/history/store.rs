@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const OPERATION: &str = "store lease events";
-/// Interval between two writes of events to the store. After a crash, the events of the last interval are
-/// read again from the API server.
+/// Interval between two writes of events to the store.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum number of namespaces in one call of the store. The limit bounds the memory for the copied events.
+/// Maximum number of namespaces in one call of the store, to limit the memory for copied events.
 const BATCH: usize = 32;
 
 /// Stored lease event.
@@ -28,7 +27,7 @@ pub struct StoredEvent {
     pub event: LeaseEvent,
 }
 
-/// Storage of lease events across restarts. Calls may block. Each implementation limits the size of the storage.
+/// Storage of lease events across restarts, of limited size. Calls may block.
 pub trait EventStore: fmt::Debug + Send + Sync + 'static {
     /// Returns all stored events.
     ///
@@ -36,7 +35,7 @@ pub trait EventStore: fmt::Debug + Send + Sync + 'static {
     /// The storage cannot be read.
     fn load(&self) -> Result<Vec<StoredEvent>, Error>;
 
-    /// Replaces the stored events of each of these namespaces. An empty list removes the namespace from the store.
+    /// Replaces the stored events of each of these namespaces. An empty list removes the namespace.
     ///
     /// # Errors
     /// The storage cannot be written.
@@ -44,7 +43,7 @@ pub trait EventStore: fmt::Debug + Send + Sync + 'static {
 }
 
 impl History {
-    /// Restores the events in `store`, then writes each change of the history to `store`. Never ends.
+    /// Restores the events in `store`, then writes each change to `store`. Never returns.
     pub async fn persist(self: Arc<Self>, store: Arc<dyn EventStore>) {
         let mut writer = Writer::default();
         let mut newest = self.newest();
@@ -89,7 +88,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes the events of changed namespaces, and removes namespaces without events from the store.
+    /// Writes the events of changed namespaces, and removes namespaces without events.
     async fn write(&mut self, history: &History, store: &Arc<dyn EventStore>) -> Result<(), Error> {
         let newest = *history.newest().borrow();
         let (all, mut changed) = history.namespaces(self.last);

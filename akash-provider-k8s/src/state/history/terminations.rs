@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Adds failed terminations of containers to the history, for the leases that change from now on.
+/// Adds failed container terminations to the history, for leases that change from now on.
 pub(in crate::state) fn follow(
     history: Arc<History>,
     shared: Arc<Shared>,
@@ -29,8 +29,8 @@ pub(in crate::state) fn follow(
 }
 
 impl History {
-    /// Adds the failed terminations of containers in the lease namespace `home` to the history. If `home` is
-    /// `None`, adds the terminations in all lease namespaces.
+    /// Adds the failed container terminations in the lease namespace `home` to the history, or in all
+    /// namespaces without `home`.
     fn add_terminations(&self, shared: &Shared, home: Option<&str>) {
         let found: Vec<StoredEvent> = {
             let index = shared.index();

@@ -4,7 +4,7 @@ use super::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Returns a lease with these pods. Its only service has one replica, which is unavailable.
+/// Returns a lease with these pods, and with one service that lacks its only replica.
 fn view(pods: &[Value]) -> LeaseView {
     let lease = lease(1);
     let mut view = LeaseView {
@@ -21,7 +21,7 @@ fn view(pods: &[Value]) -> LeaseView {
     view
 }
 
-/// Returns the health of the lease if the kubelet of every node sends heartbeats.
+/// Returns the health of the lease if all kubelets send heartbeats.
 fn health(view: &LeaseView) -> Health {
     health_on(view, &Nodes::from([("n1".to_owned(), true)]))
 }

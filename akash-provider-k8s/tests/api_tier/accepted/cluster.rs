@@ -35,7 +35,7 @@ pub(crate) struct Trial {
 static TRIALS: AtomicUsize = AtomicUsize::new(0);
 
 impl Cluster {
-    /// Connects to the cluster. If no cluster runs, prints a line and returns `None`.
+    /// Connects to the cluster. Without a running cluster, prints a line and returns `None`.
     pub(crate) async fn from_env() -> Option<Self> {
         let cluster = TestCluster::find(Tier::Api)?;
         let file = Kubeconfig::read_from(&cluster.kubeconfig).unwrap();
@@ -92,8 +92,8 @@ impl Cluster {
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Creates a copy of the rendered namespace under another name. The copy lacks the provider's label, so
-    /// no provider treats it as a lease.
+    /// Copies the rendered namespace under another name, without the provider's label, so that no provider
+    /// treats it as a lease.
     pub(crate) async fn trial(&self, rendered: &Namespace) -> Trial {
         let number = TRIALS.fetch_add(1, Ordering::Relaxed);
         let name = format!("trial-{}-{number}", std::process::id());
@@ -146,7 +146,7 @@ impl Trial {
         }
     }
 
-    /// Creates an object as a dry run. Returns the reason if the API server refuses the object.
+    /// Creates an object as a dry run. Returns the reason for a refusal.
     pub(crate) async fn created<K>(&self, case: &str, object: &K) -> Result<(), String>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -166,7 +166,6 @@ impl Trial {
         outcome.map(drop).map_err(|error| format!("{case}: {error}"))
     }
 
-    /// Creates a custom resource from JSON as a dry run. Returns the object in the response.
     pub(crate) async fn value(&self, kind: &str, value: &Value) -> Value {
         let resource = ApiResource {
             group: "akash.network".to_owned(),
@@ -218,7 +217,7 @@ impl Trial {
         .await;
     }
 
-    /// Binds the current pods to a node that does not respond, so that they terminate slowly.
+    /// Binds the current pods to a missing node, so that they terminate slowly.
     pub(crate) async fn pods_end_slowly(&self) {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         for pod in api.list(&ListParams::default()).await.unwrap().items {
@@ -239,8 +238,8 @@ impl Trial {
         }
     }
 
-    /// Marks each pod as ready, as a kubelet would. Waits until the namespace has exactly `count` pods of
-    /// this version and `ending` terminating pods.
+    /// Marks each pod as ready, until the namespace has exactly `count` pods of this version and `ending`
+    /// terminating pods.
     pub(crate) async fn pods_of(&self, version: &str, count: usize, ending: usize) {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         self.until("the pods of the version", async || {

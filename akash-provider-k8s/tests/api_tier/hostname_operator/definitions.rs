@@ -18,11 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum time until the provider has written the lost ProviderHost and ProviderLeasedIP records again.
+/// Maximum time until the provider has restored the lost records.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Returns the UID and the generation of each route and of the load balancer. A recreated object has another
-/// UID.
+/// Returns the UID and the generation of each route and of the load balancer.
 async fn objects(world: &World, lease: &LeaseId) -> Vec<String> {
     let home = lease.namespace();
     let mut all = Vec::new();
@@ -47,7 +46,7 @@ async fn are_served(world: &World) -> bool {
     futures::future::try_join_all(lists).await.is_ok()
 }
 
-/// Adds blocks until all hostname and IP records of a lease exist, and returns the elapsed time.
+/// Adds blocks until all records of a lease exist, and returns the elapsed time.
 async fn until_declared(world: &World, provider: &OnChain, lease: &LeaseId) -> Duration {
     let (own, since) = (&world.settings.manifest_namespace, Instant::now());
     let (home, address) = (lease.namespace(), fixture::declared(lease, "front", PORT));
@@ -130,7 +129,7 @@ fn deleted_definitions_delete_no_route_and_the_provider_declares_its_records_aga
     });
 }
 
-/// Deletes and restores the definition of the records while no operator runs. All records are lost.
+/// Deletes and restores the definition of the records while no operator runs.
 #[test]
 fn restarted_operator_deletes_no_objects_of_lost_records() {
     run("op-down", |world| {

@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex};
 const NAME: &str = "shop.example.com";
 const AUTOMATIC: &str = "abc.ingress.test";
 
-/// Rate of the checks in these tests, with short intervals so that the tests do not wait.
+/// Rate of the checks, with short intervals for the tests.
 const BUDGET: Budget = Budget {
     every: Duration::from_secs(1),
     per_minute: 6_000,
 };
 
-/// Declares the hostname as the provider does, so that the lease status shows the hostname to the tenant.
+/// Declares the hostname as the provider does, so that it appears in the lease status.
 async fn declare_by(cluster: &KubeCluster, lease: &LeaseId) {
     let name = HostnameDeclaration {
         hostname: NAME.to_owned(),
@@ -56,14 +56,14 @@ impl TxtLookup for Zone {
     }
 }
 
-/// Returns the check results of the hostname, as shown in the tenant's lease status.
+/// Returns the check results of the hostname in the lease status.
 async fn hostname_notes(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes {
     let status = cluster.lease_status(lease).await.unwrap();
     let web = &status.services["web"];
     web.hostnames.get(NAME).cloned().unwrap_or_default()
 }
 
-/// Options of an operator that requires a DNS TXT record as proof that the tenant controls the hostname.
+/// Returns the options of an operator that requires a DNS TXT record for the hostname.
 fn proving(world: &World, zone: &Arc<Zone>) -> Options {
     let plan = Plan {
         proof: Some(ProofRule {
@@ -80,8 +80,7 @@ fn proving(world: &World, zone: &Arc<Zone>) -> Options {
     }
 }
 
-/// Asserts that a proof survives DNS failures, is withdrawn when DNS returns no record, and is accepted again
-/// later.
+/// Asserts that a proof survives DNS failures, and is withdrawn only when DNS returns no record.
 async fn through_an_outage(
     world: &World,
     zone: &Arc<Zone>,
@@ -193,7 +192,6 @@ impl Prober for FixedProber {
     }
 }
 
-/// Sets the address in the Ingress status, as its controller would.
 async fn give_address(world: &World, home: &str) {
     let ingresses: Api<Ingress> = Api::namespaced(world.admin.clone(), home);
     let address = json!({"ip": "10.9.8.7", "ports": [{"port": 8080, "protocol": "TCP"}]});

@@ -41,8 +41,7 @@ deployment:
   web: {anywhere: {profile: web, count: 1}}
 "#;
 
-/// A provider on an in-memory chain that deploys to the cluster of the test. Dropping the value stops the
-/// provider.
+/// Provider on an in-memory chain that deploys to the test cluster. Dropping the value stops the provider.
 pub(super) struct OnChain {
     chain: MemoryChain,
     handle: ProviderHandle,
@@ -100,7 +99,6 @@ impl OnChain {
         }
     }
 
-    /// Completes a block, then returns whether the condition is true.
     pub(super) async fn block(&self, is_so: impl AsyncFnOnce() -> bool) -> bool {
         self.chain.advance(Duration::from_secs(6));
         is_so().await

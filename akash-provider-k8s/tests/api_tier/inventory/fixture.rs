@@ -34,7 +34,7 @@ pub(crate) struct Fixture {
     suffix: String,
 }
 
-/// Runs a test with its own objects. Deletes the objects afterwards, even if the test fails.
+/// Runs a test with its own objects, and always deletes them afterwards.
 pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a Fixture) -> BoxFuture<'a, ()>) {
     let Some(cluster) = TestCluster::find(Tier::Api) else {
         return;
@@ -84,8 +84,7 @@ impl Fixture {
         fixture
     }
 
-    /// Installs the definitions of the Akash record kinds. The definitions are not removed, because other
-    /// tests use them.
+    /// Installs the Akash record definitions. Never removes them, because other tests use them.
     async fn define(&self) {
         for kind in ["manifests", "providerhosts", "providerleasedips"] {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../deploy/crds/{kind}.yaml"));
@@ -216,8 +215,7 @@ impl Fixture {
             .await;
     }
 
-    /// Deletes a pod with a grace period. The pod stays in the terminating state, because no kubelet stops
-    /// the containers of the pod.
+    /// Deletes a pod with a grace period. Without a kubelet, the pod stays in the terminating state.
     pub(crate) async fn delete_slowly(&self, space: &str, name: &str) {
         let api = self.api(&resource("v1", "Pod"), Some(&self.named(space)));
         api.delete(name, &DeleteParams::default().grace_period(300))
@@ -232,7 +230,7 @@ impl Fixture {
             .unwrap();
     }
 
-    /// Creates the Manifest record and the namespace of a lease. Its only service `web` has the resource unit
+    /// Creates the Manifest and the namespace of a lease. Its only service `web` has the resource unit
     /// `unit`.
     pub(crate) async fn lease(&self, unit: u32) -> (LeaseId, String) {
         let owner = Address::from_bytes(&[1; 20]).unwrap();
@@ -350,7 +348,7 @@ impl Capacity {
         nodes.into_iter().find(|n| n.name == name)
     }
 
-    /// Returns the number of replicas of a lease for each resource unit and node.
+    /// Returns the number of replicas of a lease, by resource unit and node.
     pub(crate) fn places(&self, lease: &LeaseId) -> Vec<(u32, String, u32)> {
         let placements = self.update().map_or(&[][..], |u| &u.placements);
         let ours = placements.iter().filter(|p| p.lease == *lease);
@@ -358,7 +356,7 @@ impl Capacity {
         places.map(|p| (p.unit, p.node.to_string(), p.replicas)).collect()
     }
 
-    /// Waits for the first report of the capacity. Returns an error if the report has no capacity.
+    /// Waits for the first report, or returns its error.
     pub(crate) async fn first(&mut self) -> Result<(), String> {
         let update = tokio::time::timeout(WAIT_LIMIT, self.updates.next()).await;
         update.unwrap().unwrap().map(drop).map_err(|e| e.to_string())
