@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Maximum number of stored items (log lines or events) of a lease.
+/// Maximum number of stored log lines or events of a lease.
 const STORED_MAX: usize = 1000;
-/// Maximum number of buffered items of a follower. A follower with more unread items loses the oldest unread
+/// Maximum number of unread items of a follower. Above this number, the follower loses the oldest unread
 /// items.
 const WAITING: usize = 256;
 
-/// Newest log lines or events of a lease, each with the name of its service. Dropping the journal ends the
+/// Newest log lines or events of a lease, with the names of their services. Dropping the journal ends the
 /// streams of all followers.
 #[derive(Debug)]
 pub(crate) struct Journal<T> {
@@ -49,7 +49,7 @@ impl<T: Clone + Send + 'static> Journal<T> {
         wanted.map(|(_, item)| item)
     }
 
-    /// Returns a stream of the items in `first`. If `follow` is true, the stream continues with new items.
+    /// Returns a stream of the items in `first`, and then of new items if `follow` is true.
     pub(crate) fn stream(
         &self,
         first: Vec<T>,

@@ -43,9 +43,9 @@ pub struct ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Opens the cluster in a folder, and starts the deployed leases of the cluster. Creates a missing
-    /// folder. A lease is recorded but not deployed if `images` lacks the command for one of its images. The
-    /// next deploy of this lease reports the missing command. Requires a Tokio runtime.
+    /// Opens the cluster in a folder, and starts its deployed leases. Creates a missing folder. A lease
+    /// without a command for one of its images is not deployed; its next deploy reports the missing command.
+    /// Requires a Tokio runtime.
     ///
     /// # Errors
     /// The error of reading or writing the folder.
@@ -77,8 +77,8 @@ impl ProcessCluster {
         Ok(cluster)
     }
 
-    /// Stops all processes and waits for their end. Records remain: the next [`ProcessCluster::open`] of the folder
-    /// starts the leases again.
+    /// Stops all processes and waits for their end. The next [`ProcessCluster::open`] of the folder starts
+    /// the leases again.
     pub async fn close(&self) {
         // The block releases the lock, which ending tasks take to report their last output.
         let stopped: Vec<_> = {
@@ -96,7 +96,7 @@ impl ProcessCluster {
     }
 }
 
-/// Locks a mutex, even after a thread panicked with the lock held. Such a panic leaves the data consistent.
+/// Locks a mutex, even after a panic of a thread with the lock, because the data is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -114,7 +114,7 @@ fn no_service(operation: &'static str, lease: &LeaseId, service: &str) -> Error 
     Error::new(ErrorKind::NotFound, operation, message)
 }
 
-/// Guide to the implementation of a `Cluster`. The tests compile its examples.
+/// Guide to the implementation of a `Cluster`, with compiled examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/writing-a-cluster.md")]
 pub struct Guide;

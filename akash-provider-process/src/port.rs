@@ -57,7 +57,7 @@ impl ProcessCluster {
         services.try_for_each(|service| self.program(&plan, service, 0).map(drop))
     }
 
-    /// Returns the program of a replica: the command of the manifest or of the image, with its arguments.
+    /// Returns the program of a replica: command and arguments, from the manifest or the image.
     pub(crate) fn program(
         &self,
         running: &Running,
@@ -299,7 +299,7 @@ fn tail<'a>(lines: impl DoubleEndedIterator<Item = &'a LogLine>, limit: Option<u
 
 type Watcher = (Receiver<ClusterChange>, Weak<Mutex<State>>);
 
-/// Returns the next change, or a snapshot if the watcher missed changes.
+/// Returns the next change, or a snapshot after missed changes.
 async fn next_change((mut changes, state): Watcher) -> Option<(Result<ClusterChange, Error>, Watcher)> {
     match changes.recv().await {
         Ok(change) => Some((Ok(change), (changes, state))),

@@ -20,12 +20,12 @@ const RESTART: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(2);
 /// Maximum wait for the end of a killed process group.
 const KILL_LIMIT: Duration = Duration::from_secs(2);
-/// Maximum length of an output line in bytes. Longer lines are split.
+/// Maximum length of an output line, in bytes. Longer lines are split.
 const LINE: u64 = 16 * 1024;
 const SIGTERM: i32 = 15;
-/// Offset of the exit codes of processes that a signal terminated, as in shells.
+/// Offset of the exit codes of processes ended by a signal, as in shells.
 const BY_SIGNAL: i32 = 128;
-/// Exit code for a command that does not exist, as in shells.
+/// Exit code for a missing command, as in shells.
 const EXIT_NOT_FOUND: i32 = 127;
 /// Exit code for a command that cannot be executed, as in shells.
 const EXIT_NOT_EXECUTABLE: i32 = 126;
@@ -49,8 +49,8 @@ pub(crate) enum ReplicaEvent {
     Line(String),
 }
 
-/// Runs a program and restarts it after each exit, until `stop` is cancelled. Reports the events of the
-/// program. Returns after all processes of the program have ended.
+/// Runs a program and restarts it after each exit, until `stop` is cancelled. Returns after the end of all
+/// its processes.
 pub(crate) async fn run_with_restarts(
     program: Program,
     report: impl Fn(ReplicaEvent) + Send + Sync,
@@ -80,8 +80,8 @@ pub(crate) async fn run_with_restarts(
     }
 }
 
-/// Runs a program once with the given streams. Returns the exit code of the program, or `None` if the program
-/// was stopped. The child processes in its process group are killed when the program ends.
+/// Runs a program once with the given streams. Returns its exit code, or `None` if it was stopped. Kills its
+/// child processes at the end.
 pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationToken) -> Option<i32> {
     let input = if io.stdin.is_some() {
         Stdio::piped()
@@ -183,7 +183,7 @@ impl Group {
         Ok(Self { child, ended: false })
     }
 
-    /// Reports the output until the process ends or is stopped. Returns the reason why the process ended.
+    /// Reports the output until the process ends or is stopped, and returns the reason.
     async fn live(&mut self, report: &(impl Fn(ReplicaEvent) + Sync), stop: &CancellationToken) -> String {
         let (out, err) = (self.child.stdout().take(), self.child.stderr().take());
         let killed = CancellationToken::new();

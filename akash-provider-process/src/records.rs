@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct LeaseRecord {
     /// Last recorded or deployed workload.
     pub(crate) recorded: WorkloadSpec,
-    /// Last deployed workload; `None` if the lease was only recorded.
+    /// Last deployed workload; `None` for a lease that was only recorded.
     pub(crate) deployed: Option<WorkloadSpec>,
 }
 
@@ -108,7 +108,7 @@ fn missing_is_fine(done: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// Runs disk operations on a blocking thread. The operations complete even if the caller stops waiting.
+/// Runs disk operations on a blocking thread. They complete even if the caller is dropped.
 async fn on_disk<T: Send + 'static>(
     operation: &'static str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

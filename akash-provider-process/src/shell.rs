@@ -22,8 +22,8 @@ impl Shell for ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Returns three values: the program for the requested command, the token that stops the lease, and the
-    /// tracker of the processes of the lease.
+    /// Returns the program for the requested command, the stop token of the lease, and the tracker of its
+    /// processes.
     fn beside(
         &self,
         lease: &LeaseId,

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 /// First allocated port, in the range of Kubernetes node ports.
 const FIRST_PORT: u16 = 30_000;
-/// Maximum number of buffered changes of a watcher. A watcher with more unread changes gets a snapshot.
+/// Maximum number of unread changes of a watcher. Above this number, the watcher gets a snapshot.
 const WAITING: usize = 1024;
 
 /// Allocated ports by service.
@@ -28,7 +28,7 @@ pub(crate) type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 #[derive(Debug)]
 pub(crate) struct State {
     workloads: BTreeMap<LeaseId, Workload>,
-    /// Records that could not be read at the start and were not replaced since then.
+    /// Unreadable records at the start that were not replaced since.
     pub(crate) unreadable: Vec<UnusableRecord>,
     changes: broadcast::Sender<ClusterChange>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Workload {
 pub(crate) struct Running {
     pub(crate) deployment: WorkloadSpec,
     pub(crate) ports: Ports,
-    /// True if a replica is running, by service name and replica number.
+    /// True for a running replica, by service name and replica number.
     up: BTreeMap<(String, u32), bool>,
     pub(crate) stop: CancellationToken,
     pub(crate) replicas: TaskTracker,
@@ -69,7 +69,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Stops all replicas. All replicas have ended when the returned tracker has no task left.
+    /// Stops all replicas. They have ended when the returned tracker is empty.
     pub(crate) fn stop(&self) -> TaskTracker {
         self.stop.cancel();
         self.replicas.clone()
@@ -152,7 +152,7 @@ impl State {
         self.workloads.values()
     }
 
-    /// Returns an error if the epoch of a write is older than the epoch of the stored record.
+    /// Returns an error if a write has an older epoch than the stored record.
     pub(crate) fn check_epoch(
         &self,
         deployment: &WorkloadSpec,
@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// Stores the running workload of a recorded lease, and publishes the health of the lease.
+    /// Stores the running workload of a recorded lease, and publishes its health.
     pub(crate) fn run(&mut self, running: Running) {
         let lease = running.deployment.lease.clone();
         let health = running.health();
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// Removes a lease. Followers of its logs and events reach the end of their streams.
+    /// Removes a lease, which ends the streams of its logs and events.
     pub(crate) fn remove(&mut self, lease: &LeaseId) {
         self.unreadable.retain(|u| !u.belongs_to(lease));
         self.workloads.remove(lease);
@@ -253,7 +253,7 @@ impl State {
         let _ = self.changes.send(change);
     }
 
-    /// Allocates free local ports for the exposes that need a port. Ports of a running lease are unchanged.
+    /// Allocates free local ports for the exposes that need one. Ports of a running lease are unchanged.
     pub(crate) fn ports(&self, deployment: &WorkloadSpec) -> Ports {
         let mine = self.get(&deployment.lease).and_then(|w| w.running.as_ref());
         let of_all = self

@@ -117,7 +117,6 @@ async fn an_unreadable_record_is_reported_and_replaced_by_the_next_manifest() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
 }
 
-/// Returns a deployment of the tenant's lease with one replica of `image`.
 fn deployment(image: &str) -> WorkloadSpec {
     let sdl = sdl::parse(&SDL.replace("IMAGE", image)).unwrap();
     let owner = Address::from_bytes(&[7; 20]).unwrap();
@@ -257,7 +256,7 @@ fn second(mut deployment: WorkloadSpec) -> WorkloadSpec {
     deployment
 }
 
-/// Runs a command next to the first replica. Returns the exit code and the output of the command.
+/// Runs a command next to the first replica. Returns its exit code and output.
 async fn exec(
     cluster: &ProcessCluster,
     words: &[&str],
@@ -321,7 +320,6 @@ async fn a_command_has_the_variables_of_its_replica_and_ends_with_the_lease() {
     assert_eq!(endless.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-/// Waits until all these processes have ended and were reaped.
 async fn gone(processes: &[String]) -> bool {
     for _ in 0..100 {
         if !processes.iter().any(|p| is_alive(p)) {

@@ -16,9 +16,9 @@ type Failed = Box<dyn std::error::Error>;
 
 /// Number of events of the throughput measurement.
 const EVENTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
-/// Maximum number of published but unread events. The send queue has a higher capacity, so no event is lost.
+/// Maximum number of unread events, below the capacity of the send queue, so that no event is lost.
 const ON_THEIR_WAY: u64 = 768;
-/// Number of events per second in the delay measurement: ten times the rate of a busy network.
+/// Events per second in the delay measurement, ten times the rate of a busy network.
 const STEADY_PER_S: u64 = 2_000;
 const STEADY_S: u64 = if cfg!(debug_assertions) { 1 } else { 10 };
 const OWNER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
@@ -56,7 +56,7 @@ fn fact(number: u64) -> Result<Arc<Event>, Failed> {
     Ok(Arc::new(Event::OrderSeen { order }))
 }
 
-/// Returns the number of the next event. Fails if an event was lost.
+/// Returns the number of the next event, or an error after a loss.
 async fn next(facts: &mut EventStream) -> Result<u64, Failed> {
     match facts.next().await {
         Some(Delivery::Event { event, .. }) => match &*event {

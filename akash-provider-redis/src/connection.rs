@@ -17,8 +17,7 @@ use tokio::time::timeout;
 
 /// Maximum time to connect: name lookup, sentinels, connection and handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Maximum time for the response of a sentinel. If a sentinel hangs, there is still time to connect to the
-/// master.
+/// Maximum time for the response of a sentinel, short enough to connect to the master afterwards.
 const SENTINEL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Location of the bus, and the names of its Redis keys.
@@ -28,7 +27,7 @@ pub(crate) struct Endpoint {
     keys: Keys,
 }
 
-/// Identity of a server process and of its replication history. If this identity changed, earlier events and
+/// Identity of a server process and of its replication history. A change means that earlier events and
 /// records may be lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerId {
@@ -89,9 +88,8 @@ impl Endpoint {
             .await
     }
 
-    /// Returns the master that all responding sentinels name. If they name several masters, returns the
-    /// master that more than half of all sentinels name. Queries every sentinel, because all instances of a
-    /// provider must use one master.
+    /// Returns the master that all responding sentinels name, or else more than half of all sentinels.
+    /// Queries every sentinel, because all instances of a provider must use one master.
     async fn elected_master(&self, master: &str) -> RedisResult<Client> {
         let addresses: Vec<_> = self.location.addresses().collect();
         let count = addresses.len();
@@ -209,7 +207,7 @@ impl SharedConnection {
     }
 
     /// Takes the connection for one call that can be cancelled. After the response, the caller [puts the
-    /// connection back](Self::put_back). Otherwise the next call opens a new connection.
+    /// connection back](Self::put_back). Without this, the next call opens a new connection.
     pub(crate) async fn taken(&self, operation: &'static str) -> Result<MultiplexedConnection, Error> {
         let taken = self.connection.lock().await.take();
         match taken {
@@ -218,12 +216,12 @@ impl SharedConnection {
         }
     }
 
-    /// Puts back a connection after the call on this connection got its response.
+    /// Puts back a connection after a completed call.
     pub(crate) async fn put_back(&self, connection: MultiplexedConnection) {
         *self.connection.lock().await = Some(connection);
     }
 
-    /// Converts the result of a command. Drops the connection if the error is not a response of the server.
+    /// Returns the result of a command. Drops the connection if the error is not a response of the server.
     pub(crate) async fn check<T>(
         &self,
         operation: &'static str,
@@ -247,7 +245,7 @@ impl SharedConnection {
 }
 
 impl ServerId {
-    /// Returns the identity of the server, or `None` if the Redis user has no right to read the identity.
+    /// Returns the identity of the server, or `None` if the Redis user may not read it.
     pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<Option<Self>> {
         let mut query = redis::pipe();
         query.cmd("INFO").arg("server").cmd("INFO").arg("replication");
@@ -267,7 +265,7 @@ impl ServerId {
     }
 }
 
-/// Returns true if the server sent the error as a response. The connection is then still usable.
+/// Returns true if the server sent the error as a response, so that the connection is still usable.
 pub(crate) fn is_response(error: &RedisError) -> bool {
     let is_of_another = matches!(
         error.code(),

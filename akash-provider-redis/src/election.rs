@@ -22,11 +22,9 @@ use std::time::Duration;
 /// Maximum time for a response.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Writes the record if the record still has the expected version. An empty version means that no record
-/// exists. Returns the term of the written record: the requested term, or the highest term in Redis plus 1 if
-/// a new term is needed and the requested term is not higher. A highest term above the maximum, or
-/// implausibly higher than the requested term, is forged and counts as 0. All terms are therefore exact in
-/// Lua.
+/// Writes the record if it still has the expected version; an empty version means a missing record. Returns
+/// the term of the written record. A new term is the requested term, or the highest term in Redis plus 1 if
+/// that is higher. An implausible highest term is forged and counts as 0, so all terms are exact in Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''
 if version ~= ARGV[1] then
@@ -50,7 +48,7 @@ redis.call('HSET', KEYS[1], 'version', ARGV[2], 'holder', ARGV[3], 'term', numbe
 return number(term)
 ";
 
-/// Reads the requested fields of a record. A field longer than the maximum is returned as empty.
+/// Reads the requested fields of a record. A field above the maximum length is returned as empty.
 const READ: &str = r"
 local fields = {}
 for i = 2, #ARGV do
@@ -71,7 +69,7 @@ pub struct RedisElection {
 }
 
 impl RedisElection {
-    /// Returns access to the election record with this name. Makes no call to the server.
+    /// Returns access to the election record with this name. Sends no request.
     #[must_use]
     pub fn new(location: Location, name: &str) -> Self {
         let link = Endpoint::new(location.clone());

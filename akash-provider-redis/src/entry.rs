@@ -5,15 +5,14 @@ use redis::streams::StreamId;
 use redis::{RedisError, RedisResult};
 use std::sync::Arc;
 
-/// Version of the entry format. Readers accept no other version.
+/// Version of the entry format, the only version that readers accept.
 pub(crate) const VERSION: &str = "1";
-/// Maximum size of an event as JSON, in bytes. A status of ten thousand leases has several megabytes.
+/// Maximum size of an event as JSON, in bytes. The status of ten thousand leases has several megabytes.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
 /// Maximum size of an entry, in bytes: an event and three short fields.
 pub(crate) const ENTRY_MAX: usize = BYTES_MAX + 1024;
 
-/// Id of an entry: the sequence number of the event over all topics, and the sequence number within its
-/// topic.
+/// Id of an entry: the sequence number over all topics, and the sequence number within its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct EntryId {
     pub(crate) sequence: u64,
@@ -40,13 +39,12 @@ impl std::fmt::Display for EntryId {
 pub(crate) struct Entry {
     pub(crate) id: EntryId,
     pub(crate) epoch: String,
-    /// Event, or the reason why the entry contains no valid event.
+    /// Event, or the reason why the entry is invalid.
     pub(crate) event: Result<Arc<Event>, String>,
 }
 
 impl Entry {
-    /// Decodes an entry. An invalid stream id is an error, because a reader needs the id to continue after
-    /// the entry.
+    /// Decodes an entry. An invalid stream ID is an error, because a reader cannot continue without this ID.
     pub(crate) fn read(raw: &StreamId) -> RedisResult<Self> {
         let wrong = || RedisError::from((redis::ErrorKind::UnexpectedReturnType, "entry without a valid id"));
         let id = EntryId::parse(&raw.id).ok_or_else(wrong)?;

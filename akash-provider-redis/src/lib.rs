@@ -40,10 +40,9 @@ use std::time::Duration;
 pub use election::RedisElection;
 pub use location::{InvalidLocation, Location};
 
-/// Number of events that the stream of [`Topic::Facts`] retains for slow readers.
+/// Number of retained events in the stream of [`Topic::Facts`].
 pub const FACTS_PER_STREAM: usize = 65_536;
-/// Number of events in the stream of each topic other than [`Topic::Facts`]. The latest event is also stored
-/// separately.
+/// Number of retained events in the stream of each other topic. The latest event is also stored separately.
 pub const STATUSES_PER_STREAM: usize = 64;
 
 /// Bus on Redis. Clones share their connection.

@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret, SecretString};
 use std::fmt;
 use std::str::FromStr;
 
-/// Default prefix of the keys. The braces place all keys of a provider in the same hash slot of a Redis cluster.
+/// Default prefix of the keys. The braces place all keys of a provider in one hash slot of a Redis cluster.
 const PREFIX: &str = "{akash-provider}";
 const SENTINELS_MAX: usize = 16;
 const PORT: u16 = 6379;
@@ -25,13 +25,13 @@ const SENTINEL_PORT: u16 = 26379;
 pub struct Location {
     /// Host and port of the server, or of each sentinel.
     hosts: Vec<(String, u16)>,
-    /// Name of the master in the configuration of the sentinels; `None` without sentinels.
+    /// Name of the master at the sentinels; `None` without sentinels.
     master: Option<String>,
     database: i64,
     user: User,
     sentinel_user: User,
     is_tls: bool,
-    /// CA certificates (PEM) that replace the CA certificates of the operating system.
+    /// CA certificates (PEM) that replace those of the operating system.
     authorities: Option<Vec<u8>>,
     /// PEM of the client certificate and of its key.
     identity: Option<(Vec<u8>, SecretString)>,
@@ -52,14 +52,14 @@ struct User {
 pub struct InvalidLocation(String);
 
 impl Location {
-    /// Sets user and password for the server. They replace the user and password in the location.
+    /// Replaces the user and the password for the server.
     #[must_use]
     pub fn with_user(mut self, name: Option<String>, password: Option<SecretString>) -> Self {
         self.user = User { name, password };
         self
     }
 
-    /// Sets the password for the server, and replaces a password in the location.
+    /// Replaces the password for the server.
     #[must_use]
     pub fn with_password(mut self, password: SecretString) -> Self {
         self.user.password = Some(password);
@@ -87,7 +87,7 @@ impl Location {
         self
     }
 
-    /// Sets the prefix of keys, instead of `{akash-provider}`. Two providers on one server need different prefixes.
+    /// Replaces the prefix of keys `{akash-provider}`. Two providers on one server need different prefixes.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();

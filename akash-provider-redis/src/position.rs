@@ -10,7 +10,7 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
-/// Epoch and sequence number of the bus, and the state of each requested topic, read in one transaction.
+/// State of the bus and of each requested topic, read in one transaction.
 #[derive(Debug)]
 pub(crate) struct Heads {
     pub(crate) epoch: Option<String>,
@@ -59,14 +59,14 @@ impl Keys {
     }
 }
 
-/// Returns the command that reads the last event of a topic. The response is empty if no event exists, and at
+/// Returns the command that reads the last event of a topic. The response is empty without an event, and at
 /// most one byte longer than the largest event.
 pub(crate) fn last(key: &str) -> Cmd {
     redis::cmd("GETRANGE").arg(key).arg(0).arg(BYTES_MAX).to_owned()
 }
 
 impl Heads {
-    /// Moves all positions to the start of the epoch, before its first event.
+    /// Moves all positions to the start of the epoch.
     pub(crate) fn at_start_of_epoch(mut self) -> Self {
         let epoch = self.epoch.as_deref().and_then(|epoch| epoch.rsplit_once('@'));
         if let Some(sequence) = epoch.and_then(|(_, start)| start.parse().ok()) {

@@ -15,21 +15,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Maximum time for which a read waits on the server for new entries.
+/// Maximum time for which the server waits for new entries.
 const BLOCK: Duration = Duration::from_secs(2);
 /// Maximum time for a response, including the blocking time.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(7);
 /// Maximum number of entries per stream in a response.
 const BATCH: usize = 256;
-/// Maximum size of one response, in bytes. The response has the first entry of each stream in any case.
+/// Maximum size of one response, in bytes. A response always has the first entry of each stream.
 const BATCH_BYTES: usize = BYTES_MAX;
 
-/// Reads entries up to a maximum number and a maximum total size. `XREAD` limits only the number, and an
-/// entry can have 512 MiB. For an entry that is too large, the script returns the id and the epoch with an
-/// invalid version. Each stream returns at least one entry, so that the order over all streams is known.
+/// Reads entries up to a maximum number and a maximum total size, because `XREAD` limits only the number. An
+/// entry that is too large has an invalid version. Each stream returns at least one entry, so that the order
+/// over all streams is known.
 ///
-/// Keys: the streams. Arguments: maximum bytes, maximum bytes of one entry, maximum entries per stream, and the last read
-/// id of each stream.
+/// Keys: the streams. Arguments: maximum bytes, maximum bytes of one entry, maximum entries per stream, and
+/// the last read id of each stream.
 const SOURCE: &str = r"
 local left = tonumber(ARGV[1])
 local read = {}
@@ -59,7 +59,7 @@ for at, key in ipairs(KEYS) do
 end
 return read
 ";
-/// First delay and maximum delay between two attempts to connect.
+/// First and maximum delay between two attempts to connect.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 pub(crate) struct Reader {
@@ -72,9 +72,9 @@ pub(crate) struct Reader {
     connection: Option<MultiplexedConnection>,
     ready: VecDeque<Delivery>,
     pause: Duration,
-    /// True after an invalid entry was logged. Later invalid entries are not logged.
+    /// True after an invalid entry was logged, so that later ones are not.
     has_logged_invalid: bool,
-    /// True if the current outage was logged. Each outage is logged once.
+    /// True if the current outage was logged.
     is_away: bool,
     batch: Script,
 }
@@ -185,7 +185,7 @@ impl Reader {
         command.query_async(connection).await
     }
 
-    /// Connects to the current master. If the server was restarted or replaced, events may be missing.
+    /// Connects to the current master. Events may be missing after a restart or replacement of the server.
     async fn reconnect(&mut self) -> Result<MultiplexedConnection, Error> {
         let mut connection = self.link.connect("subscribe", RESPONSE_LIMIT).await?;
         let server = ServerId::read(&mut connection).await.map_err(failed)?;
@@ -202,12 +202,12 @@ impl Reader {
         Heads::read(connection, self.link.keys(), &self.topics).await
     }
 
-    /// Returns the highest sequence number of the entries that were read.
+    /// Returns the highest sequence number that was read.
     fn highest(&self) -> u64 {
         self.at.iter().map(|at| at.sequence).max().unwrap_or(0)
     }
 
-    /// Checks for lost events, after a read that returned no entries.
+    /// Checks for lost events after an empty read.
     async fn check_for_loss(&mut self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
         let heads = self.heads(connection).await?;
         let is_other = self.epoch.is_some() && heads.epoch != self.epoch;
@@ -217,9 +217,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reports lost events, and delivers the last event of each retained topic. If the server can still have
-    /// all entries after the last position, reading continues after this position. Otherwise, reading
-    /// continues at the start of the epoch, because duplicates are better than lost events.
+    /// Reports lost events, and delivers the last event of each retained topic. Reading continues after the
+    /// last position, or else at the start of the epoch, because duplicates are better than lost events.
     fn lost(&mut self, heads: Heads) {
         self.ready.push_back(Delivery::Lagged(None));
         for (topic, (_, last)) in self.topics.iter().zip(&heads.topics) {
@@ -239,7 +238,7 @@ impl Reader {
         self.at = heads.topics.into_iter().map(|(end, _)| end).collect();
     }
 
-    /// Delivers the read entries in the order of publication over all topics.
+    /// Delivers the read entries in order of publication over all topics.
     async fn take(
         &mut self,
         reply: &StreamReadReply,
@@ -281,8 +280,8 @@ impl Reader {
         }
     }
 
-    /// Returns the entries in the order of publication, each with the index of its topic. Omits an entry if
-    /// an older entry of another stream can follow in the next reply. Omitted entries are read again.
+    /// Returns the entries in order of publication, each with the index of its topic. Omits an entry that an
+    /// older entry of another stream can still precede; it is read again.
     fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
         let keys: Vec<String> = self
             .topics

@@ -12,26 +12,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// Maximum time for a response. Short, because the server stores events in memory.
+/// Maximum time for a response.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 /// Lifetime of the last event number of a publisher, in seconds.
 const PUBLISHER_LIFETIME_S: u64 = 3600;
-/// Lifetime of the id of a fact, in seconds. After a fail-over, the new leader publishes the facts of the
-/// last two election lease durations again. Five more minutes remain for the new leader to reach the server.
+/// Lifetime of the ID of a fact, in seconds. After a fail-over, the new leader publishes the facts of the
+/// last two election lease durations again. Five more minutes remain to reach the server.
 const ID_LIFETIME_S: u64 = 2 * LEASE_DURATION_MAX.as_secs() + 300;
 
-/// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A sequence above 2^50, which no
-/// provider reaches, is forged and counts as lost. If the sequence decreased, or if a stream contains a
-/// higher sequence, then events were lost or another program wrote events. The script then starts another
-/// epoch with higher ids than before, so that waiting readers notice the loss. The name of the epoch ends
-/// with the sequence before its first event.
+/// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A sequence above 2^50 is forged and
+/// counts as lost. If the sequence decreased, or if a stream contains a higher sequence, events were lost or
+/// another program wrote events. The script then starts another epoch with higher ids than before, so that
+/// waiting readers notice the loss. The name of the epoch ends with the sequence before its first event.
 ///
-/// Keys: epoch, sequence, counts, publisher, and for each event its stream, its last event and the key of its id.
-/// Arguments: a name for a new epoch, the known sequence, the number of the first event, the version, the lifetimes of the
-/// publisher and of ids, and for each event its topic, the length of its stream and its JSON.
+/// Keys: epoch, sequence, counts, publisher, and for each event its stream, its last event and the key of its
+/// id. Arguments: a name for a new epoch, the known sequence, the number of the first event, the version, the
+/// lifetimes of the publisher and of ids, and for each event its topic, the length of its stream and its
+/// JSON.
 ///
-/// A fact with an id published within [`ID_LIFETIME_S`] is not written again. After a fail-over the new leader repeats recent
-/// facts, some of which the old leader may have published.
+/// A fact with an id published within [`ID_LIFETIME_S`] is not written again, because the new leader repeats
+/// recent facts after a fail-over.
 const SOURCE: &str = r"
 local number = function(value) return string.format('%.0f', value) end
 local first = tonumber(ARGV[3])
@@ -85,8 +85,7 @@ redis.call('SET', KEYS[4], number(first + many - 1), 'EX', ARGV[5])
 return number(sequence)
 ";
 
-/// Maximum number of events in one call of the script. A call blocks all other commands of the server, so the
-/// total size of the events is also limited.
+/// Maximum number of events in one call of the script, which blocks all other commands of the server.
 pub(crate) const AT_ONCE: usize = 128;
 const TOGETHER_BYTES: usize = 1 << 20;
 
@@ -99,8 +98,8 @@ pub(crate) struct Publisher {
     /// Number of the last sent event. The lock is held during a call, because the server drops events with
     /// lower numbers.
     sent: Mutex<u64>,
-    /// Highest sequence number that the server assigned to an event of this publisher. A lower number in a
-    /// later response shows a loss.
+    /// Highest sequence number that the server assigned to this publisher. A lower number in a later response
+    /// shows a loss.
     acknowledged: AtomicU64,
     stored_facts: usize,
 }
@@ -125,7 +124,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes the events in the given order. Returns one result per event.
+    /// Publishes the events in this order. Returns one result per event.
     pub(crate) async fn publish(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         let mut outcomes = Vec::with_capacity(events.len());
         let mut waiting: Vec<EncodedEvent> = Vec::new();

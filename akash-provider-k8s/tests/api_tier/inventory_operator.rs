@@ -211,7 +211,7 @@ async fn settled(world: &World, operator: &InventoryOperator, nodes: usize) {
     world.until("every node has its labels", are_written).await;
 }
 
-/// Waits until the capacity that the provider reports satisfies the condition, and returns this capacity.
+/// Waits until the reported capacity satisfies the condition, and returns this capacity.
 async fn counted(world: &World, is_it: impl Fn(&Metrics) -> bool) -> Metrics {
     let count = KubeInventory::start(&world.client, &world.settings, &CountOptions::default());
     let mut updates = count.watch();
@@ -228,7 +228,7 @@ async fn counted(world: &World, is_it: impl Fn(&Metrics) -> bool) -> Metrics {
         .unwrap()
 }
 
-/// Creates a cluster with objects of all kinds, and returns the number of its nodes.
+/// Creates objects of all kinds, and returns the number of nodes.
 async fn furnish(world: &World) -> usize {
     let usual = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "110"});
     let with = |gpus: &str| {
@@ -318,7 +318,7 @@ fn operator_reports_same_capacity_as_provider() {
     });
 }
 
-/// Asserts that every node of [`furnish`] has the expected labels, and still has the labels of other owners.
+/// Asserts that every node of [`furnish`] has the expected labels and the labels of other owners.
 async fn are_labelled(world: &World) {
     let beta2 = format!("{CLASS}op-inv-beta2");
     let plain = labels(world, "op-inv-plain").await;

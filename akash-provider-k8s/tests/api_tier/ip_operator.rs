@@ -169,8 +169,7 @@ fn services_of_the_go_operator_are_adopted_and_orphans_deleted() {
     });
 }
 
-/// Creates a Service that another client owns. The Service has the name that the operator would use for this
-/// port of the lease.
+/// Creates a Service of another client, with the operator's name for this port of the lease.
 async fn foreign(world: &World, lease: &LeaseId, port: u16) -> Value {
     let foreign = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -181,8 +180,7 @@ async fn foreign(world: &World, lease: &LeaseId, port: u16) -> Value {
     balancer(world, lease, port).await.unwrap()
 }
 
-/// Creates records with hostile texts and invalid numbers. Returns the port and the expected error of each
-/// record.
+/// Creates invalid records. Returns the port and the expected error of each record.
 async fn declare_invalid_records(world: &World, lease: &LeaseId) -> [(u16, &'static str); 4] {
     let own = &world.settings.manifest_namespace;
     let stranger = key(&world.lease(2, 2), "front");

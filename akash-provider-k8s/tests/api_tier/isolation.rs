@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const POLICY: &str = "akash-deployment-restrictions";
-/// Number of successive edits of one object. After more edits, the provider pauses repairs.
+/// Number of successive edits of one object, after which the provider pauses repairs.
 const REPEATED: usize = 6;
 /// Maximum time until an edit is repaired, generous for slow machines.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// Returns a deployment with objects of all kinds. Its service `web` has a ServiceAccount with the right to read logs.
+/// Returns a deployment with objects of all kinds. Its service `web` may read logs.
 fn reading(lease: &LeaseId) -> WorkloadSpec {
     let mut disk = service("disk");
     disk.resources.storage[0].attributes = vec![
@@ -29,8 +29,7 @@ fn reading(lease: &LeaseId) -> WorkloadSpec {
     deployment(lease, vec![with_logs(service("web")), service("db"), disk])
 }
 
-/// Returns the fields of an object that affect isolation. Omits the status, and the metadata of other field
-/// managers.
+/// Returns the fields of an object that affect isolation.
 async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Option<Value> {
     let mut object = world.get(kind, &lease.namespace(), name).await?;
     let fields = object.as_object_mut()?;
@@ -38,10 +37,10 @@ async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Opti
     Some(object)
 }
 
-/// Kind and name of an object, and a function that returns a merge patch for the object.
+/// Kind and name of an object, and a function that returns its merge patch.
 type Edit = (&'static str, &'static str, fn(Value) -> Value);
 
-/// Edits that the provider repairs even if the Manifest record is missing.
+/// Edits that the provider repairs even without the Manifest record.
 fn edits() -> Vec<Edit> {
     [edits_of_rules(), edits_of_workloads()].concat()
 }
@@ -129,7 +128,7 @@ fn edits_of_workloads() -> Vec<Edit> {
     ]
 }
 
-/// Returns the edits of [`edits`] and an edit that the provider can repair only with the Manifest record.
+/// Returns the edits of [`edits`], and an edit that the provider repairs only with the Manifest record.
 fn all_edits() -> Vec<Edit> {
     let mut edits = edits();
     edits.push(("Service", "web", |mut live| {
@@ -302,13 +301,13 @@ fn every_edit_of_isolation_is_repaired_without_changes_to_other_leases() {
 /// Objects by kind and name, with their content.
 type Contents = BTreeMap<(&'static str, &'static str), Value>;
 
-/// Applies several edits at once and waits until the objects are restored. Returns the elapsed time.
+/// Applies several edits at once. Returns the time until the objects are restored.
 async fn repair_time(world: &World, lease: &LeaseId, edits: &[Edit]) -> Duration {
     let before = apply_edits(world, lease, edits).await;
     time_until_restored(world, lease, &before).await
 }
 
-/// Applies several edits at once. Returns the content of the objects before the edits.
+/// Applies several edits at once. Returns the previous content of the objects.
 async fn apply_edits(world: &World, lease: &LeaseId, edits: &[Edit]) -> Contents {
     let mut before = BTreeMap::new();
     for (kind, name, _) in edits {
@@ -332,8 +331,7 @@ async fn time_until_restored(world: &World, lease: &LeaseId, before: &Contents) 
     begin.elapsed()
 }
 
-/// Asserts that the calls contain at most two calls for each object of `lease`, and no call for the lease
-/// `other`.
+/// Asserts that the calls contain at most two for each object of `lease`, and none for `other`.
 fn assert_few_calls(calls: &[Call], lease: &LeaseId, other: &LeaseId) {
     let (ns, others) = (lease.namespace(), other.namespace());
     let namespace = format!("/api/v1/namespaces/{ns}");

@@ -28,7 +28,6 @@ fn remains(listing: &Listing, lease: &LeaseId) -> Option<(RecordDefect, String)>
     one
 }
 
-/// Waits until the caches of the provider contain the damaged record.
 async fn seen(world: &World, cluster: &KubeCluster, lease: &LeaseId, wanted: RecordDefect) {
     let is_observed = || async {
         let listing = cluster.deployments().await.unwrap();
@@ -75,7 +74,7 @@ fn damaged_records_are_reported_and_repaired_by_a_new_manifest() {
     });
 }
 
-/// A damaged record: how the test damages it, and how the next start of the provider reports the lease.
+/// A damaged record, and the report of its lease at the next start.
 struct Case {
     name: &'static str,
     kind: &'static str,

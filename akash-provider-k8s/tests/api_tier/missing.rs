@@ -35,7 +35,7 @@ async fn delete(world: &World, (group, kind, name): (&str, &str, &str), namespac
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
-/// Returns the missing objects of one lease. Ignores findings of other leases.
+/// Returns the missing objects of one lease.
 async fn missing(cluster: &KubeCluster, of: &LeaseId) -> Vec<String> {
     let findings = cluster.findings().await.unwrap();
     let missing = findings.iter().filter_map(|finding| match finding {
@@ -45,7 +45,6 @@ async fn missing(cluster: &KubeCluster, of: &LeaseId) -> Vec<String> {
     missing.collect()
 }
 
-/// Returns the fields that the provider sets in an object, without the metadata.
 fn content(object: &Value) -> [Value; 5] {
     ["data", "type", "rules", "roleRef", "subjects"].map(|field| object[field].clone())
 }
@@ -95,7 +94,7 @@ fn manually_deleted_objects_are_reported_and_recreated() {
     });
 }
 
-/// At each start, the provider reads the registry passwords from a Secret in the manifest namespace.
+/// At each start, the provider reads registry passwords from a Secret in the manifest namespace.
 #[test]
 fn manually_deleted_passwords_are_stored_again() {
     run("missing-passwords", |world| {

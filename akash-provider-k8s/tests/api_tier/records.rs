@@ -235,7 +235,7 @@ async fn stored_passwords(world: &World) -> Vec<String> {
     names
 }
 
-/// HTTP status 403 means a missing right or a refusal by admission. No Secret with passwords may remain.
+/// HTTP status 403 means a missing right or a refusal by admission. No Secret may remain.
 #[test]
 fn record_refused_by_admission_differs_from_missing_right() {
     run("refused-record", |world| {
@@ -373,7 +373,7 @@ fn passwords_without_record_are_collected_after_a_delay() {
     });
 }
 
-/// Secrets contain no epoch. A writer with an older epoch must therefore fail before it writes a Secret.
+/// Secrets contain no epoch, so a writer with an older epoch must fail before it writes a Secret.
 #[test]
 fn older_epoch_cannot_change_passwords() {
     run("epoch-passwords", |world| {

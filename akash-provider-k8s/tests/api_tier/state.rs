@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Number of leases at the start of the watches. The environment variable `AKASH_TEST_LEASES` overrides this number.
+/// Number of leases at the start of the watches, unless `AKASH_TEST_LEASES` is set.
 const LEASES: u64 = 50;
 
 fn labels_of(lease: &LeaseId) -> Value {
@@ -22,8 +22,7 @@ fn labels_of(lease: &LeaseId) -> Value {
     json!(all)
 }
 
-/// Returns the objects of a lease as the Go provider writes these objects. The lease is healthy, because it
-/// has no replicas.
+/// Returns the objects of a lease of the Go provider. The lease is healthy, because it has no replicas.
 fn objects(world: &World, lease: &LeaseId) -> [Value; 3] {
     let (home, all) = (lease.namespace(), labels_of(lease));
     let namespace =

@@ -17,13 +17,13 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
 /// Location of a cluster.
 pub(crate) struct TestCluster {
     pub(crate) kubeconfig: PathBuf,
-    /// The cluster if the testbed started it, or `None` for a cluster of `AKASH_TEST_KUBECONFIG`.
+    /// The cluster of the testbed, or `None` for a cluster of `AKASH_TEST_KUBECONFIG`.
     pub(crate) testbed: Option<Arc<Cluster>>,
 }
 
 impl TestCluster {
-    /// Finds a running cluster with all components of the tier. If there is no such cluster, prints a message
-    /// and returns `None`.
+    /// Finds a running cluster with all components of the tier. Without such a cluster, prints a message and
+    /// returns `None`.
     pub(crate) fn find(tier: Tier) -> Option<Self> {
         if let Some(named) = std::env::var_os(NAMED) {
             return Some(Self {
@@ -38,7 +38,7 @@ impl TestCluster {
         })
     }
 
-    /// Takes the shared lock of the cluster. While the lock is held, no other test breaks parts of the cluster.
+    /// Takes the shared lock of the cluster, so that no other test breaks parts of it.
     pub(crate) fn shared(&self) -> Option<Hold> {
         let testbed = self.testbed.as_ref()?;
         Some(testbed.shared().unwrap())

@@ -37,12 +37,10 @@ use std::time::Duration;
 use testbed::{Cluster as Testbed, Tier};
 use tokio::sync::OnceCell;
 
-/// Maximum wait for a condition. On a busy machine, the namespace controller needs a minute for the
-/// namespaces of many tests.
+/// Maximum wait for a condition. With many tests, the namespace controller needs a minute.
 const WAIT_LIMIT: Duration = Duration::from_secs(110);
 
-/// Namespaces that all tests read: `default` has the addresses of the API servers, `kube-node-lease` the
-/// heartbeats of nodes.
+/// Namespaces that all tests read: API server addresses in `default`, node heartbeats in `kube-node-lease`.
 const SHARED: [&str; 2] = ["default", "kube-node-lease"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,8 +55,8 @@ impl Call {
         self.method == "GET" && (self.path.contains("watch=") || self.path.contains("resourceVersion"))
     }
 
-    /// Returns `true` for a request about the rights of the ServiceAccount. Only the first operation of a
-    /// process makes such requests.
+    /// Returns `true` for a request about the rights of the ServiceAccount, as the first operation of a
+    /// process makes.
     fn is_review(&self) -> bool {
         self.path.contains("selfsubject") || self.path.contains("dryRun=All")
     }
@@ -68,7 +66,7 @@ impl Call {
 pub(crate) struct World {
     /// Client with all rights, only for setup and assertions.
     pub(crate) admin: Client,
-    /// Client with the ServiceAccount of the provider. All its calls are recorded.
+    /// Client with the ServiceAccount of the provider and recorded calls.
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     config: Config,
@@ -76,7 +74,7 @@ pub(crate) struct World {
     fault: Arc<Mutex<Option<Fault>>>,
 }
 
-/// Runs a test with its own namespaces. Deletes the namespaces afterwards, even if the test fails.
+/// Runs a test with its own namespaces, and always deletes them afterwards.
 pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<'a, ()>) {
     let Some(place) = TestCluster::find(Tier::Api) else {
         return;
@@ -85,8 +83,8 @@ pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<
     in_world(&place.kubeconfig, name, test);
 }
 
-/// Runs a test as [`run`] does, with exclusive access to the cluster. The test may break parts of the
-/// cluster, and must restore these parts.
+/// Runs a test as [`run`] does, with exclusive access to the cluster. The test must restore any parts that it
+/// breaks.
 pub(crate) fn run_alone(name: &str, test: impl for<'a> FnOnce(&'a World, Arc<Testbed>) -> BoxFuture<'a, ()>) {
     if std::env::var_os(test_cluster::NAMED).is_some() {
         println!(
@@ -123,10 +121,10 @@ fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> B
     });
 }
 
-/// Kubeconfigs of the clusters in which the record kinds are already installed.
+/// Kubeconfigs of the clusters with installed record kinds.
 static KINDS: Mutex<BTreeMap<PathBuf, Arc<OnceCell<()>>>> = Mutex::new(BTreeMap::new());
 
-/// Plural names of the record kinds: manifests, hostnames and leased IP addresses.
+/// Plural names of the record kinds.
 const RECORDS: [&str; 3] = ["manifests", "providerhosts", "providerleasedips"];
 
 pub(crate) async fn define(admin: &Client) {
@@ -137,7 +135,7 @@ pub(crate) async fn define(admin: &Client) {
     }
 }
 
-/// Deletes the definitions of all record kinds. The API server then deletes all records.
+/// Deletes the definitions of all record kinds, and thus all records.
 pub(crate) async fn undefine(admin: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let names = RECORDS.map(|kind| format!("{kind}.akash.network"));
@@ -155,8 +153,7 @@ pub(crate) async fn undefine(admin: &Client) {
     deleted.expect("the definitions are not deleted");
 }
 
-/// Deletes a namespace and removes its finalizers. Returns `true` when the API server has accepted the
-/// deletion.
+/// Deletes a namespace and removes its finalizers. Returns `true` if the API server accepts the deletion.
 async fn clear_away(namespaces: &Api<Namespace>, name: &str) -> bool {
     let finalizers = json!({"metadata": {"finalizers": null}});
     let _ = namespaces
@@ -301,14 +298,14 @@ impl World {
         cluster
     }
 
-    /// Returns a client with another ServiceAccount of the test. The calls of this client are also recorded.
+    /// Returns a client with another ServiceAccount of the test, and recorded calls.
     pub(crate) async fn client_of(&self, account: &str) -> Client {
         let namespace = &self.settings.manifest_namespace;
         let config = with_token(self.config.clone(), &self.admin, namespace, account).await;
         counted(config, &self.calls, &self.fault)
     }
 
-    /// Returns the recorded calls that do not belong to watches, and clears the list of recorded calls.
+    /// Returns the recorded calls except those of watches, and clears the record.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         let mut calls: Vec<_> = calls.into_iter().filter(|c| !c.is_of_watches()).collect();
@@ -316,7 +313,7 @@ impl World {
         calls
     }
 
-    /// Returns the recorded writes, and clears the list of recorded calls.
+    /// Returns the recorded writes, and clears the record of all calls.
     pub(crate) fn take_writes(&self) -> Vec<Call> {
         let mut calls = self.take_calls();
         calls.retain(|call| call.method != "GET");
@@ -353,7 +350,6 @@ impl World {
         }
     }
 
-    /// Tears a lease down and waits until all of its objects are deleted.
     pub(crate) async fn remove(&self, cluster: &KubeCluster, lease: &LeaseId) {
         let gone = || async { cluster.teardown_lease(lease).await.unwrap() == Teardown::Done };
         self.until("the lease is torn down", gone).await;
@@ -415,12 +411,12 @@ impl World {
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Starts a task that marks the pods of the provider's leases as running, as a kubelet would.
+    /// Marks the pods of the provider's leases as running, as a kubelet would.
     pub(crate) fn fake_kubelet(&self) -> tokio::task::JoinHandle<()> {
         self.fake_kubelet_of(&self.settings.provider)
     }
 
-    /// Starts a task as [`Self::fake_kubelet`] does, for the pods of another provider.
+    /// Does the same as [`Self::fake_kubelet`], for another provider.
     pub(crate) fn fake_kubelet_of(&self, provider: &Address) -> tokio::task::JoinHandle<()> {
         let client = self.admin.clone();
         let provider = provider.to_string();
@@ -440,7 +436,7 @@ impl World {
     }
 }
 
-/// Marks a pod as running if its namespace belongs to the provider.
+/// Marks a pod as running if its namespace belongs to `provider`.
 async fn run_pod(client: &Client, pod: &Pod, provider: &str) {
     let (name, namespace) = (
         pod.metadata.name.clone().unwrap(),
@@ -486,13 +482,13 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// Returns the ServiceAccount and the roles in `deploy`, moved into a namespace.
+/// Returns the ServiceAccount and the roles in `deploy`, moved to a namespace.
 pub(crate) fn rights(namespace: &str) -> Vec<Value> {
     let files = ["lease.yaml", "provider.yaml", "confined.yaml"];
     files.map(|file| rights_of(file, namespace)).concat()
 }
 
-/// Returns the roles in one file of `deploy`, moved into a namespace.
+/// Returns the roles in one file of `deploy`, moved to a namespace.
 pub(crate) fn rights_of(file: &str, namespace: &str) -> Vec<Value> {
     let mut rights = documents(&format!("rbac/{file}"));
     for document in &mut rights {
@@ -501,7 +497,7 @@ pub(crate) fn rights_of(file: &str, namespace: &str) -> Vec<Value> {
     rights
 }
 
-/// Moves the ServiceAccount and its roles into the namespace of the test.
+/// Moves the ServiceAccount and its roles to the namespace of the test.
 fn own(document: &mut Value, namespace: &str) {
     let kind = document["kind"].as_str().unwrap().to_owned();
     let is_of_cluster = kind.starts_with("Cluster") || kind.starts_with("Validating");
@@ -573,8 +569,8 @@ fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>, fault: &Arc<Mutex<Opti
 pub(crate) enum Fault {
     /// After this number of writes, all writes fail before they reach the server.
     Lost(usize),
-    /// After this number of writes, the server executes one more write, but the response is lost. All later
-    /// writes fail before they reach the server.
+    /// After this number of writes, the server executes one more write without a response. All later writes
+    /// fail before they reach the server.
     Unanswered(usize),
     /// Every request is lost.
     Cut,
@@ -679,7 +675,7 @@ pub(crate) fn with_login(mut service: Service, password: &str) -> Service {
     service
 }
 
-/// Adds to a service a ServiceAccount with the right to read logs.
+/// Gives a service the right to read logs.
 pub(crate) fn with_logs(mut service: Service) -> Service {
     service.params = Some(ServiceParams {
         permissions: Some(Permissions {

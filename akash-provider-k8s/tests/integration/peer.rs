@@ -20,7 +20,7 @@ use recordings::Recording;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Renders the SDL of a recording with the settings of the recorded provider.
+/// Renders the SDL of a recording with the recorded settings.
 fn render(recording: &Recording, isolation: Isolation) -> LeaseObjects {
     let prior = PriorState {
         manifest_version: recording.manifest_version(),
@@ -52,7 +52,7 @@ fn by_name(objects: &LeaseObjects) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Compares the recorded objects with the rendered objects. Returns the intended differences that occurred.
+/// Compares the recorded with the rendered objects. Returns the intended differences that occurred.
 fn compare(recording: &Recording, isolation: Isolation) -> BTreeSet<Difference> {
     let mut needed = BTreeSet::new();
     let mut ours = by_name(&render(recording, isolation));
@@ -281,8 +281,7 @@ fn objects_have_labels_and_names_used_by_the_go_provider() {
     }
 }
 
-/// Asserts that a service has one workload, and that the selectors of the workload and its Services use the
-/// Akash labels.
+/// Asserts that a service has one workload, and that all selectors use the Akash labels.
 fn assert_selectors(all: &BTreeMap<String, Value>, namespace: &str, service: &str) {
     let found = |kinds: [&str; 2], suffix: &str| {
         let names = kinds.map(|kind| format!("{kind}/{service}{suffix}"));

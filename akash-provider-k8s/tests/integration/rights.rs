@@ -6,8 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Names of the ClusterRoles and ClusterRoleBindings in the Helm charts of the Go provider and its operators,
-/// 2021 to 2026.
+/// Names of the ClusterRoles and ClusterRoleBindings in the Helm charts of the Go provider, 2021 to 2026.
 const CHARTS: [&str; 16] = [
     "akash-ip-op-manage-service",
     "akash-ip-op-watch-configmaps",
@@ -72,14 +71,13 @@ fn cluster_roles_do_not_reuse_names_of_the_helm_charts() {
     }
 }
 
-/// Right as namespace, API group, resource, name of the object and verb.
+/// Namespace, API group, resource, object name and verb of a right.
 type Right = (String, String, String, String, String);
 
 /// ClusterRole with the rights in the namespaces of leases.
 const LEASE_ROLE: &str = "akash-provider-rs-lease";
 
-/// Returns rights from `deploy/rbac`. If `is_lease` is true, returns the rights in lease namespaces,
-/// otherwise all other rights.
+/// Returns rights from `deploy/rbac`: those in lease namespaces if `is_lease` is true, or else all others.
 fn deployed_rights(is_lease: bool) -> BTreeSet<Right> {
     let texts = |value: &Value| -> Vec<String> {
         let texts = value.as_array().into_iter().flatten();

@@ -63,7 +63,7 @@ async fn next(changes: &mut Changes) -> ClusterChange {
         .expect("no error")
 }
 
-/// Health of a lease with a missing replica, if no pod shows the reason.
+/// Health of a lease with a missing replica and without a reason.
 const UNEXPLAINED: Health = Health::Out(Outage::Unexplained);
 
 fn snapshot(of: &[(u64, Health)]) -> ClusterChange {
@@ -78,7 +78,7 @@ fn changed(dseq: u64, health: Health) -> ClusterChange {
     ClusterChange::Health { lease, health }
 }
 
-/// Replies to list requests with one healthy lease. Returns `None` for all other requests.
+/// Replies to list requests with one healthy lease, and returns `None` otherwise.
 fn one_lease(request: &Request) -> Option<Reply> {
     if request.is_watch() {
         return None;
@@ -239,7 +239,7 @@ async fn retry_after_of_overloaded_server_is_respected() {
     assert!(waited >= Duration::from_secs(2), "{waited:?}");
 }
 
-/// The rejection by API Priority and Fairness has no status object. The client retries the request.
+/// A rejection by API Priority and Fairness has no status object.
 #[tokio::test]
 async fn rejection_by_priority_and_fairness_is_retried() {
     for retry in [true, false] {

@@ -12,8 +12,7 @@ use tokio::time::{sleep, timeout};
 
 /// Prints a number five times a second, and ends on SIGTERM.
 const CLOCK: &str = "trap 'exit 0' TERM; i=0; while :; do echo $i; i=$((i+1)); sleep 0.2 & wait $!; done";
-/// Script that uses all memory of the container once a file exists. A restarted container does not have the
-/// file.
+/// Script that uses all memory of the container once a file exists. A restart removes this file.
 const HUNGRY: &str =
     "trap 'exit 0' TERM; while [ ! -e /tmp/eat ]; do sleep 0.2 & wait $!; done; exec tail /dev/zero";
 const QUIET: &str = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done";
@@ -24,7 +23,7 @@ const FOLLOW: LogOptions = LogOptions {
     tail_lines: None,
 };
 
-/// A follower receives every line of every replica once and in order. Its stream continues during a rollout.
+/// A follower receives every line of every replica once and in order, even during a rollout.
 #[test]
 fn logs_are_followed_across_rollout_until_teardown() {
     run(CLOCK, |tenant| {
@@ -147,7 +146,7 @@ fn terminal_has_requested_size() {
     });
 }
 
-/// Returns the number of the tenant's running processes that have this command line.
+/// Returns the number of the tenant's processes with this command line.
 async fn running(tenant: &Tenant, command: &str) -> usize {
     let (_, list, _) = tenant.sh("ps -o args").await;
     list.lines().filter(|line| line.trim() == command).count()
@@ -164,7 +163,7 @@ async fn runs(tenant: &Tenant, command: &str, wanted: usize) {
     }
 }
 
-/// Starts a command. The input of the command is open and never receives data.
+/// Starts a command with open input that never receives data.
 fn start_command(
     tenant: &Tenant,
     command: &str,
@@ -206,7 +205,7 @@ fn command_ends_when_its_client_disconnects() {
     });
 }
 
-/// Starts three equal commands at the same time, and disconnects the client of one command.
+/// Starts three equal commands, and disconnects the client of one command.
 #[test]
 fn only_the_command_of_disconnected_client_ends() {
     run(QUIET, |tenant| {
@@ -229,7 +228,7 @@ fn only_the_command_of_disconnected_client_ends() {
     });
 }
 
-/// The provider marks each command with an environment variable, without a wrapper program.
+/// The provider marks each command with an environment variable.
 #[test]
 fn command_runs_without_wrapper() {
     run(QUIET, |tenant| {

@@ -25,8 +25,8 @@ const BOUND: Duration = Duration::from_secs(10);
 /// API version, kind and name of an object.
 type Object = (&'static str, &'static str, &'static str);
 
-/// Returns one edit for each object, as a merge patch. Together, the edits change every kind of field that
-/// affects isolation.
+/// Returns one edit for each object, as a merge patch. The edits cover every kind of field that affects
+/// isolation.
 fn edits() -> [(Object, Value); 8] {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
@@ -69,8 +69,7 @@ fn api(client: &Client, (group, kind, _): Object, namespace: &str) -> Api<Dynami
     }
 }
 
-/// Returns the fields that affect isolation: the labels of a namespace, and all fields of other objects
-/// except metadata and status.
+/// Returns the fields that affect isolation: namespace labels, or all fields except metadata and status.
 async fn content(client: &Client, object: Object, namespace: &str) -> Value {
     let name = if object.2.is_empty() { namespace } else { object.2 };
     let live = api(client, object, namespace).get(name).await.unwrap();
@@ -83,7 +82,7 @@ async fn content(client: &Client, object: Object, namespace: &str) -> Value {
     live
 }
 
-/// Returns the UID and the number of restarts of each pod in a namespace.
+/// Returns the UID and the number of restarts of each pod.
 async fn pods(client: &Client, namespace: &str) -> Vec<(String, i32)> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let all = api.list(&ListParams::default()).await.unwrap().items;
@@ -99,7 +98,7 @@ async fn pods(client: &Client, namespace: &str) -> Vec<(String, i32)> {
     pods
 }
 
-/// Returns a deployment with objects of all kinds. Its service has a ServiceAccount with the right to read logs.
+/// Returns a deployment with objects of all kinds. Its service may read logs.
 fn reading(tenant: &Tenant) -> WorkloadSpec {
     let mut reading = deployment(&tenant.lease, SLEEPS, 1);
     let web = &mut Arc::make_mut(&mut reading.group).services[0];

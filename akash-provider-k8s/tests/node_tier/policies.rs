@@ -20,17 +20,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testbed::{Cluster as Testbed, Tier};
 
-/// Environment variables with the command that starts the policy agent and the command for the cleanup
-/// afterwards.
+/// Environment variables with the commands to start the policy agent and to clean up.
 const AGENT: &str = "AKASH_POLICY_AGENT";
 const AGENT_END: &str = "AKASH_POLICY_AGENT_END";
 /// Maximum time until a running agent blocks a port.
 const SOON: Duration = Duration::from_secs(3);
 /// Maximum time to connect to an open port.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Serves HTTP on three ports: one with an Ingress, one with a node port, and one without a Service.
+/// Serves HTTP on three ports: with an Ingress, with a node port, and without a Service.
 const WEB: &str = "trap 'exit 0' TERM; for p in 80 9000 7070; do httpd -f -p $p & done; wait";
-/// Addresses outside of the cluster, and whether a lease may connect to port 80 there.
+/// Addresses outside of the cluster; true if a lease may connect to port 80.
 const OUTSIDE: [(&str, bool); 6] = [
     ("169.254.169.254", false),
     ("100.64.77.1", false),
@@ -79,7 +78,7 @@ fn enforced_policies_allow_exactly_the_listed_flows() {
     });
 }
 
-/// Pod with a policy that blocks all its traffic. While no agent enforces policies, the pod responds.
+/// Pod with a policy that blocks all its traffic. Without an enforcing agent, the pod responds.
 struct Canary<'a> {
     testbed: &'a Testbed,
     namespace: String,
@@ -129,7 +128,7 @@ impl Drop for Canary<'_> {
     }
 }
 
-/// A policy agent in the network namespace of the node.
+/// Policy agent in the network namespace of the node.
 struct Agent<'a> {
     testbed: &'a Testbed,
     child: Child,
@@ -179,8 +178,7 @@ fn in_network(testbed: &Testbed, command: &str) -> Command {
     run
 }
 
-/// Two leases on the same node, each with a service `web` and a service `side`. In each lease, only `side`
-/// may read the logs of the lease from the API server.
+/// Two leases on one node, each with services `web` and `side`. Only `side` may read the logs of its lease.
 struct Pair {
     tenants: [Tenant; 2],
 }
@@ -230,14 +228,14 @@ fn two_services(tenant: &Tenant) -> WorkloadSpec {
     deployment
 }
 
-/// Parties outside of the leases: an ingress controller, a pod that belongs to no lease, and the internet.
+/// Parties outside of the leases: an ingress controller, another pod, and the internet.
 struct Surroundings<'a> {
     testbed: &'a Testbed,
     namespace: String,
     world: String,
 }
 
-/// Connection between two endpoints, and whether the network policies allow this connection.
+/// Connection between two endpoints, and whether it is allowed.
 #[derive(Clone)]
 struct Flow {
     from: String,
@@ -280,16 +278,15 @@ impl<'a> Surroundings<'a> {
         scene
     }
 
-    /// Adds or deletes a route from an outside address to the pod that represents the internet.
+    /// Adds or deletes a route from an outside address to the pod in the role of the internet.
     fn route(&self, action: &str, address: &str) -> Result<String, testbed::Error> {
         let network = format!("{address}/32");
         self.testbed
             .on_node("ip", &["route", action, &network, "via", &self.world])
     }
 
-    /// Tests the flows of leases with network policies (`with`) and without network policies (`without`).
-    /// Repeats the test until all flows are as expected or the time limit is reached. Returns the unexpected
-    /// flows.
+    /// Tests the flows of leases with and without network policies, until all flows are as expected or the
+    /// time limit is reached. Returns the unexpected flows.
     fn check(&self, testbed: &Testbed, with: &Pair, without: &Pair) -> Result<(), String> {
         let listener = TcpListener::bind((testbed.addresses().host, 0)).unwrap();
         let host_port = listener.local_addr().unwrap().port();
@@ -353,8 +350,7 @@ impl<'a> Surroundings<'a> {
         [ends.to_leases(), ends.of_leases()].concat()
     }
 
-    /// Returns the flows that differ from the expectation, one line each. All flows of a source are tested
-    /// with one command.
+    /// Returns the unexpected flows, one line each. One command tests all flows of a source.
     fn wrong(&self, flows: &[Flow]) -> Vec<String> {
         let mut targets: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for flow in flows {
@@ -536,7 +532,7 @@ fn pod(name: &str, script: &str, labels: &Value) -> Value {
     })
 }
 
-/// Creates a namespace with these objects, and waits until its pods run.
+/// Creates a namespace with these objects, and waits for its pods.
 fn create(testbed: &Testbed, namespace: &str, labels: &Value, mut objects: Vec<Value>) {
     for object in &mut objects {
         object["metadata"]["namespace"] = json!(namespace);

@@ -128,7 +128,7 @@ async fn declare(tenant: &Tenant, service: &str) -> Result<(), Error> {
 struct Stage {
     client: Client,
     records: String,
-    /// Lease with one service; `two` is a lease with two services.
+    /// Lease with one service. The lease `two` has two services.
     one: Tenant,
     two: Tenant,
     ingresses: Controller,
@@ -141,7 +141,6 @@ impl Stage {
         operator(&self.client, &self.records, mode, keep_other_routes)
     }
 
-    /// Declares the hostname for another service, as the provider does on a request of the tenant.
     async fn declare(&self, tenant: &Tenant, service: &str) {
         declare(tenant, service).await.unwrap();
     }
@@ -174,8 +173,7 @@ impl Stage {
         }
     }
 
-    /// Moves the hostname to other services and leases, and back to the first service. Returns the number of
-    /// requests.
+    /// Moves the hostname to other services and leases, and back. Returns the number of requests.
     async fn moves(&self, kind: &str, traffic: &[&Traffic]) -> usize {
         let mut count = 0;
         let mut before = "one-web";
@@ -211,8 +209,7 @@ fn gateway() -> Mode {
     }
 }
 
-/// Routes the hostname with an Ingress, and moves the hostname to other services and leases. Then changes to
-/// an HTTPRoute and back, and removes the declaration.
+/// Moves the hostname between services, leases and route kinds, and then removes its declaration.
 async fn run_scenario(stage: &Stage) {
     let operator = stage.operator(ingress(), false);
     for controller in [&stage.ingresses, &stage.gateway, &stage.both] {
@@ -273,8 +270,7 @@ async fn run_scenario(stage: &Stage) {
     is_taken_back(stage).await;
 }
 
-/// Changes the kind of route without a DNS change: one address serves both kinds. Returns the number of
-/// requests.
+/// Changes the kind of route behind one address. Returns the number of requests.
 async fn behind_one_address(stage: &Stage, clients: &Traffic) -> usize {
     let mut count = 0;
     for (mode, kind) in [(gateway(), "HTTPRoute"), (ingress(), "Ingress")] {
@@ -294,7 +290,6 @@ async fn behind_one_address(stage: &Stage, clients: &Traffic) -> usize {
     count
 }
 
-/// Removes the declaration of the hostname, and expects status 404.
 async fn is_taken_back(stage: &Stage) {
     let operator = stage.operator(ingress(), false);
     let names = stage.one.cluster.hostnames().unwrap();
@@ -309,8 +304,7 @@ async fn is_taken_back(stage: &Stage) {
     operator.stop().await;
 }
 
-/// Changes the kind of route. Then directs the clients to the address of the controller for the new kind, as
-/// a DNS change would.
+/// Changes the kind of route. Then directs the clients to the new controller, as a DNS change would.
 async fn hand_over(stage: &Stage, clients: &Traffic, mode: Mode, to: &Controller, kind: &str) -> usize {
     let operator = stage.operator(mode.clone(), true);
     let is_accepted = |state: &HostnameStatus| state.is_written && state.accepted == Acceptance::Yes;

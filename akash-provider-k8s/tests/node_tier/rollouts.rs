@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Script that stores a text in its volume if the volume has no text.
+/// Script that stores a text in an empty volume.
 const KEEPS: &str = "trap 'exit 0' TERM; test -e /data/word || echo first > /data/word; sleep 86400 & wait";
 
 const CLASS: &str = "rollouts";

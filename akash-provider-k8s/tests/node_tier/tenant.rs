@@ -37,7 +37,8 @@ pub(crate) struct Tenant {
     pub(crate) lease: LeaseId,
 }
 
-/// Runs a test on the cluster of this tier, in parallel with other tests. If no cluster runs, does nothing.
+/// Runs a test on the cluster of this tier, in parallel with other tests. Does nothing without a running
+/// cluster.
 pub(crate) fn on_node(test: impl AsyncFnOnce(&TestCluster)) {
     let Some(place) = TestCluster::find(Tier::Node) else {
         return;
@@ -46,7 +47,7 @@ pub(crate) fn on_node(test: impl AsyncFnOnce(&TestCluster)) {
     block_on(test(&place));
 }
 
-/// Runs a test with a lease. Its service `web` runs `script`. Deletes the lease after the test.
+/// Runs a test with a lease, with `script` in its service `web`. Deletes the lease afterwards.
 pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFuture<'a, ()>) {
     on_node(async |place| {
         let tenant = Tenant::with(&place.kubeconfig, |_| {}).await;
@@ -82,7 +83,7 @@ pub(crate) async fn put(client: &Client, object: &Value) {
 }
 
 impl Tenant {
-    /// Creates a tenant with a separate provider. `change` adjusts the settings of this provider.
+    /// Creates a tenant with a separate provider. `change` adjusts its settings.
     pub(crate) async fn with(path: &Path, change: impl FnOnce(&mut Settings)) -> Self {
         let client = client(path).await;
         for kind in ["manifests", "providerhosts", "providerleasedips"] {
@@ -117,7 +118,7 @@ impl Tenant {
         Self { cluster, lease }
     }
 
-    /// Deploys a version of `web` that runs `script`, and waits until the lease is healthy.
+    /// Deploys `web` with `script`, and waits until the lease is healthy.
     pub(crate) async fn deploy(&self, script: &str, replicas: u32) {
         self.deploy_as(&deployment(&self.lease, script, replicas)).await;
     }
@@ -170,7 +171,7 @@ impl Tenant {
         timeout(WAIT_LIMIT, gone).await.unwrap();
     }
 
-    /// Runs a command in the lease, with this input. Returns exit code, stdout and stderr.
+    /// Runs a command in the lease. Returns exit code, stdout and stderr.
     pub(crate) async fn exec(
         &self,
         command: &[&str],
@@ -198,8 +199,8 @@ impl Tenant {
         (code, stdout.take(), stderr.take())
     }
 
-    /// Runs a shell script as [`Tenant::exec`] does, without input or terminal, and waits for a ready replica.
-    /// Returns the output as text.
+    /// Runs a shell script in a ready replica, without input or terminal. Returns exit code, stdout and
+    /// stderr.
     pub(crate) async fn sh(&self, script: &str) -> (i32, String, String) {
         let deadline = Instant::now() + WAIT_LIMIT;
         loop {

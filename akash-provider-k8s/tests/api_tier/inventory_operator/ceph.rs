@@ -10,7 +10,6 @@ use std::sync::Arc;
 const CEPH: &str = "op-inv-ceph";
 const GIB: u64 = 1 << 30;
 
-/// Defines a kind of Rook with only the fields that these tests use.
 async fn define(world: &World, kind: &str, plural: &str) {
     let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
@@ -45,7 +44,7 @@ async fn undefine(world: &World) {
     }
 }
 
-/// Sets the total and the used capacity that Rook reports for the Ceph cluster, in bytes.
+/// Sets the total and the used bytes that Rook reports for the Ceph cluster.
 async fn says(world: &World, total: Value, used: u64) {
     let capacity = json!({"bytesTotal": total, "bytesUsed": used});
     let status = Patch::Merge(json!({"status": {"state": "Created", "ceph": {"capacity": capacity}}}));

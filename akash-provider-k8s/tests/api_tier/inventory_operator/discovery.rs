@@ -51,8 +51,7 @@ async fn answering(address: IpAddr, body_text: &SharedBody) -> AbortOnDropHandle
     }))
 }
 
-/// Marks discovery pods as running at this address, removes deleted pods, and stores each created pod in
-/// `made`.
+/// Marks discovery pods as running at this address, removes deleted pods, and stores created pods in `made`.
 fn running(world: &World, address: IpAddr, made: &Arc<Mutex<Vec<Pod>>>) -> AbortOnDropHandle<()> {
     let pods: Api<Pod> = Api::namespaced(world.admin.clone(), SPACE);
     let made = Arc::clone(made);
@@ -94,7 +93,7 @@ async fn unlook(world: &World) {
     let _ = spaces.delete(SPACE, &DeleteParams::default()).await;
 }
 
-/// Asserts that the ServiceAccount has exactly the documented rights of the operator.
+/// Asserts that the ServiceAccount has only the documented rights.
 async fn has_no_more_rights(world: &World, client: &Client, seen: &Pod) {
     let own = &world.settings.manifest_namespace;
     let body = |space: &str| {

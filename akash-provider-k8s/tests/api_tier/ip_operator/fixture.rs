@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub(crate) const POOLS: &str = "ipaddresspools.metallb.io";
 
-/// Creates a ServiceAccount with the rights of the operator. Returns a client with this account.
+/// Returns a client with the rights of the operator.
 pub(crate) async fn account(world: &World) -> Client {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/ip.yaml");
@@ -88,7 +88,6 @@ pub(crate) async fn pool(world: &World, name: &str, addresses: &[&str]) {
     put(&world.admin, &pool, "operator").await;
 }
 
-/// Creates the namespace of a lease, and its Manifest record.
 pub(crate) async fn record(world: &World, lease: &LeaseId) {
     let mut all = labels::lease(lease);
     all.extend(labels::selector(&lease.namespace()));
@@ -192,7 +191,7 @@ pub(crate) fn is_written(operator: &IpOperator, lease: &LeaseId, port: u16) -> b
     state(operator, lease, port).is_some_and(|state| state.is_written)
 }
 
-/// Returns the writes since the last call, each as the method and the last segment of the path.
+/// Returns the writes since the last call: method and last path segment.
 pub(crate) fn writes(world: &World) -> Vec<String> {
     let calls = world.take_writes().into_iter();
     let short = calls.map(|call| {

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 /// Source or target of a flow.
 #[derive(Debug, Clone)]
 pub(crate) enum Endpoint {
-    /// Pod: labels of its namespace, and labels of the pod.
+    /// Pod, with the labels of its namespace and its own labels.
     Pod {
         namespace: String,
         namespace_labels: BTreeMap<String, String>,
@@ -47,7 +47,7 @@ impl Endpoint {
     }
 }
 
-/// Returns `true` if the policies of a lease's namespace allow a flow at both ends.
+/// Returns `true` if the policies of a lease allow a flow at both ends.
 pub(crate) fn allowed(
     policies: &[NetworkPolicy],
     lease: &str,

@@ -102,7 +102,7 @@ fn host(address: &str) -> Endpoint {
     Endpoint::host(address)
 }
 
-/// Source, target, protocol, port, and whether the flow is allowed.
+/// Source, target, protocol, port, and true for an allowed flow.
 type Flow = (Endpoint, Endpoint, &'static str, u16, bool);
 
 fn check(policies: &[NetworkPolicy], flows: Vec<Flow>) {

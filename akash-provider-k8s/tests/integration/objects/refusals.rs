@@ -16,7 +16,7 @@ fn check(deployment: &WorkloadSpec) -> Result<(), Refusal> {
     objects::check(deployment, &sdl::settings())
 }
 
-/// Changes a service and returns the refusal: the field and the reason.
+/// Changes a service and returns the refused field and the reason.
 fn refused(change: impl FnOnce(&mut Service)) -> (String, String) {
     let refusal = check(&sdl::web(change)).unwrap_err();
     assert!(refusal.to_string().contains(&refusal.field), "{refusal}");

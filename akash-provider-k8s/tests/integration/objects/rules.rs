@@ -51,8 +51,7 @@ fn json_of(objects: &LeaseObjects) -> Value {
     })
 }
 
-/// Compares the rendered objects with the expected file. If the environment variable `BLESS_OBJECTS` is set, writes the
-/// file first.
+/// Compares the rendered objects with the expected file. Writes the file first if `BLESS_OBJECTS` is set.
 fn assert_expected(name: &str, deployment: &WorkloadSpec, settings: &Settings) -> Value {
     let made = json_of(&rendered(deployment, settings));
     let path = data(&format!("{name}.json"));
@@ -122,7 +121,7 @@ fn volumes_are_summed_and_placed_by_class() {
     );
 }
 
-/// Volumes of 2 GiB each: `e` is ephemeral, `p` is persistent, `r` is in memory.
+/// Volumes of 2 GiB each: ephemeral (`e`), persistent (`p`) or in memory (`r`).
 fn volumes(kinds: &str) -> Vec<Storage> {
     let volume = |(n, kind): (usize, char)| {
         let attributes: &[(&str, &str)] = match kind {
@@ -305,7 +304,7 @@ fn logins_accounts_and_variables_are_per_service() {
     assert_eq!(of("AKASH_DEPLOYMENT_SEQUENCE"), [Some(&json!("3944427"))]);
 }
 
-/// Field order, omitted empty fields and escaped characters are those of the Go provider.
+/// The field order, the omission of empty fields and the escapes are those of the Go provider.
 #[test]
 fn login_is_encoded_byte_for_byte_like_the_go_provider() {
     let secret = |host: &str, username: &str, password: &str, email: &str| {
@@ -537,7 +536,7 @@ fn protections_can_be_disabled() {
     );
 }
 
-/// The quota must allow both versions of every pod while pods of two older versions terminate.
+/// While pods of two older versions terminate, the quota must allow both versions of every pod.
 #[test]
 fn quota_allows_an_update() {
     for (count, overhead_cpu, overhead_memory) in [(1_u32, 250, 130 << 20), (20, 1_000, 1 << 30)] {

@@ -23,7 +23,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// Returns the first group of an SDL as the workload of the lease [`lease`].
+/// Returns the first group of an SDL as the workload of [`lease`].
 pub(crate) fn deployment(text: &str) -> WorkloadSpec {
     let parsed = sdl::parse(text).unwrap_or_else(|e| panic!("{e}"));
     let group = parsed.manifest.groups.into_iter().next().unwrap();

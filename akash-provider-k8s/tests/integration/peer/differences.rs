@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// An intended difference, with its name in `docs/parity.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Difference {
-    /// `namespace notes`: namespaces have annotations for the chain and the isolation level.
+    /// `namespace notes`: namespaces have annotations for chain and isolation level.
     NamespaceNotes,
     /// `container ports`: this provider sets the protocol of container ports and omits duplicates.
     ContainerPorts,
@@ -16,14 +16,13 @@ pub(super) enum Difference {
     PodSecurity,
     /// `seccomp`: pods use the default profile of the runtime.
     Seccomp,
-    /// `capabilities`: four capabilities that pods do not need are dropped.
+    /// `capabilities`: four unnecessary capabilities are dropped.
     Capabilities,
     /// `quota`: each lease has a ResourceQuota.
     Quota,
-    /// `metadata`: the addresses of cloud metadata services are also blocked for leases that the Go provider deployed.
+    /// `metadata`: cloud metadata services are also blocked for leases of the Go provider.
     Metadata,
-    /// `egress`: more networks are blocked, in both address families, and the DNS cache of the node is
-    /// allowed.
+    /// `egress`: more networks are blocked, in both address families. The DNS cache of the node is allowed.
     Egress,
 }
 
@@ -39,8 +38,7 @@ pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
 
 type Objects = BTreeMap<String, Value>;
 
-/// Makes both sets of objects equal where the isolation level allows a difference. Adds each such difference
-/// to `needed`.
+/// Removes the differences that the isolation level allows, and adds them to `needed`.
 pub(super) fn even_out(
     isolation: Isolation,
     ours: &mut Objects,
@@ -83,7 +81,7 @@ fn take_out(difference: Difference, ours: &mut Objects, theirs: &mut Objects) ->
     }
 }
 
-/// Removes a field that has exactly this value from the rendered object.
+/// Removes a field with exactly this value from the rendered objects.
 fn remove_if_equal(ours: &mut Objects, pointer: &str, value: &Value) -> bool {
     let mut any = false;
     for object in ours.values_mut() {
@@ -144,7 +142,7 @@ const METADATA: [&str; 6] = [
     "192.0.0.192/32",
 ];
 
-/// Adds the addresses of cloud metadata services to the exceptions of the recorded egress rule.
+/// Adds cloud metadata services to the exceptions of the recorded egress rule.
 fn metadata(theirs: &mut Objects) -> bool {
     let policy = theirs
         .get_mut("NetworkPolicy/akash-deployment-restrictions")
@@ -158,8 +156,7 @@ fn metadata(theirs: &mut Objects) -> bool {
     true
 }
 
-/// Replaces the recorded egress rule for the internet by three rules: two rendered rules and the rule for the
-/// DNS cache.
+/// Replaces the recorded egress rule for the internet by the rendered rules.
 fn egress(ours: &Objects, theirs: &mut Objects) -> bool {
     let key = "NetworkPolicy/akash-deployment-restrictions";
     let block =

@@ -76,8 +76,7 @@ impl Recording {
         }
     }
 
-    /// Returns the SDL as a deployment of the recorded lease, with the scheduler parameters of the recorded
-    /// manifest.
+    /// Returns the SDL as a deployment of the recorded lease, with the recorded scheduler parameters.
     pub(super) fn deployment(&self) -> WorkloadSpec {
         let text = std::fs::read_to_string(&self.sdl).unwrap();
         let parsed = sdl::parse(&text).unwrap();
@@ -105,7 +104,7 @@ impl Recording {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Returns the objects that the provider created, without fields that the cluster added.
+    /// Returns the objects of the provider, without fields that the cluster added.
     pub(super) fn objects(&self) -> BTreeMap<String, Value> {
         let mut all = vec![self.read("namespace").unwrap()];
         for file in [

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Size of a text, in bytes: above the limit of every text in a manifest.
+/// Size of a text in bytes, above every limit for texts in a manifest.
 const HUGE: usize = 1 << 20;
 
 fn record(change: impl Fn(&mut Value)) -> Value {
@@ -27,7 +27,7 @@ fn is_live(request: &Request) -> bool {
     !request.is_watch() && request.query.contains_key("limit") && !request.query.contains_key("labelSelector")
 }
 
-/// Lists the leases. Watches return `records`, and requests without a watch get `reply`.
+/// Lists the leases. Watches return `records`; other requests get `reply`.
 async fn listed(
     records: Vec<Value>,
     live: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static,

@@ -332,7 +332,7 @@ async fn exec(access: &Access, dseq: u64, service: &str, replica: u32) -> Result
         .unwrap()
 }
 
-/// Failures before a command starts are errors. An exit code of 0 would look like success.
+/// An exit code of 0 would look like success.
 #[tokio::test]
 async fn command_that_cannot_start_has_no_exit_code() {
     let cases = [

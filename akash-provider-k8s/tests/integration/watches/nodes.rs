@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Returns a replica on a node. Its container crashes if `crashes` is true, and otherwise runs but is not
-/// ready.
+/// Returns a replica on a node. Its container crashes, or runs without being ready.
 fn replica(crashes: bool) -> Value {
     let mut pod = pod(1, "web-0", "1");
     pod["spec"]["nodeName"] = json!("n1");

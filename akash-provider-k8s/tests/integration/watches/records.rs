@@ -25,8 +25,7 @@ fn recorded(epoch: u64) -> Value {
     record
 }
 
-/// Starts a server with one record. In lists, the record has epoch 5. In direct reads, the record has the
-/// epoch `there`.
+/// Starts a server with one record: with epoch 5 in lists, and with epoch `there` in direct reads.
 async fn behind(there: u64) -> (Server, std::sync::Arc<KubeCluster>) {
     let server = Server::start(move |request: &Request, _| {
         if request.is_watch() {

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Returns a StatefulSet with this generation, observed generation and update revision.
 fn set(generation: i64, observed: i64, revision: &str) -> Value {
     let home = lease(1).namespace();
     json!({
@@ -34,8 +33,8 @@ fn stuck() -> Value {
     pod
 }
 
-/// Starts a server that lists a StatefulSet. The rollout of the StatefulSet waits for an old pod. A direct
-/// read of the StatefulSet returns `live`. While `broken` is set, deletes of the pod fail.
+/// Starts a server with a StatefulSet that waits for an old pod. Direct reads return `live`. While `broken`
+/// is set, deletes of the pod fail.
 async fn server(live: Value, broken: &Arc<AtomicBool>) -> Server {
     let broken = Arc::clone(broken);
     Server::start(

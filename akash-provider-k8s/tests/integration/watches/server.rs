@@ -100,8 +100,8 @@ pub(crate) fn bookmark(version: &str) -> Value {
 }
 
 /// Function that returns the reply to a request. Its second argument is the number of earlier requests with
-/// the same path. Watches have a separate count. If the reply is `None`, the server replies to a list with an
-/// empty list, to a watch with no events, and to an access review with a grant.
+/// the same path; watches count separately. With `None`, the server sends an empty list, no events, or a
+/// granted access review.
 pub(crate) type Script = dyn Fn(&Request, usize) -> Option<Reply> + Send + Sync;
 
 pub(crate) struct Server {
@@ -113,9 +113,9 @@ pub(crate) struct Server {
 
 #[derive(Default)]
 struct Sent {
-    /// Number of parts that the server has written to connections.
+    /// Number of response parts that the server has written.
     parts: AtomicUsize,
-    /// Number of streams that wait until the client closes the connection.
+    /// Number of streams that wait for the client to close the connection.
     stalled: AtomicUsize,
 }
 

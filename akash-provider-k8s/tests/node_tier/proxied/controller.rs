@@ -24,7 +24,7 @@ const KINDS: usize = 4;
 
 type Loaded = BTreeMap<String, Target>;
 
-/// A running controller with its proxy. Dropping the value stops the controller and the proxy.
+/// A running controller with its proxy. Dropping the value stops both.
 pub(crate) struct Controller {
     port: u16,
     loaded: watch::Receiver<Loaded>,
@@ -34,7 +34,7 @@ pub(crate) struct Controller {
 
 type Selector = fn(&mut ObservedObjects) -> &mut routes::Objects;
 
-/// Observed objects, number of kinds that the controller has listed, and notification of changes.
+/// Observed objects, number of listed kinds, and notification of changes.
 #[derive(Debug, Default)]
 struct Cache {
     seen: Mutex<(ObservedObjects, usize)>,
@@ -42,7 +42,7 @@ struct Cache {
 }
 
 impl Controller {
-    /// Starts a controller. The controller configures its proxy when all kinds are listed.
+    /// Starts a controller, which configures its proxy after the lists of all kinds.
     pub(crate) async fn start(client: &Client, name: &str, follows: Scope) -> Self {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let proxy = tokio::task::spawn_blocking(move || Proxy::start(&dir).unwrap());
@@ -72,8 +72,7 @@ impl Controller {
         self.port
     }
 
-    /// Waits until an object of this kind and namespace routes a hostname to a service, and the proxy uses
-    /// the route.
+    /// Waits until the proxy routes a hostname to a service, by an object of this kind and namespace.
     pub(crate) async fn until_routed(&self, hostname: &str, kind: &str, namespace: &str, service: &str) {
         let mut loaded = self.loaded.clone();
         let is_routed = |all: &Loaded| {
@@ -99,7 +98,7 @@ impl Controller {
     }
 }
 
-/// Watches one kind and stores its objects in the cache, until the task is aborted.
+/// Watches one kind and stores its objects in the cache.
 async fn follow(
     api: Api<DynamicObject>,
     cache: Arc<Cache>,
@@ -141,8 +140,8 @@ fn read(object: &DynamicObject) -> (ObjectKey, Value) {
     (place, serde_json::to_value(object).unwrap())
 }
 
-/// After every change of the objects, writes the status of the routes and then updates the proxy. In the
-/// Gateway API, acceptance means that a route is valid, not that the proxy already uses the route.
+/// Writes the status of the routes before an update of the proxy: in the Gateway API, an accepted route is
+/// valid but not yet in use.
 async fn serve(
     client: Client,
     mut proxy: Proxy,

@@ -31,8 +31,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     );
 }
 
-/// Deletes and restores the record definitions while clients send requests. Then writes the records again, as
-/// the provider does.
+/// Deletes and restores the record definitions and the records while clients send requests.
 async fn run_scenario(client: &Client, tenant: &Tenant, operator: &HostnameOperator, proxy: &Controller) {
     let wanted = responding(&tenant.lease, &[("web", "web")]);
     tenant.deploy_as(&wanted).await;

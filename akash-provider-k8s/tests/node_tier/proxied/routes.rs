@@ -28,11 +28,11 @@ pub(crate) struct Scope {
     pub(crate) class: Option<String>,
     /// Namespace and name of the Gateway of the handled HTTPRoutes.
     pub(crate) gateway: Option<ObjectKey>,
-    /// True for a controller that writes no status, as some Ingress controllers do.
+    /// True for a controller without status writes, like some Ingress controllers.
     pub(crate) is_silent: bool,
 }
 
-/// Target of a hostname, and the object that defines this target.
+/// Target of a hostname, and the object that defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) kind: &'static str,
@@ -94,7 +94,7 @@ pub(crate) fn is_of_class(ingress: &Value, follows: &Scope) -> bool {
     class.is_some() && class == follows.class.as_deref()
 }
 
-/// Returns the status that the Gateway reports for an HTTPRoute, or `None` for a route of another Gateway.
+/// Returns the status of an HTTPRoute at the Gateway, or `None` for a route of another Gateway.
 pub(crate) fn gateway_status(
     seen: &ObservedObjects,
     place: &ObjectKey,
@@ -140,7 +140,7 @@ fn resolve_route(seen: &ObservedObjects, place: &ObjectKey, route: &Value) -> (S
     resolve(seen, &place.0, &text(backend, "/name"), port)
 }
 
-/// Returns the ready endpoints of a service port, or `None` if the port does not exist.
+/// Returns the ready endpoints of a service port, or `None` for a missing port.
 fn resolve(
     seen: &ObservedObjects,
     namespace: &str,

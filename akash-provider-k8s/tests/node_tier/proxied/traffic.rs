@@ -11,19 +11,19 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 const CLIENTS: usize = 2;
-/// Pause of a client between two requests, so that parallel tests have CPU time.
+/// Pause between two requests, for parallel tests.
 const REST: Duration = Duration::from_millis(8);
 /// Maximum wait for a response.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Number of requests after each change, which must all get the response of the new target.
+/// Number of requests after each change, all with the response of the new target.
 const AFTER: usize = 12;
-/// Time after a reload of the proxy in which the previous worker can still serve its connections.
+/// Time after a reload of the proxy during which the previous worker can still respond.
 const OVERLAP: Duration = Duration::from_millis(100);
 
-/// Start time and result of a request. The result is the status and the body of the response, or an error.
+/// Start time and result of a request: status and body, or an error.
 type Exchange = (Instant, Result<(u16, String), String>);
 
-/// Clients that send requests continuously. Dropping the value stops the clients.
+/// Clients that send requests until the value is dropped.
 pub(crate) struct Traffic {
     target: Arc<AtomicU16>,
     log: Arc<Mutex<Vec<Exchange>>>,
@@ -57,7 +57,7 @@ impl Traffic {
     }
 
     /// Asserts that every request since the last call got one of the `allowed` responses, and that the next
-    /// requests get the last response in `allowed`. Returns the number of requests.
+    /// requests get the last of these. Returns the number of requests.
     pub(crate) async fn assert_responses(&self, allowed: &[&str]) -> usize {
         let from = Instant::now() + OVERLAP;
         let enough = async {
