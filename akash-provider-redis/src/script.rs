@@ -240,7 +240,7 @@ impl EncodedEvent {
     }
 }
 
-/// Returns a copy of a batch's error, for one event of the batch.
+/// Returns a copy of a batch's error for one event.
 fn copy_of(error: &Error) -> Error {
     let copy = Error::new(error.kind(), "publish", error.message());
     match error.is_transient() {

@@ -26,13 +26,13 @@ use tokio_util::sync::CancellationToken;
 const CHAIN: &str = "bench";
 const BLOCK: Duration = Duration::from_millis(if cfg!(debug_assertions) { 250 } else { 1_000 });
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Numbers of bids in one burst: each run uses one of these numbers.
+/// Numbers of bids in one burst, each for one run.
 const BURSTS: &[u64] = if cfg!(debug_assertions) {
     &[100]
 } else {
     &[100, 1_000]
 };
-/// Number of blocks that the client misses. After a larger gap, the client would read a snapshot instead.
+/// Number of missed blocks. After a larger gap, the client would read a snapshot.
 const MISSED: Height = if cfg!(debug_assertions) { 100 } else { 1_500 };
 /// Duration for which the calls of an idle client are counted.
 const IDLE: Duration = if cfg!(debug_assertions) {
@@ -41,7 +41,7 @@ const IDLE: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(20)
 };
 
-/// Counts the allocated bytes. Resident memory would also depend on the allocator.
+/// Counter of allocated bytes. Resident memory would also depend on the allocator.
 #[global_allocator]
 static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -230,7 +230,7 @@ impl Scene {
     }
 }
 
-/// Measures the number of blocks between the block with all orders and the block with the last bid.
+/// Measures the number of blocks from the orders to the last bid.
 async fn burst(count: u64) -> anyhow::Result<()> {
     let scene = Scene::new(Some(BLOCK)).await?;
     let client = scene.client(scene.net.rpc_url())?;
@@ -305,8 +305,8 @@ async fn wait_for_block(
     }
 }
 
-/// Measures how many missed blocks per second the client reads after a disconnect. The client reads each
-/// block with a separate request, through a proxy on loopback. Each block contains an order.
+/// Measures how many missed blocks per second the client reads after a disconnect. Each block contains an
+/// order, and takes a separate request through a proxy on loopback.
 async fn catch_up() -> anyhow::Result<()> {
     let scene = Scene::new(None).await?;
     let proxy = Proxy::start(scene.net.rpc_url().trim_start_matches("http://"), 1).await?;
@@ -356,7 +356,7 @@ async fn catch_up() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts the requests of a client that has no work.
+/// Counts the requests of an idle client.
 async fn idle() -> anyhow::Result<()> {
     let scene = Scene::new(Some(BLOCK)).await?;
     let proxy = Proxy::start(scene.net.rpc_url().trim_start_matches("http://"), 1).await?;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Found {
     /// Hash of the commit, in hexadecimal.
     pub(crate) commit: String,
-    /// Files from which the commit was read. If such a file changes or appears, the commit may be different.
+    /// Files from which the commit was read. A change of such a file may change the commit.
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// Returns the commit of the checkout with the root `folder`, or `None` if `folder` is not the root of a checkout.
+/// Returns the commit of the checkout `folder`, or `None` if `folder` is not the root of a checkout.
 pub(crate) fn of(folder: &Path) -> Option<Found> {
     let git = git_folder(&folder.join(".git"))?;
     let head = git.join("HEAD");
@@ -33,7 +33,7 @@ pub(crate) fn of(folder: &Path) -> Option<Found> {
     found(line.trim(), vec![head, packed])
 }
 
-/// Returns the folder with the Git data. In a linked work tree, `.git` is a file with the path of this folder.
+/// Returns the folder with the Git data, also for a linked work tree, in which `.git` is a file.
 fn git_folder(dot_git: &Path) -> Option<PathBuf> {
     if dot_git.is_dir() {
         return Some(dot_git.to_owned());

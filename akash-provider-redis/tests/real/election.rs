@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Duration of the election lease: long compared with the response time of the server, and short for a test.
+/// Duration of the election lease: long for the server, and short for a test.
 const LEASE: Duration = Duration::from_secs(3);
 
 fn contend(location: Location, identity: &str) -> Arc<Election> {
@@ -31,7 +31,7 @@ async fn leads(election: &Election) -> bool {
     timeout(WAIT_LIMIT, gate.opened()).await.is_ok()
 }
 
-/// Waits until an instance is the leader and returns its election term.
+/// Waits for a leader and returns its election term.
 async fn wait_for_leader(elections: &[Arc<Election>]) -> u64 {
     let began = Instant::now();
     loop {
@@ -44,7 +44,7 @@ async fn wait_for_leader(elections: &[Arc<Election>]) -> u64 {
     }
 }
 
-/// Starts a task that asserts continuously that at most one instance is the leader.
+/// Asserts continuously that at most one instance is the leader.
 fn assert_single_leader(elections: &[Arc<Election>]) -> tokio::task::JoinHandle<()> {
     let elections = elections.to_vec();
     tokio::spawn(async move {

@@ -14,7 +14,7 @@ use testbed::free_port;
 const SERVER: &str = "10.252.0.1";
 const CLIENT: &str = "10.252.0.2";
 
-/// Two network namespaces and the link between them. Dropping the value deletes the namespaces and the link.
+/// Two network namespaces with a link, deleted when the value is dropped.
 struct Network {
     server: String,
     client: String,
@@ -27,8 +27,8 @@ fn ip(args: &[&str]) {
 }
 
 impl Network {
-    /// Creates the namespaces. If this user is not allowed to create network namespaces, prints the reason
-    /// and returns `None`.
+    /// Creates the namespaces. Prints the reason and returns `None` if this user is not permitted to create
+    /// them.
     fn new() -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             println!("skipped: only root may create network namespaces");

@@ -38,7 +38,7 @@ impl Set {
         }
     }
 
-    /// A location with two sentinels, the first of which is unreachable.
+    /// Returns a location with two sentinels. The first sentinel is unreachable.
     pub(crate) fn location(&self) -> Location {
         let (none, one) = (free_port().unwrap(), self.sentinel.port);
         format!("redis-sentinel://127.0.0.1:{none},127.0.0.1:{one}/main")
@@ -47,8 +47,8 @@ impl Set {
     }
 }
 
-/// Reads until the event `to`. Asserts that the events from `from` are in order, and that the reader reported each
-/// loss. Returns true if the reader reported a loss.
+/// Reads until the event `to`. Asserts that events from `from` on are in order, and that each gap was
+/// reported. Returns true after a reported loss.
 async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
     let (mut expected, mut was_loss_reported) = (from, false);
     loop {
@@ -124,7 +124,7 @@ async fn lagging_new_master_is_reported_as_loss() {
     assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 30));
 }
 
-/// As in a network partition, two servers accept writes and the sentinels name different masters.
+/// As in a network partition, two servers accept writes, and sentinels name different masters.
 #[tokio::test]
 async fn disagreeing_sentinels_are_reported_and_majority_decides() {
     let (Some(one), Some(other)) = (Server::start(), Server::start()) else {

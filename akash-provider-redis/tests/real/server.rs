@@ -13,7 +13,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server. Returns `None` and prints the reason if no server is installed.
+    /// Starts a server. Prints the reason and returns `None` if no server is installed.
     pub(crate) fn start() -> Option<Self> {
         Self::on(free_port().unwrap(), &[])
     }
@@ -35,7 +35,7 @@ impl Server {
         })
     }
 
-    /// Starts a server with TLS and one user. Clients without this user have no access.
+    /// Starts a server with TLS and one user, without access for others.
     pub(crate) fn secured() -> Option<Self> {
         let port = free_port().unwrap();
         Self::run("redis-server", port, |folder| {
@@ -70,7 +70,7 @@ impl Server {
         })
     }
 
-    /// Starts a sentinel that watches the master at this port under the name `main`, with a quorum of one.
+    /// Starts a sentinel of the master at this port, under the name `main`, with a quorum of one.
     pub(crate) fn sentinel(master: u16) -> Option<Self> {
         let port = free_port().unwrap();
         Self::run("redis-sentinel", port, |folder| {

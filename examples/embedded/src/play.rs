@@ -24,12 +24,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Maximum number of blocks for one step of the scenario.
 const BLOCKS_MAX: u32 = 1000;
 
-/// Chain of the scenario. Provides the chain client of the provider, and executes messages of the tenant.
+/// Chain of the scenario. Provides the chain client of the provider, and executes tenant messages.
 #[async_trait]
 pub trait Network: fmt::Debug + Send + Sync {
     /// Returns the chain client of the provider.
     fn client(&self) -> Arc<dyn ChainClient>;
-    /// Executes a message of the tenant. Returns after the chain has accepted the message.
+    /// Executes a message of the tenant. Returns after its acceptance.
     ///
     /// # Errors
     /// The chain refuses the message.
@@ -55,7 +55,7 @@ impl Network for MemoryChain {
     }
 }
 
-/// Backends of the provider. An example can replace each backend.
+/// Replaceable backends of the provider.
 #[derive(Debug, Clone)]
 pub struct Ports {
     /// Chain that has the orders, bids and leases.
@@ -144,7 +144,7 @@ impl Play {
         self.tenant.lease()
     }
 
-    /// Creates the deployment of the tenant with its order. Returns the price of the bid that the provider places.
+    /// Creates the deployment of the tenant with its order. Returns the price of the provider's bid.
     ///
     /// # Errors
     /// The provider declines the order. The error contains the reason.
@@ -160,7 +160,7 @@ impl Play {
         Ok(bid.price)
     }
 
-    /// Accepts the bid and submits the manifest. Returns after the workload is healthy.
+    /// Accepts the bid and submits the manifest. Returns when the workload is healthy.
     ///
     /// # Errors
     /// The chain refuses the lease, the provider refuses the manifest, or the workload does not become healthy.
@@ -185,8 +185,7 @@ impl Play {
         Ok(())
     }
 
-    /// Closes the deployment. Waits until the provider has released the lease, and returns the provider's
-    /// earnings.
+    /// Closes the deployment. Returns the earnings of the provider after the release of the lease.
     ///
     /// # Errors
     /// The provider does not release all resources of the lease.
@@ -215,8 +214,7 @@ impl Play {
         Ok(self.handle.status().await)
     }
 
-    /// Completes blocks until `seen` returns a value. `seen` gets the status of the provider after each
-    /// block.
+    /// Completes blocks until `seen` returns a value for the status of the provider.
     async fn until<T>(&self, what: &str, seen: impl AsyncFn(Arc<Status>) -> Option<T>) -> Result<T, Failed> {
         for _ in 0..BLOCKS_MAX {
             self.network.block();

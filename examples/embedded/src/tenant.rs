@@ -17,14 +17,14 @@ use std::time::Duration;
 pub const CHAIN_ID: &str = "embedded";
 /// Chain account of the provider.
 pub const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// Chain account of the tenant. Its private key consists of 32 bytes with the value 7.
+/// Chain account of the tenant. Its private key is 32 bytes with the value 7.
 pub const TENANT: &str = "akash150rtrmj2f8vl9tem8qpfw36ylw5jg9j27c8wqr";
 /// Denomination of all payments.
 pub const DENOM: &str = "uact";
-/// Difference between the times of consecutive blocks. The examples complete blocks faster than in real time.
+/// Time between consecutive blocks. The examples complete blocks faster than in real time.
 pub const BLOCK: Duration = Duration::from_secs(6);
 
-/// SDL of a web server with half a CPU core. The tenant pays at most 50 uact per block.
+/// SDL of a web server with half a CPU core, for at most 50 uact per block.
 pub const SDL: &str = r#"
 version: "2.0"
 services:
@@ -74,7 +74,7 @@ pub fn market() -> Result<Market, Failed> {
     Ok(market)
 }
 
-/// Returns the default settings with the account of the provider and the id of the chain.
+/// Returns the default settings with the provider's account and the chain id.
 ///
 /// # Errors
 /// This function never fails with the constants of this file.
@@ -96,7 +96,7 @@ pub fn prices() -> Result<Scale, Failed> {
     Ok(Scale::new(config)?)
 }
 
-/// Returns a cluster of two nodes. Each node has four cores, 8 GiB of memory and 100 GiB of storage.
+/// Returns a cluster of two nodes, each with four cores, 8 GiB of memory and 100 GiB of storage.
 #[must_use]
 pub fn cluster() -> ClusterSpec {
     const GIB: i64 = 1 << 30;
@@ -151,7 +151,7 @@ impl Tenant {
         Arc::new(self.sdl.manifest.clone())
     }
 
-    /// Returns the hash of the manifest. The deployment on the chain contains the same hash.
+    /// Returns the hash of the manifest, which the deployment on the chain contains.
     #[must_use]
     pub const fn hash(&self) -> [u8; 32] {
         self.sdl.hash

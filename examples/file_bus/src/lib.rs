@@ -30,8 +30,7 @@ pub struct FileBus {
 }
 
 impl FileBus {
-    /// Opens the bus with files in `folder`, and continues after the last event in the folder. Creates the folder if it
-    /// does not exist.
+    /// Opens the bus with files in `folder`, and continues after the last event. Creates a missing folder.
     ///
     /// # Errors
     /// The folder cannot be read or written.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Maximum number of lines in a file.
 const LINES: u64 = 1024;
-/// Maximum number of files. All files together have about two megabytes if a line has some hundred bytes.
+/// Maximum number of files. All files together have about two megabytes.
 const FILES: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// Opens the log. New lines are written to a new file, because the previous file can end with an
-    /// incomplete line. The numbers continue after the last complete line.
+    /// incomplete line.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let next = match files(folder)?.last_key_value() {
@@ -58,8 +58,8 @@ impl Log {
         self.next
     }
 
-    /// Writes an event to the log. An event of a retained topic is first stored as the topic's last event, so
-    /// that [`retained`] returns the event before a subscriber receives it.
+    /// Writes an event to the log. A retained event is stored first, so that [`retained`] returns it before a
+    /// subscriber receives it.
     pub(crate) fn append(&mut self, topic: Topic, event: &Arc<Event>) -> io::Result<()> {
         if topic.is_retained() {
             let path = retained_path(&self.folder, topic);
@@ -104,7 +104,7 @@ fn create(folder: &Path, first: u64) -> io::Result<File> {
         .open(path)
 }
 
-/// Returns the files of the log. The key of a file is the number of its first line.
+/// Returns the files of the log, by the number of the first line.
 pub(crate) fn files(folder: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder)? {

@@ -49,8 +49,8 @@ async fn play(folder: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the names of the [`Topic::Facts`] events in the first log file. Parses the lines as plain JSON, as
-/// another program would.
+/// Returns the names of the [`Topic::Facts`] events in the first log file. Reads plain JSON, as another
+/// program would.
 fn facts(folder: &Path) -> Result<Vec<String>, Failed> {
     let text = std::fs::read_to_string(folder.join("events-00000000000000000000.jsonl"))?;
     let mut names = Vec::new();

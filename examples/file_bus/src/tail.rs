@@ -27,13 +27,13 @@ struct Place {
     topics: Vec<Topic>,
     /// Number of the next line to read.
     next: u64,
-    /// File with the next line, and number of the first line of this file.
+    /// File with the next line, and number of its first line.
     file: Option<(u64, BufReader<File>)>,
     half: Vec<u8>,
 }
 
 impl Tail {
-    /// Creates a subscriber to these topics. The subscriber receives the events from number `next` on.
+    /// Creates a subscriber to these topics, from event number `next` on.
     pub(crate) fn new(folder: PathBuf, topics: Vec<Topic>, next: u64) -> Self {
         let place = Place {
             folder,
@@ -48,8 +48,8 @@ impl Tail {
         }
     }
 
-    /// Waits for the next delivery. Returns the delivery, and `self` for the next call. Retries while the folder cannot
-    /// be read.
+    /// Waits for the next delivery. Returns this delivery and `self`. Retries while the folder cannot be
+    /// read.
     pub(crate) async fn deliver(mut self) -> Option<(Delivery, Self)> {
         loop {
             if let Some(delivery) = self.ready.pop_front() {
@@ -73,7 +73,7 @@ impl Tail {
 }
 
 impl Place {
-    /// Reads the next lines and adds their events to `found`. Reads at most [`BATCH`] lines.
+    /// Reads at most [`BATCH`] lines and adds their events to `found`.
     fn read(&mut self, found: &mut Vec<Delivery>) -> io::Result<()> {
         for _ in 0..BATCH {
             match self.line()? {
@@ -108,8 +108,8 @@ impl Place {
         Ok(Some(line?))
     }
 
-    /// Opens the file that contains the next line. If this line was removed, adds a `Delivery::Lagged` to
-    /// `found` and opens the first later file. Returns false if no other file can be opened yet.
+    /// Opens the file with the next line. If this line was removed, adds a `Delivery::Lagged` to `found` and
+    /// opens the first later file. Returns false without such a file.
     fn turn_over(&mut self, found: &mut Vec<Delivery>) -> io::Result<bool> {
         let files = log::files(&self.folder)?;
         let holder = files.range(..=self.next).next_back();

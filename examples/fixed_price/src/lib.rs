@@ -12,8 +12,8 @@ pub struct FixedPrice {
 }
 
 impl FixedPrice {
-    /// Creates a strategy with this price in the denomination of each order. Returns `None` if the price is
-    /// not above zero.
+    /// Creates a strategy with this price in the denomination of each order, or `None` for a price of zero or
+    /// less.
     #[must_use]
     pub fn new(amount: Dec) -> Option<Self> {
         (amount > Dec::ZERO).then_some(Self { amount })

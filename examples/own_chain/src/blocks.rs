@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Maximum size of a transaction as JSON, in bytes. The reader accepts a block with [`BLOCK_MAX`]
-/// transactions of this size.
+/// Maximum size of a transaction as JSON, in bytes. A line with [`BLOCK_MAX`] transactions of this size is
+/// readable.
 const TX_MAX: usize = 64 << 10;
-/// Maximum number of transactions in a block. Further transactions wait for the next block.
+/// Maximum number of transactions in a block.
 const BLOCK_MAX: usize = 100;
 /// Maximum number of pending transactions.
 const POOL_MAX: usize = 1000;
@@ -25,14 +25,14 @@ const LIFETIME: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Pending {
     tx: Tx,
-    /// Last block time at which a block can include the transaction.
+    /// Last block time at which the transaction is valid.
     expires: BlockTime,
     reply: oneshot::Sender<TxOutcome>,
 }
 
 impl State {
-    /// Executes a block: changes the market, and sends the events of the block to the subscribers. Returns
-    /// the result of each transaction. The same block always has the same results, also after a restart.
+    /// Executes a block: changes the market, and sends the events to the subscribers. Returns the result of
+    /// each transaction, always the same for the same block.
     pub(crate) fn execute(&mut self, block: &Block) -> Vec<TxOutcome> {
         let height = block.height;
         self.market.begin_block(block.time);
@@ -57,8 +57,7 @@ impl State {
         outcomes
     }
 
-    /// Creates the next block from pending transactions. Returns the block and these transactions. Removes
-    /// expired transactions, and reports `TxOutcome::Rejected` to their senders.
+    /// Creates the next block from pending transactions, and returns both. Rejects expired transactions.
     fn propose(&mut self, elapsed: Duration) -> (Block, Vec<Pending>) {
         let (height, time) = (self.market.height() + 1, self.market.time().plus(elapsed));
         let mut taken = Vec::new();
@@ -111,9 +110,8 @@ impl Inner {
 }
 
 impl OwnChain {
-    /// Completes a block with the pending transactions, and returns the height of this block. The block time
-    /// is `elapsed` after the time of the previous block. Once started, the block is completed even if the
-    /// caller is dropped.
+    /// Completes a block with the pending transactions, and returns its height. The block time advances by
+    /// `elapsed`. Once started, the block is completed even if the caller is dropped.
     ///
     /// # Errors
     /// `Unavailable` if the block cannot be written. The transactions then wait for the next block.
@@ -123,8 +121,8 @@ impl OwnChain {
         closed.map_err(|e| Error::new(ErrorKind::Internal, "make a block", "it failed").with_source(e))?
     }
 
-    /// Completes a block at each interval `every`, until the future is dropped. The block time advances by `elapsed`
-    /// per block. After a write error, calls `failed` and tries again at the next interval.
+    /// Completes a block at each interval `every`. The block time advances by `elapsed` per block. After a
+    /// write error, calls `failed` and tries again at the next interval.
     pub async fn tick(self, every: Duration, elapsed: Duration, failed: impl Fn(&Error)) {
         loop {
             tokio::time::sleep(every).await;
@@ -134,7 +132,7 @@ impl OwnChain {
         }
     }
 
-    /// Executes a message of the tenant. Returns the height of the block that contains the message.
+    /// Executes a message of the tenant. Returns the height of its block.
     ///
     /// # Errors
     /// `Conflict` if the chain refuses the message, and the errors of [`ChainTx::broadcast_msgs`].

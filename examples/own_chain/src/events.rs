@@ -9,11 +9,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// Maximum number of buffered blocks of a subscriber. A slower subscriber gets a snapshot instead of the
-/// missed blocks.
+/// Maximum number of unread blocks of a subscriber. Above this number, the subscriber gets a snapshot.
 pub(crate) const WAITING_MAX: usize = 256;
 
-/// Events of one block, in the order of the block.
+/// Events of one block, in order.
 pub(crate) type Facts = Arc<[ChainEvent]>;
 
 struct Listener {
@@ -25,8 +24,7 @@ struct Listener {
 }
 
 impl Inner {
-    /// Returns a snapshot, and a receiver of all later blocks. No block is published meanwhile, because this
-    /// function holds the lock for publishing.
+    /// Returns a snapshot and a receiver of all later blocks.
     fn listen(&self, provider: &Address) -> (ChainEvent, broadcast::Receiver<Facts>) {
         let state = lock(&self.state);
         let present = ChainEvent::Resync(Arc::new(state.market.snapshot(provider)));

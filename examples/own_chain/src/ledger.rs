@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of unusable lines in the report about a file.
+/// Maximum number of reported unusable lines.
 const DAMAGES_MAX: usize = 100;
 const REMEDY: &str = "restore it from a backup and start again; until then this ledger ends no lease";
 const NO_REMEDY: &str = "no action needed: this block was never published, and the next one replaces it";
@@ -20,7 +20,7 @@ const NO_REMEDY: &str = "no action needed: this block was never published, and t
 pub struct Genesis {
     /// Chain id.
     pub chain_id: String,
-    /// Block time of block 1, which contains only this initial state.
+    /// Time of block 1, which contains only this initial state.
     pub time: BlockTime,
     /// Parameters of the market.
     pub params: MarketParams,
@@ -36,8 +36,7 @@ pub(crate) enum Tx {
     Tenant(TenantMsg),
 }
 
-/// Block with its transactions. The market computes the results of the transactions again when the file is
-/// read.
+/// Block with its transactions. The file does not contain their results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Block {
     pub(crate) height: Height,
@@ -78,13 +77,12 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Receiver of the lines that are read from a ledger.
+/// Receiver of the lines of a ledger.
 pub(crate) trait Reader {
-    /// Processes the next block of the file. Returns the number of missing blocks before this block. Blocks
-    /// that `lost` reported are not counted. An error contains the reason why this block cannot follow the
-    /// previous block.
+    /// Processes the next block of the file. Returns the number of missing blocks before it, without those
+    /// that `lost` reported. The error is the reason why this block cannot follow the previous block.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
-    /// Reports that a line is unusable and may have been a block.
+    /// Reports an unusable line, possibly a block.
     fn lost(&mut self);
 }
 
@@ -92,13 +90,13 @@ pub(crate) trait Reader {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     file: File,
-    /// Offset of the end of the last complete line, in bytes.
+    /// Offset after the last complete line, in bytes.
     end: u64,
 }
 
 impl Ledger {
-    /// Opens the ledger file and passes the blocks in the file to `reader`. Creates the file if it does not
-    /// exist. Returns the unusable lines, which are not an error.
+    /// Opens the ledger file and passes its blocks to `reader`. Creates a missing file. Returns the unusable
+    /// lines, which are not an error.
     pub(crate) fn open(
         path: &Path,
         genesis: &Genesis,
@@ -161,8 +159,7 @@ impl Ledger {
         Ok(damages)
     }
 
-    /// Moves the write offset to `end`, the end of `line`. Appends a line break if the line has none, for
-    /// example because of a change in an editor.
+    /// Moves the write offset to `end`, the end of `line`. Appends a missing line break.
     fn pass(&mut self, line: &Text, end: u64) -> io::Result<()> {
         self.end = end;
         if !line.is_ended {
@@ -173,7 +170,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Appends a block to the file. Returns when the block is on the disk.
+    /// Appends a block to the file. Returns after the sync to the disk.
     pub(crate) fn write(&mut self, block: &Block) -> io::Result<()> {
         self.append(&Line::Block(block.clone()))
     }
@@ -227,7 +224,7 @@ fn parse(line: &Text) -> Result<Line, String> {
     serde_json::from_slice(&line.bytes).map_err(|e| e.to_string())
 }
 
-/// Syncs the folder to the disk. Without the sync, a new file can be lost in a power failure.
+/// Syncs the folder, so that a power failure does not remove a new file.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()

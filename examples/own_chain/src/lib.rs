@@ -33,17 +33,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// Maximum number of consecutive missing blocks. After a larger gap, the line of the next block is unusable.
+/// Maximum number of consecutive missing blocks. A block after a larger gap is unusable.
 const GAP_MAX: Height = 1000;
 
-/// Chain that is stored in a file. Clones share the file. Dropping the last clone closes the file.
+/// Chain in a file. Clones share the file. Dropping the last clone closes the file.
 #[derive(Debug, Clone)]
 pub struct OwnChain(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Ledger file. The lock is held while a block is written. Queries do not wait for the disk, because they
-    /// use only the lock of `state`.
+    /// Ledger file. The lock is held while a block is written; queries use only the lock of `state`.
     ledger: Mutex<Ledger>,
     state: Mutex<State>,
     damages: Vec<Damage>,
@@ -55,17 +54,17 @@ struct State {
     market: Market,
     pool: VecDeque<Pending>,
     events: broadcast::Sender<Facts>,
-    /// Heights of the blocks that are missing or unreadable in the file.
+    /// Heights of the missing or unreadable blocks.
     lost: BTreeSet<Height>,
-    /// Number of unusable lines since the last readable block. Each of these lines may have been a block.
+    /// Number of unusable lines since the last readable block, each possibly a block.
     unread: u64,
     /// True if the file has unusable or missing lines.
     has_gap: bool,
 }
 
 impl OwnChain {
-    /// Opens the chain that is stored at `path`, and creates the file if it does not exist. Reads the whole file on the
-    /// calling thread.
+    /// Opens the chain in the file `path`, and creates a missing file. Reads the whole file on the calling
+    /// thread.
     ///
     /// # Errors `Unavailable` if the file cannot be read or written, `Conflict` if another program writes the
     /// file or if the file contains a different genesis, `Invalid` if the first line cannot be parsed. Other
@@ -110,7 +109,7 @@ impl State {
         }
     }
 
-    /// Records that `blocks` blocks are missing or unreadable, and raises the height by this number.
+    /// Records `blocks` missing or unreadable blocks, and raises the height by this number.
     fn lose(&mut self, blocks: u64) {
         for _ in 0..blocks {
             self.market.end_block(Duration::ZERO);
@@ -141,7 +140,7 @@ impl Reader for State {
     }
 }
 
-/// Locks a mutex, even after a thread panicked with the lock held. Such a panic leaves the data consistent.
+/// Locks a mutex, even after a panic of a thread with the lock, because the data is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,8 +6,8 @@ use std::io::{self, BufRead, BufReader, Read};
 /// Maximum length of a line, in bytes. The largest possible block is shorter.
 pub(crate) const LINE_MAX: u64 = 8 << 20;
 
-/// Line of a file. For a line longer than [`LINE_MAX`], `is_long` is true and `bytes` contains only the end
-/// of the line.
+/// Line of a file. If the line is longer than [`LINE_MAX`], `is_long` is true and `bytes` contains only its
+/// end.
 pub(crate) struct Text {
     pub(crate) number: u64,
     pub(crate) bytes: Vec<u8>,
@@ -15,7 +15,7 @@ pub(crate) struct Text {
     pub(crate) is_ended: bool,
 }
 
-/// Reads a file line by line. A line longer than [`LINE_MAX`] is read in parts, so that the memory is limited.
+/// Reads a file line by line. Lines above [`LINE_MAX`] are read in parts, to limit the memory.
 pub(crate) struct Lines {
     reader: BufReader<File>,
     number: u64,

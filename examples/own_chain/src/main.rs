@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Real time between two blocks. The block time advances faster.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// [`OwnChain`] as the chain of the example scenario. The chain completes blocks automatically.
+/// [`OwnChain`] in the example scenario, with automatic blocks.
 #[derive(Debug)]
 struct LedgerNetwork(OwnChain);
 
@@ -104,8 +104,7 @@ async fn register(chain: &OwnChain) -> Result<(), Failed> {
     }
 }
 
-/// Returns the names of the messages in the ledger file. Reads the file as plain JSON, as another program
-/// would.
+/// Returns the names of the messages in the ledger file. Reads plain JSON, as another program would.
 fn story(path: &Path) -> Result<Vec<String>, Failed> {
     let mut names = Vec::new();
     for line in std::fs::read_to_string(path)?.lines() {

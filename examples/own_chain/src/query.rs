@@ -18,8 +18,8 @@ impl OwnChain {
         answer(&lock(&self.0.state).market)
     }
 
-    /// Returns the record that `answer` finds in the market. If the file has missing or unusable lines, the
-    /// result is [`Agreement::Disputed`], so that the provider closes no lease for a missing record.
+    /// Returns the record that `answer` finds in the market. After lost lines, the result is
+    /// [`Agreement::Disputed`], so that the provider closes no lease for a missing record.
     fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
         let state: &State = &lock(&self.0.state);
         Observed {

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 /// Error that ends the daemon.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Cluster of this daemon, and source of the cluster's capacity.
+/// Cluster of this daemon, and source of its capacity.
 #[derive(Debug, Clone)]
 pub struct Backend {
     /// Cluster that runs the workloads.
@@ -33,8 +33,7 @@ pub struct Backend {
     pub inventory: Arc<dyn InventorySource>,
 }
 
-/// Runs a provider until `stop` is cancelled. Calls `started` with the handle of the provider before the
-/// provider runs.
+/// Runs a provider until `stop` is cancelled. First calls `started` with the handle of the provider.
 ///
 /// # Errors
 /// The settings are invalid, a file cannot be read, or the provider failed.

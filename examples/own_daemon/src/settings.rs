@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub struct Settings {
     /// URLs of chain nodes.
     pub nodes: Vec<String>,
-    /// Path of the file with the account's private key, as 64 hexadecimal digits.
+    /// Path of the private key file of the account, with 64 hexadecimal digits.
     pub key: PathBuf,
     /// Path of the file with the state that survives restarts.
     pub state: PathBuf,
@@ -47,7 +47,7 @@ struct File {
 }
 
 impl Settings {
-    /// Reads the settings file. A relative path in the file is relative to the folder of the file.
+    /// Reads the settings file. Paths in the file are relative to its folder.
     ///
     /// # Errors
     /// The error names the file, the setting, and the expected value.

@@ -7,8 +7,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Reads the stored state. Returns the default if the file does not exist, as at the first start. If the contents
-/// cannot be parsed, returns a state with a tripped circuit breaker, which an operator must release.
+/// Reads the stored state. Returns the default without a file, as at the first start. If the contents are
+/// invalid, returns a state with a tripped circuit breaker, which an operator must release.
 ///
 /// # Errors
 /// The file exists but cannot be read.
@@ -23,7 +23,7 @@ pub fn read(file: &Path) -> io::Result<RestartState> {
     }
 }
 
-/// Path of the file with the state that survives restarts. The running provider writes this file.
+/// Path of the file with the state that survives restarts. The provider writes this file.
 #[derive(Debug)]
 pub struct StateFile(pub PathBuf);
 
@@ -39,7 +39,7 @@ impl StateStore for StateFile {
     }
 }
 
-/// Writes the state atomically: writes a temporary file, syncs it to the disk and renames it.
+/// Writes the state atomically, by a temporary file.
 fn write(file: &Path, state: &RestartState) -> io::Result<()> {
     let draft = file.with_extension("draft");
     let mut written = File::create(&draft)?;

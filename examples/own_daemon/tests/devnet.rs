@@ -30,7 +30,6 @@ fn provider() -> Address {
     key.address().clone()
 }
 
-/// Creates a chain with a funded tenant and the provider's record.
 fn chain() -> MemoryChain {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now = BlockTime(i64::try_from(since.as_millis()).unwrap());

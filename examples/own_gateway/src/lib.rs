@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 pub struct GatewayServer {
     /// Listen address of the gateway.
     pub gateway: SocketAddr,
-    /// Listen address of the web page for the operator of the provider.
+    /// Listen address of the web page for the provider's operator.
     pub page: SocketAddr,
     stop: CancellationToken,
     serving: [JoinHandle<()>; 2],

@@ -41,8 +41,8 @@ pub struct Caller {
 pub type Reply = (u16, String);
 
 impl Caller {
-    /// Creates the tenant of the scenario. Also stores the public key of the tenant on the chain. Normally,
-    /// the first transaction of an account stores the key.
+    /// Creates the tenant of the scenario, and stores its public key on the chain, as its first transaction
+    /// would.
     ///
     /// # Errors
     /// The provider has no certificate on the chain.
@@ -138,8 +138,7 @@ where
     Ok((status, String::from_utf8(body.to_bytes().to_vec())?))
 }
 
-/// Verifies that the server has the certificate that is published on the chain. No certificate authority is
-/// needed.
+/// Verifies that the server has the certificate on the chain, without a certificate authority.
 #[derive(Debug)]
 struct PublishedCertVerifier {
     der: Vec<u8>,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Script that prints its process id and an environment variable, and then waits for a child process.
+/// Script that prints its process ID and an environment variable, and waits for a child process.
 const SCRIPT: &str = "echo $$; echo $GREETING from $PORT_8080; sleep 1000 & wait";
 
 #[tokio::main(flavor = "current_thread")]

@@ -104,7 +104,7 @@ impl ManualProvider {
         Ok(())
     }
 
-    /// Sends a request to the engine. Returns the response, or `None` if the engine does not respond at once.
+    /// Sends a request to the engine. Returns the response, or `None` without an immediate response.
     pub fn request(&mut self, request: Request) -> Option<Response> {
         let id = RequestId(self.requests);
         self.requests += 1;
@@ -113,7 +113,7 @@ impl ManualProvider {
         self.replies.remove(&id)
     }
 
-    /// Completes a block, advances all clocks, and lets the engine handle the deadlines that have passed.
+    /// Completes a block, advances all clocks, and handles passed deadlines.
     pub fn block(&mut self) {
         let block = self.market.end_block(BLOCK);
         self.inputs.push_back(Input::Chain(block));
@@ -136,7 +136,7 @@ impl ManualProvider {
         }
     }
 
-    /// Executes effects and feeds the results to the engine until there are no more effects.
+    /// Executes effects and passes the results to the engine, until no effect remains.
     fn settle(&mut self) {
         while let Some(input) = self.inputs.pop_front() {
             let effects = self.engine.step(self.now(), input);
@@ -154,7 +154,7 @@ impl ManualProvider {
         }
     }
 
-    /// Executes a call at once and feeds the result of the call to the engine.
+    /// Executes a call at once and passes its result to the engine.
     fn complete(&mut self, id: EffectId, call: Call) {
         let market = &self.market;
         let completion = match call {

@@ -67,7 +67,7 @@ fn update(text: &str) -> Result<InventoryUpdate, Error> {
     })
 }
 
-/// Returns the error for a file that cannot be read or parsed at present. The provider continues with the previous
+/// Returns the error for a file that cannot be read or parsed. The provider continues with the previous
 /// capacity.
 fn unknown(why: String) -> Error {
     Error::new(ErrorKind::Unavailable, "read the list of nodes", why)

@@ -11,7 +11,6 @@ fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("{name}-{}.json", std::process::id()))
 }
 
-/// Returns a capacity file with the nodes of an inventory update.
 fn list(update: &InventoryUpdate) -> String {
     let nodes = update.inventory.metrics().nodes;
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();

@@ -15,30 +15,30 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// Environment variable with the URL of the node. If the variable is set, this process runs the client.
+/// Environment variable with the URL of the node, set in the process of the client.
 pub(crate) const NODE: &str = "CHAIN_BENCH_NODE";
 
 const BLOCK: Duration = Duration::from_millis(200);
-/// Maximum delay of a response or a pushed block: several block intervals.
+/// Maximum delay of a response or a pushed block.
 const LATE: Duration = Duration::from_millis(1500);
 const MINUTE: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(2)
 } else {
     Duration::from_secs(60)
 };
-/// Number of measured minutes. The result is the growth after the first minute, in which connections and
-/// caches still grow.
+/// Number of measured minutes. The first minute is excluded, because connections and caches still grow.
 const MINUTES: u32 = if cfg!(debug_assertions) { 2 } else { 4 };
 const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";
-/// Maximum number of bids in flight. The client ignores further orders, like an overloaded provider.
+/// Maximum number of bids in flight. Above this number, the client ignores orders, like an overloaded
+/// provider.
 const UNDER_WAY: usize = 64;
-/// Minimum number of bids per minute that a client must place, so that the measurement is valid.
+/// Minimum number of bids per minute for a valid measurement.
 const BIDS_MIN: usize = if cfg!(debug_assertions) { 1 } else { 50 };
 /// Number of memory measurements. The result is their median.
 const LOOKS: usize = if cfg!(debug_assertions) { 3 } else { 21 };
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 
-/// Runs the client, which queries the group of every order and bids on the order.
+/// Runs the client, which queries and bids on every order.
 pub(crate) async fn client(node: String) -> anyhow::Result<()> {
     let us = key()?.address().clone();
     let client = start(node, &CancellationToken::new())?;
@@ -62,7 +62,7 @@ pub(crate) async fn client(node: String) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the number of allocated bytes periodically, one number per line.
+/// Prints the number of allocated bytes periodically, one per line.
 async fn tell() {
     let mut out = std::io::stdout();
     loop {
@@ -76,7 +76,7 @@ async fn tell() {
     }
 }
 
-/// The process with the client. Dropping the value kills the process.
+/// The client process, killed when the value is dropped.
 struct Process {
     child: Child,
     live: Arc<AtomicU64>,
@@ -149,7 +149,7 @@ impl Process {
     }
 }
 
-/// Measures how much the memory of the client grows after the first minute.
+/// Measures the memory growth of the client after the first minute.
 pub(crate) async fn growth() -> anyhow::Result<()> {
     if !std::path::Path::new("/proc/self/status").exists() {
         println!("skipped: this system has no /proc, from which the memory of a process is read");

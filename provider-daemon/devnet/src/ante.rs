@@ -28,7 +28,7 @@ pub(super) struct Rules {
     pub(super) takes_unordered: bool,
 }
 
-/// Sequences, payments and nonces of the transactions in the mempool.
+/// Sequences, payments and nonces of the mempool transactions.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     sequences: HashMap<Address, u64>,
@@ -36,8 +36,7 @@ pub(super) struct Pending {
     nonces: BTreeSet<(i64, Address)>,
 }
 
-/// Nonces of the unordered transactions in blocks. A nonce is removed after the transaction with this nonce
-/// has timed out.
+/// Nonces of the unordered transactions in blocks, until the timeouts of these transactions.
 #[derive(Debug, Default)]
 pub(super) struct Nonces(BTreeSet<(i64, Address)>);
 
@@ -63,9 +62,9 @@ impl Nonces {
 pub(super) enum Stage {
     /// The transaction is checked before it enters the mempool.
     Check,
-    /// The transaction is checked in a block, after the earlier transactions of this block were executed.
+    /// The transaction is checked in a block, after the earlier transactions.
     Deliver,
-    /// The transaction is simulated to estimate its gas. Signature and gas limit are not checked.
+    /// The transaction is simulated to estimate its gas, without checks of signature and gas limit.
     Simulate,
 }
 
@@ -283,7 +282,7 @@ impl View<'_> {
     }
 }
 
-/// Returns the public key of the signer: the key in the transaction, or else the stored key of the account.
+/// Returns the public key in the transaction, or else the stored key of the account.
 fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refusal> {
     let invalid = |text: String| Refusal::sdk(8, format!("{text}: invalid pubkey"));
     let Some(bytes) = tx.public_key()? else {

@@ -38,7 +38,7 @@ pub(super) struct Block {
     results_hash: Hash,
 }
 
-/// Returns the single validator as JSON. Its key is a placeholder.
+/// Returns the single validator as JSON, with a placeholder key.
 pub(super) fn validator() -> Value {
     let key = hash_of(&[b"validator"]);
     json!({
@@ -75,7 +75,7 @@ pub(super) fn rfc3339(time: BlockTime) -> String {
     humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string()
 }
 
-/// Encodes bytes as base64. Returns null for no bytes, like CometBFT nodes.
+/// Encodes bytes as base64. Without bytes, returns null like CometBFT nodes.
 fn base64(bytes: &[u8]) -> Value {
     if bytes.is_empty() {
         return Value::Null;
@@ -84,7 +84,7 @@ fn base64(bytes: &[u8]) -> Value {
 }
 
 impl Block {
-    /// Creates the block after `last`. If `last` is `None`, creates the first block.
+    /// Creates the block after `last`, or the first block without `last`.
     pub(super) fn new(
         chain_id: &str,
         height: Height,
@@ -130,8 +130,8 @@ impl Block {
         }
     }
 
-    /// Returns the header as JSON. `app_hash` and `last_results_hash` belong to the previous block, as on the Akash
-    /// network.
+    /// Returns the header as JSON. As on the Akash network, `app_hash` and `last_results_hash` belong to the
+    /// previous block.
     pub(super) fn header(&self) -> Value {
         let validators = hex(&hash_of(&[b"validators"]));
         json!({
@@ -156,7 +156,7 @@ impl Block {
         block_id(&self.hash)
     }
 
-    /// Returns the whole block as JSON: header, transactions in base64, and the commit of the previous block.
+    /// Returns the block as JSON: header, transactions in base64, and commit of the previous block.
     pub(super) fn block(&self) -> Value {
         let txs: Vec<String> = self.txs.iter().map(|tx| BASE64.encode(&tx.bytes)).collect();
         json!({
@@ -180,7 +180,7 @@ impl Block {
         commit(self.height, &self.hash, &self.chain_id, self.time)
     }
 
-    /// Returns the events of the block that belong to no transaction.
+    /// Returns the events of the block outside of transactions.
     pub(super) fn events(&self) -> Vec<Event> {
         let zero = || "0.000000000000000000".to_owned();
         vec![Event::new(
@@ -199,8 +199,7 @@ impl Block {
         self.txs.iter().map(|tx| tx.result.json()).collect()
     }
 
-    /// Returns the result of the JSON-RPC method `block_results`. Empty lists are null, as on a CometBFT
-    /// node.
+    /// Returns the result of the JSON-RPC method `block_results`, with null for empty lists.
     pub(super) fn block_results(&self) -> Value {
         let results = self.results();
         let events: Vec<Value> = self.events().iter().map(Event::json).collect();
@@ -241,7 +240,7 @@ impl Block {
         }))
     }
 
-    /// Returns the value of a `Tx` event. Zero fields are omitted.
+    /// Returns the value of a `Tx` event, without zero fields.
     pub(super) fn tx_event(&self, index: usize) -> Option<Value> {
         let tx = self.txs.get(index)?;
         let mut whole = tx.result.json();

@@ -58,8 +58,8 @@ struct Effects {
 }
 
 impl Ledger<'_> {
-    /// Checks and executes a transaction. A transaction that fails a check pays no fee; a transaction that
-    /// fails later pays its fee.
+    /// Checks and executes a transaction. Only a transaction that passes all checks pays its fee, even if it
+    /// fails later.
     pub(super) fn deliver(&mut self, tx: &Tx) -> TxResult {
         let view = View {
             rules: self.rules,
@@ -128,8 +128,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Deducts the fee from the signer's account. Stores the signer's public key and the nonce. Returns the
-    /// next sequence of the account.
+    /// Deducts the fee from the signer's account, and stores the public key and the nonce. Returns the next
+    /// sequence of the account.
     fn take(&mut self, tx: &Tx, checked: &CheckedTx) -> u64 {
         let account = self.market.account_mut(&tx.signer);
         for coin in &checked.fee {
@@ -202,7 +202,7 @@ impl Ledger<'_> {
     }
 }
 
-/// Returns the maximum gas of a message, or `None` if its gas depends on the state of the market.
+/// Returns the maximum gas of a message, or `None` if the gas depends on the state of the market.
 fn certain_gas(step: &Step) -> Option<u64> {
     let base = gas::message(&step.type_url);
     // The amounts of `gas::fact` for the effects of these messages.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 pub(super) const FEE_COLLECTOR: &str = "akash17xpfvakm2amg962yls6f84z3kell8c5lazw8j8";
 pub(super) const ESCROW: &str = "akash14pphss726thpwws3yc458hggufynm9x77l4l2u";
 
-/// Event in the result of a transaction or a block: a kind, and attributes in the same order as on the Akash network.
+/// Event of a transaction or a block: a kind, and attributes in the order of the Akash network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: String,
@@ -55,8 +55,7 @@ pub(super) fn transfer(from: &str, to: &str, coin: &Coin) -> [Event; 4] {
     ]
 }
 
-/// Id of a deployment, group, order, bid or lease. The fields are declared in the order of the JSON on the Akash
-/// network.
+/// Id of a deployment, group, order, bid or lease. The field order is that of the JSON on the Akash network.
 #[derive(Default, Serialize)]
 struct Id<'a> {
     owner: &'a str,
@@ -77,7 +76,7 @@ struct Price<'a> {
     amount: String,
 }
 
-/// Encodes a value as JSON text. The values here can always be encoded.
+/// Encodes a value as JSON text. These values can always be encoded.
 fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
@@ -142,16 +141,16 @@ fn hash(hash: &[u8; 32]) -> (&'static str, String) {
     quoted("hash", data_encoding::BASE64.encode(hash))
 }
 
-/// Values that a typed event contains and the [`ChainEvent`] lacks.
+/// Values of a typed event that the [`ChainEvent`] lacks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Context<'a> {
     /// Hash of the manifest, for events of a deployment.
     pub(super) hash: Option<&'a [u8; 32]>,
-    /// True if the message created the provider's record; false if it updated the record.
+    /// True if the message created the provider's record; false for an update.
     pub(super) is_new: bool,
 }
 
-/// Returns the typed event for a [`ChainEvent`], or `None` if no transaction causes such an event.
+/// Returns the typed event for a [`ChainEvent`], or `None` for an event without a transaction.
 pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
     let dep = |name: &str, attributes| Event::new(format!("akash.deployment.v1.{name}"), attributes);
     let market = |name: &str, attributes| Event::new(format!("akash.market.v1.{name}"), attributes);
@@ -215,7 +214,7 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
     })
 }
 
-/// Returns the untyped event `message`, which precedes the other events of a transaction message.
+/// Returns the untyped event `message`, the first event of a transaction message.
 pub(super) fn message(type_url: &str, signer: &Address) -> Event {
     // `/akash.market.v1beta5.MsgCreateBid` belongs to the module `market`.
     let module = type_url.split('.').nth(1).unwrap_or_default();

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-/// Maximum number of conditions of a query. The queries of real clients have fewer than ten.
+/// Maximum number of conditions of a query. Real clients use fewer than ten.
 const CONDITIONS_MAX: usize = 32;
 
-/// Values of an event by key. Conditions of a query are compared with these values.
+/// Values of an event by key, for comparison with conditions.
 pub(super) type Facts = BTreeMap<String, Vec<String>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +57,7 @@ impl Filter {
         self.0.iter().all(|condition| condition.holds(facts))
     }
 
-    /// Returns the value in the condition `key = value` of the query, or `None` if the query has no such
-    /// condition.
+    /// Returns the value in the condition `key = value`, or `None` without such a condition.
     pub(super) fn only(&self, key: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|c| c.key == key);
         let found = found.find(|c| c.operator == Operator::Equal);

@@ -6,17 +6,17 @@
 
 use akash_provider_core::types::ChainEvent;
 
-/// Gas for reading the accounts, taking the fee and checking the signature.
+/// Gas for the accounts, the fee and the signature check.
 pub(super) const ANTE: u64 = 37_000;
-/// Gas of each byte of the transaction, the same as on the Akash network.
+/// Gas of each byte of the transaction, as on the Akash network.
 pub(super) const BYTE: u64 = 10;
-/// Additional gas of an unordered transaction, because such a transaction writes its nonce.
+/// Additional gas of an unordered transaction, which writes its nonce.
 pub(super) const UNORDERED: u64 = 4_000;
 /// Total gas of a message that fails.
 pub(super) const FAILED: u64 = 8_000;
 pub(super) const TRANSFER: u64 = 18_000;
 
-/// Returns the gas of a message. The gas of its effects is not included.
+/// Returns the gas of a message, without the gas of its effects.
 pub(super) fn message(type_url: &str) -> u64 {
     match type_url.rsplit('.').next().unwrap_or_default() {
         "MsgWithdrawLease" => 39_000,

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of calls in one request body.
 const BATCH_MAX: usize = 100;
-/// Id in the response to a call that has no id.
+/// ID in the response to a call without ID.
 const NO_ID: i64 = -1;
 
 #[derive(Debug, Deserialize)]
@@ -106,8 +106,8 @@ pub(super) fn envelope(id: &Value, result: Result<Value, Failure>) -> Value {
     }
 }
 
-/// Executes one call from a request body or a websocket. Refuses an unknown method before the parameters are
-/// parsed.
+/// Executes one call from a request body or a websocket. Refuses an unknown method before it parses
+/// parameters.
 pub(super) async fn one(node: &Node, call: Call) -> Result<Value, Failure> {
     let Some(names) = parameters(&call.method) else {
         return Err(Failure::no_method());

@@ -97,7 +97,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Returns the folder of the keyring. The Akash command-line tool `akash` accepts this folder as `--keyring-dir`.
+    /// Returns the folder of the keyring, which `akash` accepts as `--keyring-dir`.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -129,7 +129,7 @@ fn folder_or_default(folder: Option<&Path>) -> Result<PathBuf, KeysError> {
     folder.map_or_else(|| cache("devnet"), |folder| Ok(folder.to_owned()))
 }
 
-/// Returns the path of the folder `name` in the user's cache directory, `XDG_CACHE_HOME/akash-provider` or
+/// Returns the path of `name` in the user's cache directory, `XDG_CACHE_HOME/akash-provider` or
 /// `~/.cache/akash-provider`. Does not create the folder.
 ///
 /// # Errors

@@ -59,16 +59,16 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Time between blocks that [`Devnet::make_block`] creates: the block interval of the Akash network.
+/// Time between blocks from [`Devnet::make_block`]: the block interval of the Akash network.
 const BLOCK_STEP: Duration = Duration::from_secs(6);
-/// 0.0025, scaled by 10^18: the default of the minimum gas price.
+/// 0.0025, scaled by 10^18: the default minimum gas price.
 const GAS_PRICE: i128 = 2_500_000_000_000_000;
 
 /// Settings of a development network. Start with [`DevnetConfig::new`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DevnetConfig {
-    /// Chain to serve. The development network starts with the newest block of this chain.
+    /// Chain to serve, from its newest block on.
     pub chain: MemoryChain,
     /// Time between blocks; `None` if only [`Devnet::make_block`] creates them.
     pub block_time: Option<Duration>,
@@ -78,13 +78,12 @@ pub struct DevnetConfig {
     pub listen_grpc: SocketAddr,
     /// Minimum gas price that a transaction must pay.
     pub gas_price: DecCoin,
-    /// Whether unordered transactions are accepted, as on the Akash network. Older chains refuse unordered
-    /// transactions.
+    /// Whether unordered transactions are accepted, as on the Akash network but not on older chains.
     pub takes_unordered: bool,
 }
 
 impl DevnetConfig {
-    /// Creates settings with free ports on the loopback interface, and without automatic blocks.
+    /// Creates settings with free loopback ports and without automatic blocks.
     #[must_use]
     pub fn new(chain: MemoryChain) -> Self {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -179,15 +178,14 @@ impl Devnet {
         format!("grpc://{}", self.grpc)
     }
 
-    /// Returns the chain. Changes that the caller makes directly on the chain are in the next block.
+    /// Returns the chain. Direct changes of the chain are in the next block.
     #[must_use]
     pub const fn chain(&self) -> &MemoryChain {
         &self.chain
     }
 
-    /// Completes a block and returns its height. The block time advances by 6 s, or less if the block would
-    /// otherwise be ahead of the local clock, because clients refuse blocks from the future. The advance is
-    /// at least 1 ms.
+    /// Completes a block and returns its height. The block time advances by 6 s, or by less (at least 1 ms)
+    /// if the block would be ahead of the local clock, because clients refuse blocks from the future.
     pub fn make_block(&self) -> Height {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let before = self.chain.market(|market| market.time());
@@ -218,7 +216,7 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<(TcpListener,
         .map_err(|why| DevnetError::Listen { flag, address, why })
 }
 
-/// Creates one block per interval. The block time advances by the local time since the previous block.
+/// Creates one block per interval. The block time follows the local clock.
 async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToken) {
     // An interval ticks at once, but the first block must come a whole block time after the start.
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);

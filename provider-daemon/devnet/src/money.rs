@@ -15,8 +15,7 @@ use std::collections::BTreeMap;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// Balances in market records before a message is executed. To find the transfers, [`MoneyBefore::events`]
-/// compares these balances with the balances after the message.
+/// Balances in market records before a message, for comparison in [`MoneyBefore::events`].
 #[derive(Debug, Default)]
 pub(super) struct MoneyBefore {
     deployment: Option<DeploymentId>,
@@ -109,8 +108,7 @@ impl MoneyBefore {
         events
     }
 
-    /// Returns the transfer events of the refunds. Each transfer returns the unspent part of one deposit to
-    /// the tenant.
+    /// Returns the transfer events of refunds, one for each deposit with an unspent part.
     fn refunds(&self, market: &Market) -> Vec<Event> {
         let Some(id) = &self.deployment else {
             return Vec::new();
@@ -141,7 +139,7 @@ fn withdrawn(market: &Market, id: &LeaseId) -> u128 {
     payment.map_or(0, |p| p.withdrawn.amount)
 }
 
-/// Returns the transfer events that return the deposit of a bid to the provider.
+/// Returns the events of the transfer of a bid deposit to the provider.
 fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     let deposit = market.bid_deposit(id);
     deposit.map_or_else(Vec::new, |d| {
@@ -149,7 +147,7 @@ fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     })
 }
 
-/// Returns the transfer events that return the deposits of losing bids to their providers.
+/// Returns the events of the transfers of losing bid deposits to their providers.
 fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     let mut events = Vec::new();
     for bid in market.bids_of(&winner.order) {

@@ -24,22 +24,20 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
-/// Number of newest heights for which clients can query the state. An Akash node with pruning stores at least
-/// this number of heights.
+/// Number of newest heights with a queryable state. Akash nodes with pruning store at least this number.
 const HEIGHTS_MAX: u64 = 100;
 /// Maximum number of stored states, which use most of the memory. Consecutive blocks without changes share
-/// one state. Clients read all pages of a snapshot within a few blocks, so few states suffice.
+/// one state.
 const STATES_MAX: usize = 32;
 /// Maximum number of stored blocks: more than a day of one-second blocks.
 const BLOCKS_MAX: usize = 100_000;
-/// Maximum total number of transactions in the stored blocks. A transaction with its events takes a few
-/// kilobytes.
+/// Maximum number of transactions in all stored blocks. A transaction with its events takes a few kilobytes.
 const LANDED_MAX: usize = 50_000;
 /// Maximum number of transactions in the mempool, the default of Akash nodes.
 const WAITING_MAX: usize = 5_000;
 /// Maximum number of stored hashes of earlier transactions, the default of Akash nodes.
 const SEEN_MAX: usize = 10_000;
-/// Number of blocks that are buffered for a subscriber, the default of Akash nodes. A slower subscriber loses
+/// Maximum number of buffered blocks of a subscriber, the default of Akash nodes. A slower subscriber loses
 /// blocks.
 const SUBSCRIBER_BLOCKS: usize = 200;
 
@@ -68,8 +66,7 @@ pub(super) enum NoState {
 pub(super) enum MempoolError {
     /// The mempool has recently accepted the same transaction.
     Duplicate,
-    /// The mempool is full. Contains the number of transactions in the mempool, which is part of the error text of a
-    /// node.
+    /// The mempool is full. Contains its number of transactions for the error text.
     Full(usize),
     /// The transaction fails the checks.
     Refused(Refusal),
@@ -90,7 +87,7 @@ pub(super) struct Inner {
     landed: Vec<IncludedTx>,
 }
 
-/// Hashes of the transactions that the mempool accepted most recently.
+/// Hashes of the newest transactions that the mempool accepted.
 #[derive(Debug, Default)]
 struct RecentHashes {
     order: VecDeque<TxHash>,
@@ -140,12 +137,12 @@ impl Node {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a stream of the blocks that are completed after this call.
+    /// Returns a receiver of the blocks completed after this call.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<Block>> {
         self.blocks.subscribe()
     }
 
-    /// Returns the callback with which the chain completes the blocks of this node.
+    /// Returns the callback that completes the blocks of this node.
     pub(super) fn maker(&self) -> impl BlockMaker {
         Maker(self.clone())
     }
@@ -353,8 +350,7 @@ impl Inner {
     }
 }
 
-/// Returns the changes that a caller made directly on the chain, as an unsigned transaction; `None` without
-/// such changes.
+/// Returns direct changes of the chain as an unsigned transaction; `None` without changes.
 fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
     if facts.is_empty() {
         return None;

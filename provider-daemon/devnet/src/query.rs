@@ -13,11 +13,11 @@ use std::fmt::Display;
 use std::str::FromStr;
 use tonic::Code;
 
-/// Default number of records in a page, the same as on the Akash network.
+/// Default number of records in a page, as on the Akash network.
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 10_000;
 
-/// Error of a query. Contains the form for each of the two transports.
+/// Error of a query, in the form of each transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueryError {
     /// gRPC status of the error.
@@ -26,9 +26,9 @@ pub(super) struct QueryError {
     pub(super) text: String,
     /// Error text for `abci_query`. The response also contains the text of the error code.
     log: String,
-    /// Error code for `abci_query`, and the text of this code. `None` means that both follow from `status`.
+    /// Error code for `abci_query` and its text. With `None`, both follow from `status`.
     number: Option<(u32, &'static str)>,
-    /// True if the query failed before a state was selected, so that the gRPC response contains no height.
+    /// True if the query failed before a state was selected. The gRPC response then contains no height.
     pub(super) is_without_state: bool,
 }
 
@@ -60,7 +60,7 @@ impl QueryError {
         }
     }
 
-    /// Creates an error with a code of the codespace `sdk`, which all modules share.
+    /// Creates an error with a code of the codespace `sdk`.
     fn sdk(number: u32, meaning: &'static str, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -83,7 +83,7 @@ impl QueryError {
         Self::sdk(18, "invalid request", error.to_string())
     }
 
-    /// Returns error code and text for `abci_query`. The codespace is always `sdk`.
+    /// Returns the error code and text for `abci_query`, always of the codespace `sdk`.
     pub(super) fn abci(&self) -> (u32, String) {
         let (code, meaning) = self.number.unwrap_or(match self.status {
             Code::NotFound => (22, "key not found"),
@@ -178,7 +178,7 @@ fn handle<M: Method + Default>(
     Some(handler(request).map(|response| response.encode_to_vec()))
 }
 
-/// Position of a record in a list: a rank, such as the state of the record, and then the id.
+/// Position of a record in a list: its rank, such as its state, and its ID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<I>(usize, I);
 
@@ -197,7 +197,7 @@ impl<I: FromStr> FromStr for Place<I> {
     }
 }
 
-/// Returns a page of records that are sorted by position.
+/// Returns a page of records, sorted by position.
 fn page<T, W, P: Ord + Display + FromStr>(
     records: impl Iterator<Item = T>,
     place: impl Fn(&T) -> P,
@@ -234,12 +234,12 @@ fn page<T, W, P: Ord + Display + FromStr>(
     Ok((items, Some(pagination)))
 }
 
-/// Returns true if the filter is empty (the default value), or equals the value.
+/// Returns true if the filter is empty or equals the value.
 fn matches_filter<T: PartialEq + Default>(filter: &T, value: &T) -> bool {
     *filter == T::default() || filter == value
 }
 
-/// Returns the states that match a filter: the state with the given name, or all states for an empty name.
+/// Returns the state with the given name, or all states for an empty name.
 fn wanted_states<S: Copy>(name: &str, states: &[(&str, S)]) -> Result<Vec<S>, QueryError> {
     let all = || states.iter().map(|(_, state)| *state).collect();
     if name.is_empty() {

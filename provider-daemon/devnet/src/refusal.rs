@@ -21,13 +21,13 @@ impl Refusal {
         }
     }
 
-    /// Creates a refusal with a code of the codespace `sdk`, which all modules share.
+    /// Creates a refusal with a code of the codespace `sdk`.
     pub(super) fn sdk(code: u32, log: impl Into<String>) -> Self {
         Self::new("sdk", code, log)
     }
 
     /// Creates the refusal of a message that the market rejected. `index` is the index of the message in the
-    /// transaction. The text has the format of transaction results.
+    /// transaction.
     pub(super) fn from_rejection(index: usize, rejection: &Rejection) -> Self {
         let (space, number) = rejection.code.split_once('/').unwrap_or((&rejection.code, ""));
         // Every refusal of the market has a number; 1 is the fallback.
@@ -50,7 +50,7 @@ impl Refusal {
     }
 }
 
-/// Returns the text of an error code on the Akash network, or `None` if the text varies.
+/// Returns the text of an error code on the Akash network, or `None` for a variable text.
 fn network_text(space: &str, code: u32) -> Option<&'static str> {
     if space != "market" {
         return None;

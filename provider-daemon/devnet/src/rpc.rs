@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Default page size of `tx_search` and `unconfirmed_txs`; [`SEARCH_MAX`] is the maximum.
+/// Default page size of `tx_search` and `unconfirmed_txs`.
 const SEARCH_DEFAULT: u64 = 30;
 const SEARCH_MAX: u64 = 100;
 /// Maximum number of headers in a `blockchain` result.
@@ -32,7 +32,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Creates the JSON-RPC error for a failure during the execution of a method.
+    /// Creates the JSON-RPC error for a failure of a method.
     pub(super) fn internal(data: impl Into<String>) -> Self {
         Self {
             code: -32603,
@@ -74,7 +74,7 @@ impl Failure {
     }
 }
 
-/// Returns the names of a method's parameters in order, or `None` for an unknown method.
+/// Returns the parameter names of a method in order, or `None` for an unknown method.
 pub(super) fn parameters(method: &str) -> Option<&'static [&'static str]> {
     Some(match method {
         "status" | "health" | "akash" | "abci_info" | "net_info" | "num_unconfirmed_txs" => &[],

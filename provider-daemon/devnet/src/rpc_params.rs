@@ -10,13 +10,12 @@ use super::rpc::Failure;
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use serde_json::{Map, Value};
 
-/// Parameters by name, not yet parsed. Their types depend on the method.
+/// Parameters by name, not yet parsed.
 #[derive(Debug)]
 pub(super) enum Params {
-    /// Parameters from the body of an HTTP request, or from a websocket message.
+    /// Parameters from an HTTP body or a websocket message.
     Json(Map<String, Value>),
-    /// Parameters from the query string of a URL, with their quotes. For a repeated name, the first parameter
-    /// is used.
+    /// Parameters from a URL, with their quotes. For a repeated name, the first parameter is used.
     Uri(Vec<(String, String)>),
 }
 
@@ -86,7 +85,7 @@ impl Params {
         }
     }
 
-    /// Parses a parameter that contains bytes. In JSON, the bytes are base64.
+    /// Returns the bytes of a parameter. In JSON, they are base64.
     pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>, Failure> {
         if let Some(text) = self.uri(name) {
             return uri_bytes(name, text);
@@ -95,7 +94,7 @@ impl Params {
         BASE64.decode(text.as_bytes()).map_err(|_| wrong(name, "base64"))
     }
 
-    /// Parses a parameter that contains bytes. In JSON, the bytes are hexadecimal digits.
+    /// Returns the bytes of a parameter. In JSON, they are hexadecimal digits.
     pub(super) fn hex(&self, name: &str) -> Result<Vec<u8>, Failure> {
         if let Some(text) = self.uri(name) {
             return uri_bytes(name, text);

@@ -10,17 +10,16 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of connections of a listener, the default of the JSON-RPC port of Akash nodes.
+/// Maximum number of connections of a listener, as on the JSON-RPC port of Akash nodes.
 const CONNECTIONS_MAX: usize = 900;
-/// Pause after the system failed to accept a connection, for example without free file descriptors.
+/// Pause after the system failed to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) type Served = Result<(), Box<dyn Error + Send + Sync>>;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Maximum size of a request, in bytes: the envelope, and the largest transaction as hexadecimal digits
-    /// or base64.
+    /// Maximum size of a request in bytes, including the largest transaction in hexadecimal digits or base64.
     pub(super) request_bytes: usize,
     /// Maximum number of concurrent calls on one gRPC connection.
     pub(super) streams: u32,
@@ -38,7 +37,7 @@ impl Default for Limits {
     }
 }
 
-/// Accepts connections until the node is stopped, and then closes all connections.
+/// Accepts connections until the node is stopped. Then closes all connections.
 pub(super) async fn listen<F>(
     listener: TcpListener,
     stop: CancellationToken,

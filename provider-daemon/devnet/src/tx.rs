@@ -14,7 +14,7 @@ use prost_types::{Any, Timestamp};
 
 /// Maximum size of a transaction, the same as in the mempool of Akash nodes.
 pub(super) const TX_BYTES_MAX: usize = 1_048_576;
-/// Maximum number of messages in one transaction. The Akash network limits only the size of a transaction.
+/// Maximum number of messages in one transaction. The Akash network has no such limit.
 const MESSAGES_MAX: usize = 1_000;
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -39,7 +39,7 @@ pub(super) struct Step {
     pub(super) act: Act,
 }
 
-/// Decoded transaction. The encoded bytes are retained, because the signature covers them and a block stores them.
+/// Decoded transaction, with its encoded bytes for the signature and the block.
 #[derive(Debug, Clone)]
 pub(super) struct Tx {
     pub(super) bytes: Bytes,
@@ -61,7 +61,7 @@ fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Refusal> {
 }
 
 impl Tx {
-    /// Decodes a transaction that has one signer. Refusals here do not depend on the chain state.
+    /// Decodes a transaction with one signer. Refusals here do not depend on the chain state.
     pub(super) fn decode(bytes: Bytes) -> Result<Self, Refusal> {
         // Before decoding: decoded messages take several times the memory of their bytes.
         if bytes.len() > TX_BYTES_MAX {
@@ -102,8 +102,8 @@ impl Tx {
         })
     }
 
-    /// Returns the timeout in nanoseconds since the Unix epoch, or `None` if the transaction has no timeout
-    /// timestamp. The timeout of an unordered transaction is also its nonce.
+    /// Returns the timeout in nanoseconds since the Unix epoch, or `None` without a timeout. For an unordered
+    /// transaction, the timeout is also the nonce.
     pub(super) fn timeout_nanos(&self) -> Option<i64> {
         let Timestamp { seconds, nanos } = self.body.timeout_timestamp?;
         Some(
@@ -113,7 +113,7 @@ impl Tx {
         )
     }
 
-    /// Returns the coins of the fee, in the order of the transaction. The list can be empty.
+    /// Returns the coins of the fee, in the order of the transaction; possibly none.
     pub(super) fn fee_coins(&self) -> Result<Vec<Coin>, Refusal> {
         let coins = self.fee.amount.iter().map(|coin| {
             let amount = coin.amount.parse::<u128>().ok();

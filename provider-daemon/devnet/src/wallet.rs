@@ -18,7 +18,7 @@ use std::time::Duration;
 const LIFETIME: Duration = Duration::from_secs(60);
 /// Gas limit of a transaction while it is simulated.
 const TRIAL_GAS: u64 = 2_000_000;
-/// Interval between queries for a transaction that is not in a block yet.
+/// Interval between queries for a pending transaction.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
@@ -55,7 +55,7 @@ pub enum WalletError {
     /// The transaction failed in its block.
     #[error("transaction failed in block {height} ({code}): {log}")]
     Failed {
-        /// Height of the block with the failed transaction. The fee of the transaction is paid.
+        /// Height of the block with the failed transaction, which pays its fee.
         height: Height,
         /// Code of the failure.
         code: Code,
@@ -69,11 +69,11 @@ pub enum WalletError {
 pub struct SentTx {
     /// Hash of the encoded transaction, for queries.
     pub hash: TxHash,
-    /// Last block time at which a block can include the transaction.
+    /// Last block time at which the transaction is valid.
     pub expires: BlockTime,
 }
 
-/// Signing key, with the node to which transactions are sent.
+/// Signing key, with the node for the transactions.
 #[derive(Debug, Clone)]
 pub struct Wallet {
     api: Arc<dyn TxApi>,
@@ -84,7 +84,7 @@ pub struct Wallet {
 }
 
 impl Wallet {
-    /// Creates a wallet with default gas settings. This function sends no query.
+    /// Creates a wallet with default gas settings, without a query.
     #[must_use]
     pub fn new(api: Arc<dyn TxApi>, key: PrivateKey) -> Self {
         Self {
@@ -101,8 +101,7 @@ impl Wallet {
         self.key.address()
     }
 
-    /// Sends messages as one transaction. Returns after the node has accepted the transaction, before a block includes
-    /// it.
+    /// Sends messages as one transaction. Returns after the node has accepted the transaction.
     ///
     /// # Errors
     /// The node does not respond, or refuses the transaction.
@@ -158,7 +157,7 @@ impl Wallet {
         }
     }
 
-    /// Sends messages as one transaction and waits until a block includes it. Returns the height of this block.
+    /// Sends messages as one transaction and waits for its block. Returns the height of this block.
     ///
     /// # Errors
     /// The transaction is refused or failed in its block, or the node does not respond.
@@ -167,7 +166,7 @@ impl Wallet {
         self.wait(&sent).await
     }
 
-    /// Returns an unused nonce, and the expiry time of a transaction with this nonce.
+    /// Returns an unused nonce, and the expiry time of its transaction.
     fn nonce(&self, now: BlockTime) -> (Ordering, BlockTime) {
         let wanted = now.plus(LIFETIME).0.saturating_mul(NANOS_PER_MILLI);
         // Two within one block time would have the same nonce, so each is at least a nanosecond after the last.

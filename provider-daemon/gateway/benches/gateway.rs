@@ -32,7 +32,7 @@ use std::future::Future;
 
 /// Argument that starts this program as the daemon.
 const SERVE: &str = "serve";
-/// Number of tenants. Each tenant has one deployment with one lease.
+/// Number of tenants, each with one deployment and one lease.
 const TENANTS: u8 = 68;
 const DSEQ: u64 = 1;
 
@@ -72,7 +72,7 @@ fn figure(name: &str, value: f64, unit: &str) {
     println!(r#"{{"name":"{name}","value":{value},"unit":"{unit}"}}"#);
 }
 
-/// Raises the limit of open files, because each of ten thousand websockets needs one.
+/// Raises the limit of open files for ten thousand websockets.
 fn more_files() -> anyhow::Result<()> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;

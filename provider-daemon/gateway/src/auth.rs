@@ -38,9 +38,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use token::Token;
 
-/// Maximum number of cached tokens. Verifying a signature costs a hundred times as much as a lookup.
+/// Maximum number of cached tokens. Signature verification costs a hundred times as much as a lookup.
 const TOKENS_MAX: u64 = 20_000;
-/// Maximum age of a cached token. The validity period of the token is checked at each use.
+/// Maximum age of a cached token. Each use checks the validity period of the token.
 const TOKENS_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,11 +55,11 @@ pub(crate) enum Denial {
     Claims,
     /// The token is expired.
     Expired,
-    /// The caller is not authenticated, or has no permission for the request.
+    /// The caller is not authenticated, or lacks permission for the request.
     Unauthorized,
     /// The chain query for the credential failed.
     Outage,
-    /// Clients in the caller's IP network have named too many unknown accounts in the last minute.
+    /// The caller's IP network has named too many unknown accounts in the last minute.
     TooMany,
 }
 
@@ -79,8 +79,7 @@ impl Denial {
         }
     }
 
-    /// Returns the `message` of the JSON response. A reason that the Go provider also has gets the text of
-    /// the Go provider.
+    /// Returns the `message` of the JSON response, with the text of the Go provider where it has the reason.
     #[must_use]
     pub(crate) const fn message(self) -> &'static str {
         match self {
@@ -100,7 +99,7 @@ impl Denial {
 pub(crate) enum LookupFault {
     /// The chain query failed.
     Outage,
-    /// Clients in the caller's IP network have named too many unknown accounts in the last minute.
+    /// The caller's IP network has named too many unknown accounts in the last minute.
     TooMany,
 }
 
@@ -127,7 +126,7 @@ impl From<ClaimFault> for Denial {
 pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
-    /// Creates a clock that calls `now` for the current time. Tests use a constant.
+    /// Creates a clock that calls `now` for the current time.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -156,9 +155,9 @@ impl fmt::Debug for Clock {
 pub struct Credentials<'a> {
     /// The `Authorization` header, if there is one.
     pub header: Option<&'a [u8]>,
-    /// The client certificate of the TLS connection, if there is one.
+    /// The client certificate of the TLS connection, if any.
     pub certificate: Option<&'a ClientCertificate>,
-    /// Address of the client. Unknown accounts in the request count against the IP network of this address.
+    /// Address of the client. Unknown accounts count against its IP network.
     pub peer: IpAddr,
 }
 
@@ -181,8 +180,8 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Creates an authenticator. Tokens with a lifetime above `lifetime_max` are refused. Certificates are
-    /// compared with the chain again after `limits.recheck`.
+    /// Creates an authenticator. Refuses tokens with a lifetime above `lifetime_max`. Queries the chain again
+    /// about a certificate after `limits.recheck`.
     #[must_use]
     pub(crate) fn new(
         provider: Address,
@@ -230,7 +229,7 @@ impl Authenticator {
         }
     }
 
-    /// Returns true if a certificate is valid on the chain. Otherwise, the caller closes the connection.
+    /// Returns true if a certificate is valid on the chain. Otherwise, the caller must close the connection.
     ///
     /// # Errors
     /// [`LookupFault`]: the chain query failed, or was not sent because the client's network named too many
@@ -243,8 +242,8 @@ impl Authenticator {
         self.certificates.is_valid(certificate, peer).await
     }
 
-    /// Queries the chain about an account that the client named. If the result is `Ok(None)`, the unknown
-    /// account counts against the client's IP network.
+    /// Queries the chain about an account that the client named. An unknown account, `Ok(None)`, counts
+    /// against the client's IP network.
     pub(super) async fn query_chain<T>(
         &self,
         peer: IpAddr,
@@ -319,8 +318,7 @@ impl Authenticator {
     }
 }
 
-/// Returns the token of an `Authorization` header: the text after the scheme `Bearer`, which may be in upper or lower
-/// case.
+/// Returns the token of an `Authorization` header, after the scheme `Bearer` in upper or lower case.
 pub(crate) fn bearer(header: &[u8]) -> Option<&str> {
     let mut words = std::str::from_utf8(header).ok()?.split_ascii_whitespace();
     let scheme = words.next()?;

@@ -75,15 +75,14 @@ pub(crate) fn record(owner: Address) -> ProviderRecord {
     }
 }
 
-/// Driver of the chain conformance suite, with a tenant and two providers. Completes a block after each
-/// message.
+/// Driver of the chain conformance suite, with a tenant and two providers. Completes a block per message.
 pub(crate) struct Accounts {
     pub(crate) chain: OwnChain,
     dseq: AtomicU64,
 }
 
 impl Accounts {
-    /// Registers both providers on a new chain. The first deployment of the driver has the number `dseq`.
+    /// Registers both providers on a new chain. `dseq` is the first deployment number.
     pub(crate) async fn new(chain: OwnChain, dseq: u64) -> Self {
         let dseq = AtomicU64::new(dseq);
         let accounts = Self { chain, dseq };

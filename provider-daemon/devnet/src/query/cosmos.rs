@@ -27,7 +27,7 @@ use tonic::Code;
 
 pub(crate) const VERSION: &str = concat!("devnet-", env!("CARGO_PKG_VERSION"));
 pub(crate) const COMET_VERSION: &str = "0.38.21";
-/// Modules and their versions that the discovery query reports, the same as on the Akash network.
+/// Modules and versions that the discovery query reports, as on the Akash network.
 pub(crate) const MODULES: [(&str, &str); 6] = [
     ("audit", "v1"),
     ("cert", "v1"),
@@ -36,10 +36,10 @@ pub(crate) const MODULES: [(&str, &str); 6] = [
     ("market", "v1beta5"),
     ("provider", "v1beta4"),
 ];
-/// API versions that the discovery query reports, the newest first. Both have the same modules.
+/// API versions that the discovery query reports, the newest first.
 pub(crate) const API_VERSIONS: [&str; 2] = ["v1beta4", "v1beta3"];
 
-/// Executes a query. Returns `None` if the path belongs to no module in this file.
+/// Executes a query, or returns `None` for a path of another file.
 pub(super) fn execute(
     node: &Node,
     transport: Transport,

@@ -33,7 +33,7 @@ const LEASE_STATES: [(&str, LeaseState); 4] = [
     ("reclaiming", LeaseState::Reclaiming),
 ];
 
-/// Executes a query. Returns `None` if the path belongs to no module in this file.
+/// Executes a query, or returns `None` for a path of another file.
 pub(super) fn execute(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
     market(state, path, data)
         .or_else(|| deployment(state, path, data))
@@ -356,8 +356,7 @@ fn certificates(
     })
 }
 
-/// Executes queries about the escrow accounts and payments of deployments. The escrow accounts of bids are
-/// not included.
+/// Executes queries about the escrow accounts and payments of deployments, not of bids.
 fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
     use escrow::types::v1::State;
     let named = |state: i32| State::try_from(state).map_or("", |s| s.as_str_name());
@@ -402,8 +401,8 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
     })
 }
 
-/// Returns true if `xid` is empty, is the text key `deployment/owner/dseq[/gseq/oseq/provider]` of an account
-/// or payment, or consists of the first parts of this key.
+/// Returns true if `xid` is empty, or consists of the first parts of the key
+/// `deployment/owner/dseq[/gseq/oseq/provider]`.
 fn matches_key(xid: &str, account: Option<&escrow::id::v1::Account>, payment: Option<&str>) -> bool {
     let Some(account) = account else { return false };
     let mut whole = format!("deployment/{}", account.xid);

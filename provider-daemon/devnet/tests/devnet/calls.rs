@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-/// Sends one HTTP request on a new connection; returns status and body.
+/// Sends one HTTP request on a new connection. Returns status and body.
 pub(crate) async fn request(url: &str, method: &str, path: &str, body: impl Into<Bytes>) -> (u16, Vec<u8>) {
     let host = url.trim_start_matches("http://").to_owned();
     let stream = TcpStream::connect(&host).await.unwrap();

@@ -31,8 +31,7 @@ pub(crate) struct WireClient {
     _ends: DropGuard,
 }
 
-/// Returns a reader for the node at `address`. The intervals of the reader are short, because the block
-/// interval is short.
+/// Returns a reader for the node at `address`, with intervals for the short block interval.
 pub(crate) fn reader(address: &str, chain_id: &str) -> Reader {
     let limits = Limits {
         health_age: Duration::from_millis(200),

@@ -16,8 +16,8 @@ async fn a_client_over_grpc_conforms() {
     suite(&client, &driver).await;
 }
 
-/// Runs the conformance suite with the chain client of the daemon. Forwards the events of this client to the
-/// client's transaction writer.
+/// Runs the conformance suite with the chain client of the daemon, which forwards its events to its
+/// transaction writer.
 async fn conforms(driver: &WireDriver, nodes: Vec<String>) {
     let settings = ClientSettings {
         key: Some(key(2)),

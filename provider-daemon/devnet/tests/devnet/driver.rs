@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) const CHAIN_ID: &str = "devnet";
-/// Block interval of the development network: short, but long enough for a slow machine under load.
+/// Block interval: short, but long enough for a slow machine.
 const BLOCK_TIME: Duration = Duration::from_millis(150);
 
-/// Returns the private key with the number `number`, the same in each call.
+/// Returns the private key with this number, the same in each call.
 pub(crate) fn key(number: u8) -> PrivateKey {
     PrivateKey::from_bytes(&[number; 32]).unwrap()
 }
@@ -58,7 +58,7 @@ pub(crate) async fn devnet(block_time: Option<Duration>) -> Devnet {
     Devnet::start(config).await.unwrap()
 }
 
-/// Driver with which the conformance suite controls a development network with automatic blocks.
+/// Driver of the conformance suite for a development network with automatic blocks.
 pub(crate) struct WireDriver {
     pub(crate) devnet: Devnet,
     reader: akash_provider_chain::Reader,

@@ -46,7 +46,7 @@ impl Frames {
         }
     }
 
-    /// Waits for a block with `txs` transactions, and returns its websocket frames by kind of event.
+    /// Waits for a block with `txs` transactions. Returns its websocket frames by kind.
     pub(crate) async fn block(&mut self, txs: usize) -> BTreeMap<String, Vec<Value>> {
         let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for _ in 0..KINDS.len() - 1 + txs {
@@ -58,7 +58,7 @@ impl Frames {
     }
 }
 
-/// Removes the used gas from a result, because the development network only estimates gas.
+/// Removes the used gas, because the development network only estimates gas.
 pub(crate) fn without_gas(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -81,8 +81,7 @@ fn take(value: &mut Value, path: &str) -> Value {
     value.pointer_mut(path).map(Value::take).unwrap_or_default()
 }
 
-/// Compares the frames `ours` with the recorded frames of the block that contains the transaction `name`.
-/// Returns the differences.
+/// Compares the frames with the recorded frames of the transaction `name`. Returns the differences.
 pub(crate) fn compare_frames(folder: &Path, name: &str, ours: &BTreeMap<String, Vec<Value>>) -> Vec<String> {
     let mut differences = Vec::new();
     for kind in KINDS {
@@ -140,7 +139,7 @@ fn differ(differences: &mut Vec<String>, what: &str, ours: &Value, theirs: &Valu
     }
 }
 
-/// Compares a block and the results of the block with the recordings. Returns the differences.
+/// Compares a block and its results with the recordings. Returns the differences.
 pub(crate) async fn compare_block(folder: &Path, rpc: &str, name: &str, height: u64) -> Vec<String> {
     let mut differences = Vec::new();
     let block = folder.join(format!("rpc/block-{name}.json"));
@@ -203,8 +202,7 @@ pub(crate) async fn compare_block(folder: &Path, rpc: &str, name: &str, height: 
     differences
 }
 
-/// Compares the remaining recorded JSON-RPC responses, which were requested after the last block. Returns the
-/// differences.
+/// Compares the recorded JSON-RPC responses after the last block. Returns the differences.
 pub(crate) async fn compare_rest(folder: &Path, rpc: &str) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, path) in [

@@ -15,8 +15,7 @@ const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 const TYPE: &str = "content-type";
 
-/// Methods that an Akash node calls after it has selected a state. Even a refusal by such a method contains
-/// the height of this state.
+/// Methods of an Akash node with a selected state. Even their refusals contain the height of this state.
 const OF_STATE: [&str; 32] = [
     "/akash.audit.v1.Query/AllProvidersAttributes",
     "/akash.audit.v1.Query/AuditorAttributes",
@@ -51,16 +50,15 @@ const OF_STATE: [&str; 32] = [
     "/cosmos.tx.v1beta1.Service/GetTx",
     "/cosmos.tx.v1beta1.Service/Simulate",
 ];
-/// Method that an Akash node calls without selecting a state.
+/// Method of an Akash node without a selected state.
 const OF_SERVER: &str = "/akash.discovery.v1.Discovery/GetInfo";
-/// Recorded methods of modules that the development network does not implement.
+/// Recorded methods of modules that are not implemented.
 const NOT_PLAYED: [&str; 2] = [
     "/akash.bme.v1.Query/Status",
     "/akash.oracle.v2.Query/AggregatedPrice",
 ];
 
-/// Names of the metadata in the head and in the trailers of a response, and the height that the metadata
-/// contains.
+/// Metadata names in the head and in the trailers of a response, and the height in the metadata.
 #[derive(Debug, PartialEq)]
 struct ResponseMetadata {
     head: BTreeSet<String>,

@@ -31,8 +31,8 @@ const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/web.yaml");
 const DSEQ: u64 = 77;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the folder with the TypeScript SDK and the script of the tenant. If the SDK is not available,
-/// prints the reason and returns `None`.
+/// Returns the folder with the TypeScript SDK and the tenant script. Without the SDK, prints the reason and
+/// returns `None`.
 fn installed() -> Option<PathBuf> {
     let found = testbed::clients::node();
     found
@@ -40,8 +40,7 @@ fn installed() -> Option<PathBuf> {
         .ok()
 }
 
-/// The script and the chain account of a tenant, and a client of this project, all on one development
-/// network.
+/// Tenant script with its chain account, and a client of this project, on one development network.
 struct Sides {
     folder: PathBuf,
     mnemonic: SecretString,
@@ -82,7 +81,7 @@ impl Sides {
         }
     }
 
-    /// Runs the script of the tenant with the action `act`. Returns the JSON value that the script prints.
+    /// Runs the tenant script with the action `act`. Returns the printed JSON value.
     async fn tenant(&self, act: &str, hash: &str) -> Value {
         let grpc = self.devnet.grpc_url().replace("grpc://", "http://");
         let asked = json!({
@@ -104,7 +103,6 @@ impl Sides {
         tokio::task::spawn_blocking(run).await.unwrap()
     }
 
-    /// Waits until the client receives an event for which `wanted` returns true.
     async fn hears(&mut self, wanted: impl Fn(&ChainEvent) -> bool) {
         let receiving = async {
             while let Some(event) = self.events.next().await {

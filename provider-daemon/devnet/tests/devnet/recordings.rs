@@ -124,8 +124,7 @@ pub(crate) fn signed(bytes: &[u8]) -> Option<(Address, u64)> {
     Some((key.address().clone(), info.sequence))
 }
 
-/// Splits a response that contains a page of orders. Returns the response with a placeholder for the key of
-/// the next page, and the key itself.
+/// Splits a page of orders into the response with a placeholder key, and the key of the next page.
 pub(crate) fn split_page(response: &Value) -> (Value, Vec<u8>) {
     let mut response = response.clone();
     let bytes = BASE64
@@ -148,7 +147,7 @@ fn deployment(dseq: u64) -> DeploymentId {
     }
 }
 
-/// Returns the message that created the recorded deployment `name`, with `dseq` as its deployment number.
+/// Returns the message of the recorded deployment `name`, with `dseq` as its deployment number.
 fn same_as(name: &str, dseq: u64) -> TenantMsg {
     let folder = testbed::recordings::folder("chain");
     let recorded = read(&folder.join(format!("tx/{name}.rpc-tx.json")));
@@ -164,7 +163,7 @@ fn same_as(name: &str, dseq: u64) -> TenantMsg {
     msg
 }
 
-/// Repeats on `chain` the actions of the recorded chain that have no recorded transaction.
+/// Repeats the recorded actions without a recorded transaction on `chain`.
 pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     let of_tenant = match height {
         613 => Some(same_as("deployment-create-two-groups", 1004)),
@@ -209,7 +208,7 @@ pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     });
 }
 
-/// Returns the name of a recording without its folder: the chain state and the query.
+/// Returns the name of a recording: the chain state and the query.
 pub(crate) fn name_of(path: &Path) -> String {
     let names: Vec<String> = path.iter().map(|p| p.to_string_lossy().into_owned()).collect();
     names[names.len() - 2..]
@@ -222,8 +221,8 @@ pub(crate) fn name_of(path: &Path) -> String {
 pub(crate) enum Comparison {
     /// Every byte of the response.
     Whole,
-    /// Keys and types of the values, and the value of `code`. Other values depend on unrecorded actions or on
-    /// the node.
+    /// Keys and types of the values, and the value of `code`. Other values depend on the node or on
+    /// unrecorded actions.
     Shape,
 }
 
@@ -245,7 +244,7 @@ pub(crate) fn comparison(name: &str) -> Comparison {
     }
 }
 
-/// Returns the keys and types of a value. Lists become the shapes of their elements.
+/// Returns the keys and types of a value, also in lists.
 pub(crate) fn shape(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,
@@ -271,7 +270,7 @@ pub(crate) fn shape(value: &Value) -> Value {
     }
 }
 
-/// Returns, by height, the recorded queries of the modules that the development network implements.
+/// Returns the recorded queries of the implemented modules, by height.
 pub(crate) fn recorded_queries(folder: &Path) -> BTreeMap<u64, Vec<PathBuf>> {
     let mut found: BTreeMap<u64, Vec<PathBuf>> = BTreeMap::new();
     for state in fs::read_dir(folder.join("grpc")).unwrap() {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const GAS: u64 = 300_000;
 const MINUTE_NANOS: i64 = 60_000_000_000;
 
-/// Transaction parts that a test changes. The provider with key 2 signs the transaction.
+/// Parts of a transaction for a test, signed by the provider with key 2.
 struct Draft {
     chain_id: &'static str,
     number: u64,
@@ -85,7 +85,7 @@ fn unordered(devnet: &Devnet, after_nanos: i64) -> Ordering {
     }
 }
 
-/// Starts a development network with an open order. Its deployment has the number 1.
+/// Starts a development network with an open order of deployment 1.
 async fn with_order() -> Devnet {
     let devnet = devnet(None).await;
     devnet.chain().tenant(create(&deployment(1), 1)).unwrap();

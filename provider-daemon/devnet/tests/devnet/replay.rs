@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Sets the sequence of each account to the sequence in the next recorded transaction of the account. Skips
-/// the accounts in `busy`, which also sent other transactions.
+/// Sets the sequence of each account to that of its next recorded transaction. Skips the accounts in `busy`,
+/// which also sent other transactions.
 fn catch_up(devnet: &Devnet, coming: &[Recorded], busy: &[Address]) {
     let mut next: BTreeMap<Address, u64> = BTreeMap::new();
     for (address, sequence) in coming.iter().filter_map(|tx| signed(&tx.bytes)) {
@@ -42,14 +42,13 @@ struct Replay {
     differences: Vec<String>,
     compared: BTreeMap<&'static str, usize>,
     recorded_queries: BTreeMap<u64, Vec<PathBuf>>,
-    /// Key of the next page, from the last paged response of the development network.
+    /// Key of the next page, from the last paged response.
     next_page: Vec<u8>,
 }
 
 impl Replay {
-    /// Creates blocks until the next block has this height. Before each block, applies the recorded changes
-    /// that have no transaction. After each block, repeats the queries that were recorded at the height of
-    /// this block.
+    /// Creates blocks until the next block has this height. Repeats the recorded changes without a
+    /// transaction before each block, and the recorded queries after it.
     async fn go_before(&mut self, height: u64) {
         loop {
             let next = self.devnet.chain().market(|m| m.height()) + 1;
@@ -63,8 +62,7 @@ impl Replay {
         }
     }
 
-    /// Repeats the queries that were recorded at this height. Adds each response that differs from the recorded
-    /// response to `differences`.
+    /// Repeats the queries recorded at this height. Adds each different response to `differences`.
     async fn queries(&mut self, height: u64) {
         let mut found = self.recorded_queries.remove(&height).unwrap_or_default();
         found.sort();
@@ -99,14 +97,14 @@ impl Replay {
         }
     }
 
-    /// Receives the websocket frames of the newest block. Returns these frames by kind.
+    /// Receives the websocket frames of the newest block. Returns them by kind.
     async fn hear(&mut self) -> BTreeMap<String, Vec<Value>> {
         let block = call(&self.rpc, "block", json!({})).await;
         let txs = block["result"]["block"]["data"]["txs"].as_array().unwrap().len();
         self.frames.block(txs).await
     }
 
-    /// Returns the bytes of a recorded request. Replaces a recorded page key with `next_page`, because page keys differ
+    /// Returns the bytes of a recorded request, with `next_page` as the page key, because page keys differ
     /// between nodes.
     fn request(&self, recorded: &Value) -> Vec<u8> {
         let text = recorded["request_b64"].as_str().unwrap();
@@ -121,14 +119,14 @@ impl Replay {
         request.encode_to_vec()
     }
 
-    /// Removes the key of the next page from a response. Stores this key for the next request.
+    /// Removes and stores the key of the next page in a response.
     fn without_key(&mut self, response: &Value) -> Value {
         let (value, key) = split_page(response);
         self.next_page = key;
         value
     }
 
-    /// Creates a block with the block time `time`, or one second after the previous block if `time` is `None`.
+    /// Creates a block at this time, or one second after the previous block.
     fn block(&self, time: Option<BlockTime>) {
         let now = self.devnet.chain().market(|m| m.time());
         let wanted = time.map_or(1000, |t| t.0 - now.0).max(1);
@@ -144,7 +142,7 @@ impl Replay {
         }
     }
 
-    /// Sends a recorded transaction and creates the block that includes the transaction.
+    /// Sends a recorded transaction and creates its block.
     async fn transaction(&mut self, tx: &Recorded, coming: &[Recorded]) {
         self.go_before(tx.height).await;
         let name = &tx.name;

@@ -13,7 +13,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Length of a log line, in bytes, the same as in the measurement of the Go provider.
+/// Length of a log line in bytes, as in the measurement of the Go provider.
 const LINE: usize = 105;
 
 /// In-memory cluster with generated logs.
@@ -53,8 +53,7 @@ impl Cluster for Talkative {
         self.0.forwarded_port_status(lease).await
     }
 
-    /// Returns the requested number of generated lines. Without a requested number, returns the stored lines
-    /// of the in-memory cluster.
+    /// Returns the requested number of generated lines, or the stored lines without such a number.
     async fn lease_logs(
         &self,
         lease: &LeaseId,

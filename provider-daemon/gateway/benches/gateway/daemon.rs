@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Daemon in a separate process. Dropping this value stops the process.
+/// Daemon in a separate process, stopped when the value is dropped.
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl Daemon {
-    /// Starts this program as the daemon, and waits until it serves.
+    /// Starts this program as the daemon. Returns when the daemon serves.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(super::SERVE)

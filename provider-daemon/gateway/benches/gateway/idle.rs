@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 const WEBSOCKETS: usize = if cfg!(debug_assertions) { 100 } else { 10_000 };
-/// Number of open files that the daemon uses for other purposes than websockets.
+/// Number of open files of the daemon other than websockets.
 const RESERVE: usize = 300;
 /// Number of websockets opened concurrently.
 const TOGETHER: usize = 50;
-/// Time until each websocket has received two pings. The memory no longer grows after this time.
+/// Time until each websocket has received two pings, so that the memory is stable.
 const SETTLED: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(1)
 } else {
@@ -69,8 +69,7 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the number of websockets to open: ten thousand, or fewer if this process cannot open enough files.
-/// The daemon opens two files per websocket, and reserves a quarter of its connections for gRPC.
+/// Returns the number of websockets to open: ten thousand, or fewer within the limit of open files.
 fn websockets_that_fit() -> anyhow::Result<usize> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let fit = usize::try_from(most)?.saturating_sub(RESERVE) / 8 * 3;

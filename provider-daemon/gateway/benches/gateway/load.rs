@@ -22,7 +22,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a response, in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Returns a TLS 1.3 configuration, with the client certificate `certificate` if it is set.
+/// Returns a TLS 1.3 configuration, with the client certificate if one is given.
 pub(crate) fn tls(certificate: Option<rustls::sign::CertifiedKey>) -> anyhow::Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -53,7 +53,7 @@ pub(crate) async fn connect(
         .context("a handshake")?
 }
 
-/// Returns the `Authorization` header line of the tenant with this number. The token in the line is valid for an hour.
+/// Returns the `Authorization` header line of this tenant, valid for an hour.
 pub(crate) fn authorization(number: u8) -> anyhow::Result<String> {
     let key = tenant(number)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
@@ -65,12 +65,12 @@ pub(crate) fn authorization(number: u8) -> anyhow::Result<String> {
     Ok(format!("Authorization: Bearer {token}\r\n"))
 }
 
-/// Returns a path of the tenant's lease. `rest` is the part after the lease id.
+/// Returns a path of the tenant's lease that ends with `rest`.
 pub(crate) fn lease_path(rest: &str) -> String {
     format!("/lease/{DSEQ}/1/1/{rest}")
 }
 
-/// Returns the bytes of a `GET` request. `more` contains further complete header lines.
+/// Returns the bytes of a `GET` request. `more` contains complete header lines.
 pub(crate) fn request(path: &str, more: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n").into_bytes()
 }
@@ -88,7 +88,7 @@ impl PersistentConnection {
         }
     }
 
-    /// Sends a request. Returns the status of the response and the length of the body.
+    /// Sends a request. Returns the status and the body length of the response.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<(u16, usize)> {
         self.io.write_all(request).await?;
         self.io.flush().await?;
@@ -108,7 +108,7 @@ impl PersistentConnection {
     }
 }
 
-/// Parses the head of a response. Returns the status, and the offset and the length of the body. Returns `None` while
+/// Parses the head of a response. Returns the status, the offset and the length of the body, or `None` while
 /// the head is incomplete.
 fn head(bytes: &[u8]) -> anyhow::Result<Option<(u16, usize, usize)>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
@@ -146,7 +146,7 @@ pub(crate) async fn websocket(
     Ok(io)
 }
 
-/// Returns the opcode and the total length of the websocket frame that a server sent.
+/// Returns the opcode and the total length of a server's websocket frame.
 pub(crate) fn frame(bytes: &[u8]) -> Option<(u8, usize)> {
     let (first, second) = (*bytes.first()?, *bytes.get(1)?);
     let (length, head) = match second {

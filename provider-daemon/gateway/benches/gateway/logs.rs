@@ -7,9 +7,9 @@ use anyhow::ensure;
 use std::time::Instant;
 use tokio::io::AsyncReadExt;
 
-/// Number of requested log lines, enough for a measurement of some seconds.
+/// Number of requested log lines, for a measurement of some seconds.
 const LINES: u32 = if cfg!(debug_assertions) { 20_000 } else { 2_000_000 };
-/// Size of a read, in bytes. Real clients read small pieces, so larger reads would make the load too small.
+/// Size of a read, in bytes. Real clients also read small pieces.
 const PIECE: usize = 64 * 1024;
 
 pub(crate) async fn one_stream() -> anyhow::Result<()> {

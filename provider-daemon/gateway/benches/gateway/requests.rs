@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Number of concurrent connections, the same as in the measurement of the Go provider.
+/// Number of concurrent connections, as in the measurement of the Go provider.
 const CONNECTIONS: u8 = 10;
 const WARM_UP: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(200)
@@ -20,8 +20,8 @@ const MEASURED: Duration = if cfg!(debug_assertions) {
 } else {
     Duration::from_secs(8)
 };
-/// Number of requests between two memory measurements. `MANY_BEFORE` requests are sent before the first
-/// measurement, because the memory grows during the first requests.
+/// Number of requests between two memory measurements. The first measurement follows `MANY_BEFORE` requests,
+/// during which the memory grows.
 const MANY: u32 = if cfg!(debug_assertions) { 1_000 } else { 1_000_000 };
 const MANY_BEFORE: u32 = if cfg!(debug_assertions) { 100 } else { 100_000 };
 
@@ -29,7 +29,7 @@ pub(crate) async fn status() -> anyhow::Result<()> {
     rate("status", |_| Ok(request("/status", ""))).await
 }
 
-/// Measures the rate of requests for the lease status, each with the token of the tenant.
+/// Measures the rate of requests for the lease status, each with a token.
 pub(crate) async fn lease_status() -> anyhow::Result<()> {
     rate("lease_status", |number| {
         Ok(request(&lease_path("status"), &authorization(number)?))
@@ -37,7 +37,7 @@ pub(crate) async fn lease_status() -> anyhow::Result<()> {
     .await
 }
 
-/// Measures the growth of the memory with the number of requests.
+/// Measures the memory growth with the number of requests.
 pub(crate) async fn memory() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let mut callers = callers(&daemon, |number| {
@@ -89,7 +89,7 @@ async fn callers(
     Ok(callers)
 }
 
-/// Runs all callers concurrently. Each caller sends its requests one after the other.
+/// Runs all callers concurrently, each with one request at a time.
 async fn run(callers: &mut [Caller], until: Until) -> anyhow::Result<u32> {
     let (done, began) = (Cell::new(0), Instant::now());
     let (done, asking) = (&done, callers.iter_mut());

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 const TIMEOUT: Duration = Duration::from_secs(60);
 const SDL: &str = include_str!("../../../samples/web.yaml");
 
-/// Prints one line with the address of the gateway, and serves requests until the standard input is closed.
+/// Prints the address of the gateway, and serves requests until the standard input is closed.
 pub(crate) fn run() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

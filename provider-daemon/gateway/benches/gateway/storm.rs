@@ -20,8 +20,7 @@ const STRANGERS: u16 = if cfg!(debug_assertions) { 100 } else { 2_000 };
 /// Number of clients that connect concurrently.
 const TOGETHER: usize = 50;
 
-/// Measures the response times of a tenant while many clients with unknown certificates connect. The clients
-/// and the tenant run on separate threads and share the CPU time.
+/// Measures the response times of a tenant while many clients with unknown certificates connect.
 pub(crate) fn strangers() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
@@ -64,7 +63,7 @@ fn stranger(number: u16) -> anyhow::Result<Arc<ClientConfig>> {
     tls(Some(rustls::sign::CertifiedKey::new(chain, key)))
 }
 
-/// Sends requests of the tenant until `over` is set. Returns the duration of each response in microseconds.
+/// Sends requests of the tenant until `over` is set. Returns the response times in microseconds.
 async fn tenant(address: SocketAddr, over: &AtomicBool) -> anyhow::Result<Vec<u32>> {
     let mut connection = PersistentConnection::new(connect(address, &tls(None)?).await?);
     let request = request(&lease_path("status"), &authorization(1)?);
@@ -80,7 +79,7 @@ async fn tenant(address: SocketAddr, over: &AtomicBool) -> anyhow::Result<Vec<u3
     Ok(took)
 }
 
-/// Connects all clients. The request of each client is refused, or its connection is closed.
+/// Connects all clients. Each request is refused, or its connection is closed.
 async fn storm(address: SocketAddr, configs: Vec<Arc<ClientConfig>>) -> anyhow::Result<()> {
     let mut coming = JoinSet::new();
     let mut refused = 0_u32;

@@ -11,15 +11,15 @@ use std::time::Duration;
 pub enum Scope {
     /// `send-manifest`: `PUT /deployment/{dseq}/manifest`, which changes every lease of the deployment.
     SendManifest,
-    /// `get-manifest`: reads the manifest that the cluster runs, environment variables included.
+    /// `get-manifest`: reads the running manifest, including environment variables.
     GetManifest,
     /// `logs`: reads past and new log lines of the containers.
     Logs,
-    /// `shell`: runs commands in a service, with the rights of its container.
+    /// `shell`: runs commands in a service, with the rights of the container.
     Shell,
-    /// `events`: reads the Kubernetes events of the workload, at the route `kubeevents`.
+    /// `events`: reads the Kubernetes events of the workload (`kubeevents`).
     Events,
-    /// `status`: reads the status of a lease and of one service; the provider's own status needs no scope.
+    /// `status`: reads the status of a lease or service. The provider's own status needs no scope.
     Status,
     /// `restart`: not used by this gateway.
     Restart,
@@ -32,7 +32,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All scopes that a token may name. Any other name makes the token invalid.
+    /// All scopes. Any other name makes the token invalid.
     pub const ALL: [Self; 10] = [
         Self::SendManifest,
         Self::GetManifest,
@@ -83,15 +83,15 @@ pub type Scopes = BTreeSet<Scope>;
 /// Permissions that a token grants for the leases of one deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentGrant {
-    /// Sequence number of the deployment, never 0. The issuer of the token owns the deployment.
+    /// Sequence number of the deployment of the token's issuer; never 0.
     pub dseq: u64,
     /// Number of the group in the deployment; 0 for all groups.
     pub gseq: u32,
     /// Number of the order in the group; 0 for all orders.
     pub oseq: u32,
-    /// Scopes that the token grants on these leases; never empty.
+    /// Scopes on these leases; never empty.
     pub scopes: Scopes,
-    /// Names of the services that the grant covers; never empty, so "all services" cannot be expressed.
+    /// Names of the covered services; never empty, so "all services" cannot be expressed.
     pub services: BTreeSet<String>,
 }
 
@@ -104,7 +104,7 @@ pub enum Access {
     Scoped(Scopes),
     /// These grants, each for one deployment.
     Granular(Vec<DeploymentGrant>),
-    /// No permissions, because the token grants permissions at other providers only.
+    /// No permissions here, because the token grants permissions at other providers only.
     OtherProviders,
 }
 
@@ -120,8 +120,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns the target for a lease of the caller. The owner in `lease` is ignored, because request paths
-    /// contain no owner.
+    /// Returns the target for a lease of the caller. Ignores the owner in `lease`.
     #[must_use]
     pub fn lease(lease: &LeaseId) -> Self {
         Self::Lease(lease.deployment().dseq, lease.order.group.gseq, lease.order.oseq)
@@ -142,9 +141,9 @@ impl Target {
 /// Those services of a lease that a permission covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Services {
-    /// All services, including those of future manifests. Full and scoped access cover all services.
+    /// All services, including those of future manifests.
     All,
-    /// Services with these names, from the grants of a granular token. A service that the tenant renames is no longer
+    /// Services with these names, from the grants of a granular token. A renamed service is no longer
     /// covered.
     Only(BTreeSet<String>),
 }
@@ -167,15 +166,14 @@ pub struct Identity {
     pub owner: Address,
     /// Permissions at this provider.
     pub access: Access,
-    /// Id of the token, for log messages. `None` for a certificate.
+    /// Id of the token, for log messages; `None` for a certificate.
     pub token_id: Option<String>,
     /// End of the validity period of the certificate or token, since the Unix epoch.
     pub until: Duration,
 }
 
 impl Identity {
-    /// Returns an identity with all permissions. `owner` is the owner of a certificate that expires at
-    /// `until`.
+    /// Returns an identity with all permissions, for the `owner` of a certificate that expires at `until`.
     #[must_use]
     pub const fn full(owner: Address, until: Duration) -> Self {
         Self {
@@ -192,8 +190,7 @@ impl Identity {
         matches!(self.access, Access::Granular(_))
     }
 
-    /// Returns the services of `target` that the caller's permission `scope` covers. Returns `None` if the
-    /// caller does not have this permission.
+    /// Returns the services of `target` with the permission `scope`, or `None` without this permission.
     #[must_use]
     pub fn permits(&self, scope: Scope, target: Target) -> Option<Services> {
         match &self.access {

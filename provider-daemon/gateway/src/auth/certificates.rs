@@ -13,26 +13,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum number of entries of each of the three caches. The next use of an evicted certificate queries the
-/// chain again.
+/// Maximum number of entries of each of the three caches.
 const CACHED_MAX: u64 = 10_000;
-/// Time for which the gateway caches that a certificate is not valid on the chain. After this time, the next use of the
-/// certificate queries the chain again.
+/// Time for which the gateway caches that a certificate is not valid on the chain.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
-/// Maximum time that a request waits for a chain query about a certificate that was valid before. A response
-/// after this time still applies to later requests.
+/// Maximum wait of a request for a chain query about a certificate that was valid before. A later response
+/// applies to later requests.
 const RECHECK_TIMEOUT: Duration = Duration::from_millis(300);
-/// Time for which a failed query is cached. Without this cache, a new connection and its first request would
-/// both wait for the same failing query.
+/// Time for which a failed query is cached, so that a new connection and its first request do not wait for
+/// the same query.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// Client certificate of a TLS connection. In the TLS handshake, the client proved possession of the private
-/// key.
+/// Client certificate of a TLS connection. The TLS handshake proved possession of the private key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// Account named in the certificate.
     pub owner: Address,
-    /// Serial number in decimal digits, the form that chain queries use.
+    /// Serial number in decimal digits, as in chain queries.
     pub serial: String,
     /// End of the validity period of the certificate, since the Unix epoch.
     pub not_after: Duration,
@@ -40,8 +37,8 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Parses a certificate. Returns `None` if the certificate does not have the format of the Akash network. The TLS
-    /// handshake already refuses such certificates.
+    /// Parses a certificate. Returns `None` if the format is not that of the Akash network; the TLS handshake
+    /// already refuses such certificates.
     #[must_use]
     pub fn read(der: &[u8]) -> Option<Self> {
         let facts = cert::read_der(der).ok()?;
@@ -72,7 +69,7 @@ enum NotValid {
 }
 
 impl Certificates {
-    /// Creates empty caches. After `valid_for`, the chain is queried again about a valid certificate.
+    /// Creates empty caches. A valid certificate is queried again after `valid_for`.
     pub(super) fn new(
         chain: Arc<dyn ChainQuery>,
         memory: Arc<dyn Memory>,
@@ -98,9 +95,8 @@ impl Certificates {
         }
     }
 
-    /// Returns true if the chain stores the same bytes for the certificate, and the certificate is not
-    /// revoked. If the chain query fails, a certificate that was valid before counts as valid, and any other
-    /// certificate causes an error.
+    /// Returns true if the chain stores the same certificate, not revoked. If the chain query fails, a
+    /// certificate that was valid before counts as valid; any other certificate causes an error.
     pub(super) async fn is_valid(
         &self,
         certificate: &ClientCertificate,
@@ -136,8 +132,8 @@ impl Certificates {
         }
     }
 
-    /// Queries the chain about a certificate. Returns `Ok` for a valid certificate. If the query fails or
-    /// exceeds [`RECHECK_TIMEOUT`], also returns `Ok` for a certificate that was valid before.
+    /// Queries the chain about a certificate. Returns `Ok` for a valid certificate, and after a failure or
+    /// [`RECHECK_TIMEOUT`] also for a certificate that was valid before.
     async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
         let lookup = Lookup {
@@ -167,7 +163,7 @@ impl Certificates {
     }
 }
 
-/// Clients and stores that a chain query about a certificate uses. Each spawned task gets a copy.
+/// Clients and stores for a chain query about a certificate.
 struct Lookup {
     chain: Arc<dyn ChainQuery>,
     memory: Arc<dyn Memory>,

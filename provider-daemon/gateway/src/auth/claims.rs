@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Maximum time by which a tenant's clock may be ahead of the local clock.
+/// Maximum lead of a tenant's clock over the local clock.
 const SKEW: Duration = Duration::from_secs(60);
 
 /// Reason why the claims of a token are refused.
@@ -29,24 +29,24 @@ pub struct Claims {
     pub issuer: Address,
     /// `iat`, since the Unix epoch.
     pub issued_at: Duration,
-    /// `nbf`, since the Unix epoch. The check of `nbf` has no leeway, in contrast to `iat`.
+    /// `nbf`, since the Unix epoch. Has no leeway, in contrast to `iat`.
     pub not_before: Duration,
     /// `exp`, since the Unix epoch: the token is invalid from this time on.
     pub expires: Duration,
-    /// `jti`, truncated to 64 characters. Used for log messages only; tokens cannot be revoked by this id.
+    /// `jti` for log messages, truncated to 64 characters. Tokens cannot be revoked by this ID.
     pub id: Option<String>,
     /// Permissions at this provider.
     pub access: Access,
 }
 
-/// Returns the account in the claim `iss`. No other claim is read before the signature is verified.
+/// Returns the account in the claim `iss`, the only claim that is read before the signature is verified.
 #[must_use]
 pub fn issuer(claims: &Value) -> Option<Address> {
     claims.get("iss")?.as_str()?.parse().ok()
 }
 
 impl Claims {
-    /// Reads the claims of a token. The result contains only the permissions at `provider`.
+    /// Reads the claims of a token, with only the permissions at `provider`.
     ///
     /// # Errors
     /// [`ClaimFault::Invalid`].
@@ -55,7 +55,7 @@ impl Claims {
     }
 
     /// Checks that `now` is in the validity period. Only the claim `iat` has leeway, because the tenant's
-    /// clock sets `iat`.
+    /// clock sets it.
     ///
     /// # Errors
     /// Returns [`ClaimFault::Expired`] after the validity period, and [`ClaimFault::Invalid`] before this
@@ -70,7 +70,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Returns the length of the validity period of the token.
+    /// Returns the time from the earlier of `iat` and `nbf` until `exp`.
     #[must_use]
     pub fn lifetime(&self) -> Duration {
         self.expires.saturating_sub(self.issued_at.min(self.not_before))
@@ -97,7 +97,7 @@ fn read(claims: &Value, provider: &Address) -> Option<Claims> {
     })
 }
 
-/// Parses a number of seconds since the Unix epoch: a JSON number, or a decimal number in a JSON string.
+/// Parses seconds since the Unix epoch, as a JSON number or as a decimal number in a string.
 fn date(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Number(number) => number.as_f64()?,
@@ -125,8 +125,8 @@ fn access(leases: &Map<String, Value>, provider: &Address) -> Option<Access> {
     }
 }
 
-/// Reads the permissions at the provider `provider`. Returns `None` if any permission in the list is invalid,
-/// even one for another provider.
+/// Reads the permissions at `provider`. Returns `None` if any permission is invalid, even at another
+/// provider.
 fn permissions(leases: &Map<String, Value>, provider: &Address) -> Option<Access> {
     let permissions = leases.get("permissions")?.as_array()?;
     if permissions.is_empty() {
