@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// Objects per page of a list.
 pub(crate) const PAGE: u32 = 500;
-/// Maximum number of pages of one list, for a server that always returns another page. Enough for 100,000
-/// objects.
+/// Maximum number of pages of one list, enough for 100,000 objects. Stops the list of a server that always
+/// returns another page.
 pub(crate) const PAGES: usize = 200;
 
 /// Lists the metadata of all objects that `params` select. `limit` applies to each page. Never returns a

@@ -45,8 +45,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Changes the kind [`ErrorKind::Denied`] to [`ErrorKind::Invalid`] if the account of the client has all
-/// required rights, so that admission caused the denial.
+/// Changes [`ErrorKind::Denied`] to [`ErrorKind::Invalid`] if the account of the client has all required
+/// rights. In this case, admission caused the denial.
 pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'_>, error: Error) -> Error {
     if error.kind() != ErrorKind::Denied {
         return error;

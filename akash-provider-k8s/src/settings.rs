@@ -21,7 +21,7 @@ pub struct Settings {
     pub public_hostname: String,
     /// Kind of the objects for HTTP routes (`--ingress-mode`).
     pub ingress: IngressMode,
-    /// Pods of proxies with access to the pods of leases.
+    /// Proxy pods that may connect to the pods of leases.
     pub proxies: Vec<ProxyPods>,
     /// Whether network policies isolate leases (`--deployment-network-policies-enabled`).
     pub network_policies: bool,
@@ -34,7 +34,7 @@ pub struct Settings {
     pub commit: CommitLevels,
     /// Isolation level of new leases.
     pub isolation: Isolation,
-    /// Networks to which pods of leases may or must not connect.
+    /// Networks that pods of leases may reach, and networks that are blocked.
     pub egress: Egress,
     /// Whether each lease has a ResourceQuota.
     pub quota: bool,
@@ -278,7 +278,7 @@ pub enum Drift {
     Report,
 }
 
-/// Networks outside of the lease namespace to which pods may or must not connect.
+/// Networks outside of the lease namespace that pods may reach, and networks that are blocked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
     /// Networks to which pods must not connect, in addition to nodes and API servers.

@@ -108,7 +108,7 @@ fn missing_is_fine(done: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// Runs disk operations on a blocking thread. They complete even if the caller is dropped.
+/// Runs disk operations on a blocking thread. The operations complete even if the caller is dropped.
 async fn on_disk<T: Send + 'static>(
     operation: &'static str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -69,7 +69,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Stops all replicas. They have ended when the returned tracker is empty.
+    /// Stops all replicas. All replicas have ended when the returned tracker is empty.
     pub(crate) fn stop(&self) -> TaskTracker {
         self.stop.cancel();
         self.replicas.clone()

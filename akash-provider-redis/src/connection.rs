@@ -88,8 +88,8 @@ impl Endpoint {
             .await
     }
 
-    /// Returns the master that all responding sentinels name, or else more than half of all sentinels.
-    /// Queries every sentinel, because all instances of a provider must use one master.
+    /// Returns the master that all responding sentinels name, or else the master that more than half of all
+    /// sentinels name. Queries every sentinel, because all instances of a provider must use one master.
     async fn elected_master(&self, master: &str) -> RedisResult<Client> {
         let addresses: Vec<_> = self.location.addresses().collect();
         let count = addresses.len();
@@ -207,7 +207,7 @@ impl SharedConnection {
     }
 
     /// Takes the connection for one call that can be cancelled. After the response, the caller [puts the
-    /// connection back](Self::put_back). Without this, the next call opens a new connection.
+    /// connection back](Self::put_back). Otherwise the next call opens a new connection.
     pub(crate) async fn taken(&self, operation: &'static str) -> Result<MultiplexedConnection, Error> {
         let taken = self.connection.lock().await.take();
         match taken {

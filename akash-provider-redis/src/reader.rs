@@ -24,9 +24,9 @@ const BATCH: usize = 256;
 /// Maximum size of one response, in bytes. A response always has the first entry of each stream.
 const BATCH_BYTES: usize = BYTES_MAX;
 
-/// Reads entries up to a maximum number and a maximum total size, because `XREAD` limits only the number. An
-/// entry that is too large has an invalid version. Each stream returns at least one entry, so that the order
-/// over all streams is known.
+/// Reads entries up to a maximum number and a maximum total size, because `XREAD` limits only the number. For
+/// an entry that is too large, the script returns only the id and the epoch, with an invalid version. Each
+/// stream returns at least one entry, so that the order over all streams is known.
 ///
 /// Keys: the streams. Arguments: maximum bytes, maximum bytes of one entry, maximum entries per stream, and
 /// the last read id of each stream.
@@ -72,7 +72,7 @@ pub(crate) struct Reader {
     connection: Option<MultiplexedConnection>,
     ready: VecDeque<Delivery>,
     pause: Duration,
-    /// True after an invalid entry was logged, so that later ones are not.
+    /// True after an invalid entry was logged. Later invalid entries are not logged.
     has_logged_invalid: bool,
     /// True if the current outage was logged.
     is_away: bool,
@@ -280,8 +280,8 @@ impl Reader {
         }
     }
 
-    /// Returns the entries in order of publication, each with the index of its topic. Omits an entry that an
-    /// older entry of another stream can still precede; it is read again.
+    /// Returns the entries in order of publication, each with the index of its topic. Omits entries that an
+    /// older entry of another stream can still precede. These entries are read again.
     fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
         let keys: Vec<String> = self
             .topics

@@ -44,8 +44,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Records decisions. Returns two times per decision, in microseconds: the wait of the engine, and the time
-/// until the record is in the file.
+/// Records decisions. Returns two durations per decision, in microseconds: the wait of the engine, and the
+/// time until the record is in the file.
 fn round(runtime: &tokio::runtime::Runtime) -> anyhow::Result<(f64, f64)> {
     let home = tempfile::tempdir()?;
     let args = OrderHistoryArgs {

@@ -368,7 +368,7 @@ impl<I: Index> OperatorState<I> {
         inner.index.prune();
     }
 
-    /// Queues the failed names that match `is_meant` for an immediate attempt, and returns their number.
+    /// Queues the failed names that match `is_meant`, without back-off. Returns their number.
     pub(super) fn forget(&self, is_meant: impl Fn(&I, &str) -> bool) -> usize {
         let mut inner = self.inner();
         let Inner { index, queue, .. } = &mut *inner;
@@ -384,7 +384,7 @@ impl<I: Index> Inner<I> {
         self.guard.hold(Instant::now())
     }
 
-    /// Removes the deletions that the guard delays from `work`. Returns the reason for the delay.
+    /// Removes from `work` the deletions that the guard delays. Returns the reason for the delay.
     fn withhold(&mut self, name: &str, work: &mut I::Work, now: Instant) -> Option<Wait> {
         let Some(record) = work.missing() else {
             self.guard.clear(name);

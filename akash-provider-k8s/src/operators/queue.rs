@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum back-off after a failure, and thus the maximum delay after an outage of the API server.
+/// Maximum back-off after a failure. Limits the delay after an outage of the API server.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 /// Age of a stable write. If another client reverts an older write, the operator repairs the objects
 /// immediately.
@@ -126,7 +126,7 @@ impl Queue {
         }
     }
 
-    /// Queues the failed names that match `is_meant` for an immediate attempt, and returns their number.
+    /// Queues the failed names that match `is_meant`, without back-off. Returns their number.
     pub fn forget(&mut self, is_meant: impl Fn(&str) -> bool) -> usize {
         let meant: Vec<String> = self
             .failed
@@ -142,7 +142,7 @@ impl Queue {
         meant.len()
     }
 
-    /// Queues the running names again after a stop of their writer.
+    /// Queues the running names again after their writer has stopped.
     pub fn restart(&mut self) {
         for name in std::mem::take(&mut self.running) {
             self.push(name);
@@ -194,7 +194,7 @@ impl Queue {
     }
 
     /// Returns true if an object may be written now. After another client reverts a write, the next writes
-    /// are delayed, so that two clients do not overwrite each other without a pause.
+    /// are delayed.
     pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;

@@ -44,7 +44,7 @@ pub struct LeaseParts {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct IgnoredLease {
-    /// Hostnames with failed writes or problems; sharing keys of addresses in the status of the IP operator.
+    /// Hostnames (IP operator: sharing keys) with failed writes or problems.
     pub hostnames: Vec<String>,
     /// Error of the last failed write, or the last problem.
     pub last_error: String,

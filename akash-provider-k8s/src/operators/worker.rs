@@ -86,7 +86,7 @@ impl OperatorTasks {
         self.tasks.extend(tasks);
     }
 
-    /// Stops the start of work, and waits up to the grace period for running work.
+    /// Starts no more work, and waits up to the grace period for the running work.
     pub(super) async fn stop(&self) {
         self.stopping.cancel();
         self.stopped.cancelled().await;

@@ -28,8 +28,8 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 /// Number of definitions per page of a list. One definition may have several KiB.
 const PAGE: u32 = 50;
-/// Maximum number of retries for a missing kind after a change of its CustomResourceDefinition. With delays
-/// from 250 ms that double, the retries take four minutes.
+/// Maximum number of retries for a missing kind after a change of its CustomResourceDefinition. The delays
+/// start at 250 ms and double, so the retries take four minutes.
 const TRIES: u32 = 11;
 /// API group with CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
 const STANDARD: &str = "gateway.networking.k8s.io";
@@ -153,7 +153,7 @@ impl Definitions {
         tries.count = tries.count.saturating_add(1);
     }
 
-    /// Returns the state of the watch, or `None` if no missing kind has started it.
+    /// Returns the state of the watch, or `None` if the watch was never started.
     pub(crate) fn watch_state(&self) -> Option<WatchState> {
         self.0.task.get()?;
         Some(self.0.states.borrow().watch.clone())

@@ -29,7 +29,7 @@ const STUCK: u32 = 3;
 enum End {
     /// The server ended the watch.
     Closed,
-    /// No event arrived within the idle limit after the contained time.
+    /// No event arrived within the idle limit. Contains the time of the last event.
     Silent(Instant),
     /// The resource version is too old, so all objects must be listed again.
     Expired,
@@ -99,7 +99,7 @@ pub(crate) trait Report: Send + Sync {
         false
     }
 
-    /// Reports that the server does not serve the kind. Returns true for the first consecutive report.
+    /// Reports that the server does not serve the kind. Returns true for the first of consecutive reports.
     fn absent(&self, error: String) -> bool {
         self.failed(error, Instant::now())
     }
@@ -206,7 +206,7 @@ struct Watch {
     definitions: Definitions,
     /// Time of the last event, if the watch was ended because it was idle.
     silent_since: Option<Instant>,
-    /// Number of consecutive responses without the kind.
+    /// Number of consecutive reports of the missing kind.
     absences: u32,
     /// Retries since the last change of the CustomResourceDefinition of a missing kind.
     tries: Tries,
@@ -445,7 +445,7 @@ impl Watch {
     }
 }
 
-/// Returns the end of a watch or list for an object that cannot be decoded: the result would be incomplete.
+/// Returns the reason to end a watch or list: an object cannot be decoded, so the result would be incomplete.
 fn unreadable(why: String) -> End {
     End::Failed(format!("cannot decode an object: {why}"), None)
 }

@@ -70,8 +70,8 @@ impl Replicas {
         }
     }
 
-    /// Returns true if enough replicas are available, with one replica less during a rolling update. A new
-    /// workload counts only after the controller has observed it.
+    /// Returns true if enough replicas are available. During a rolling update, one replica may be
+    /// unavailable. Returns false for a new workload until the controller has observed it.
     fn serve(&self, wanted: u32) -> bool {
         let one_away = u32::from(self.updating);
         let is_observed = self.observed >= self.generation || self.generation > 1;

@@ -308,7 +308,8 @@ impl Index {
         failing
     }
 
-    /// Stores whether the node is ready and sends heartbeats; `None` if the node cannot be read.
+    /// Stores `reports`: whether the node is ready and sends heartbeats, or `None` if the node cannot be
+    /// read.
     pub(super) fn node(&mut self, name: &str, reports: Option<bool>) -> Vec<Signal> {
         let before = match reports {
             Some(reports) => self.nodes.insert(name.to_owned(), reports),
@@ -330,7 +331,7 @@ impl Index {
         }
     }
 
-    /// Removes an object from its previous lease if it belongs to another lease or to none.
+    /// Removes an object from its previous lease if the object now belongs to another lease or to none.
     fn moved<K: WatchedKind>(
         &mut self,
         key: &Key,

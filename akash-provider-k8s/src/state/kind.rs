@@ -48,7 +48,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, including those that may come late.
+    /// All kinds, including those that the start does not require.
     pub const ALL: [Self; 14] = [
         Self::Namespaces,
         Self::Deployments,
@@ -150,7 +150,7 @@ pub(crate) trait WatchedKind:
     /// Removes all objects of this kind from the view.
     fn clear(view: &mut LeaseView);
 
-    /// Returns true for an object in a lease namespace. Always true for kinds with a watch that selects
+    /// Returns true for an object in a lease namespace. True by default, because most watches select only
     /// objects of leases.
     fn is_of_a_lease(&self) -> bool {
         true

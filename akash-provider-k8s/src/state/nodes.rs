@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 
 /// Namespace of the Lease objects that kubelets renew.
 const HEARTBEATS: &str = "kube-node-lease";
-/// Duration of a kubelet's Lease without a stated duration, in seconds.
+/// Default duration of a kubelet's Lease, in seconds.
 const LEASE_SECONDS: u32 = 40;
 /// Maximum accepted duration of a kubelet's Lease, in seconds.
 const LEASE_SECONDS_MAX: u32 = 120;
@@ -61,7 +61,7 @@ impl NodeObservation {
     }
 
     /// Returns true if the node is ready and its kubelet renewed the Lease in time. A node without a Lease
-    /// must only be ready.
+    /// only needs to be ready.
     fn reports(&mut self, reading: Reading, now: Instant, clock: Timestamp) -> bool {
         let Some(Heartbeat { renewed, limit }) = reading.heartbeat else {
             return reading.is_ready;

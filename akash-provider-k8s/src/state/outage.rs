@@ -10,7 +10,7 @@ use super::{LeaseView, pod_service};
 use akash_provider_core::cluster::{Health, Outage};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateWaiting, ContainerStatus, Pod, PodStatus};
 
-/// Waiting reasons of a container that the tenant causes: image, command or settings.
+/// Waiting reasons that result from the tenant's image, command or settings.
 const FAILING: [&str; 6] = [
     "CrashLoopBackOff",
     "InvalidImageName",
@@ -20,7 +20,7 @@ const FAILING: [&str; 6] = [
     "ContainerCannotRun",
 ];
 
-/// Waiting reasons of a container without its image.
+/// Waiting reasons after a failed image pull.
 const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// Texts of a registry about a wrong or forbidden image reference. Rate limits and missing responses have

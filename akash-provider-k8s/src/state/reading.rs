@@ -31,7 +31,7 @@ type Paths = &'static [&'static [&'static str]];
 pub(crate) trait Parts: Clone + Send + Sync + 'static {
     /// Paths of the selected fields.
     const PATHS: Paths;
-    /// True if only the fields in `PATHS` are decoded, false if only they are skipped.
+    /// True if only the fields in `PATHS` are decoded; false if only these fields are skipped.
     const ARE_READ: bool = false;
 }
 
@@ -254,7 +254,7 @@ struct Part {
 }
 
 impl Part {
-    /// Returns the nested field `name`, or `None` to skip it.
+    /// Returns the nested field `name`, or `None` if the decoder skips it.
     fn behind(self, name: &str) -> Option<Self> {
         let (mut open, mut is_end) = (0, false);
         for (at, path) in self.paths.iter().enumerate() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Maximum retry delay that is accepted from the server.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// Delay after HTTP status 429 without a delay from the server.
+/// Delay after HTTP status 429 if the server requests no delay.
 const OVERLOADED: Duration = Duration::from_secs(1);
 
 /// Timing of the watches, by default suitable for a real cluster.
@@ -26,7 +26,7 @@ pub struct WatchConfig {
     pub idle: Duration,
     /// Time after which a watch without events is considered working.
     pub proof: Duration,
-    /// Duration of a watch that resets the back-off.
+    /// Minimum duration of a watch that resets the back-off.
     pub steady: Duration,
     /// First back-off after a failure. The back-off doubles with each failure; jitter can double it once
     /// more.

@@ -177,8 +177,8 @@ pub(super) fn are_ready(all: &Watches) -> bool {
     needed.all(|(kind, state)| state.is_usable(*kind))
 }
 
-/// Returns true if lease health is known: all watches that affect health have listed their objects, and no
-/// outage lasts for `grace`.
+/// Returns true if lease health is known: all watches that affect health have listed their objects, and every
+/// outage is shorter than `grace`.
 pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
     let needed = |(kind, _): &(&Kind, &WatchState)| kind.decides_health();
     all.iter()

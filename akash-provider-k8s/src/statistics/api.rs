@@ -18,7 +18,7 @@ const CALLS_MAX: usize = 512;
 pub struct ApiStatistics {
     /// Number of requests by verb, resource and result.
     pub calls: BTreeMap<ApiCall, u64>,
-    /// Durations of read requests until the start of the response, without watches.
+    /// Durations of read requests until the start of the response. Watches are not counted.
     pub reads: DurationCounts,
     /// Durations of write requests until the start of the response.
     pub writes: DurationCounts,

@@ -56,8 +56,7 @@ pub struct ClusterStatistics {
     /// Number of objects that other clients changed, by kind and outcome. A changed namespace label has the
     /// kind `Namespace`.
     pub drift: BTreeMap<(&'static str, DriftOutcome), u64>,
-    /// Number of leases that wait for another drift check after a failed repair, a lock, failed watches, or
-    /// repeated changes.
+    /// Number of leases that wait for another drift check, for example after a failed repair.
     pub waiting_leases: usize,
     /// Number of changed leases in the repair queue.
     pub queued_leases: usize,
@@ -112,7 +111,7 @@ impl Default for ClusterCounters {
 }
 
 impl ClusterCounters {
-    /// Runs an operation and records its duration, and its failure if it returns an error.
+    /// Runs an operation, and records its duration and a returned error.
     pub(crate) async fn run<T>(
         &self,
         operation: Operation,

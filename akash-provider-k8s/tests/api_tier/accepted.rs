@@ -208,7 +208,7 @@ async fn recorded_objects_of_the_go_provider_are_accepted_unchanged() {
     trial.end().await;
 }
 
-/// Both accept the maximum length of a name, and refuse a longer name.
+/// The provider and the API server accept names of the maximum length, and refuse longer names.
 #[tokio::test]
 async fn names_refused_by_the_provider_are_refused_by_the_api_server() {
     let Some(cluster) = Cluster::from_env().await else {

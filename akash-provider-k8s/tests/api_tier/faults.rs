@@ -133,7 +133,7 @@ fn interrupted_record_is_complete_or_absent() {
     });
 }
 
-/// While etcd is paused, each call must have its complete effect or no effect.
+/// After a pause of etcd, each call in flight must have its complete effect or no effect.
 #[test]
 fn paused_store_refuses_manifest_soon_without_partial_state() {
     run_alone("paused", |world, testbed| {

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 pub(crate) const ACCESS: &str = "akash-provider:access";
 
-/// Returns the status codes of three requests: for Secrets, for the log of a missing pod, and for exec in it.
+/// Returns the status codes of three requests: for Secrets, for the log of a missing pod, and for exec in
+/// this pod.
 async fn status_codes(world: &World, namespace: &str) -> [u16; 3] {
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), namespace);
     let code = |error: kube::Error| match error {

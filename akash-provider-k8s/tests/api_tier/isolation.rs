@@ -331,7 +331,7 @@ async fn time_until_restored(world: &World, lease: &LeaseId, before: &Contents) 
     begin.elapsed()
 }
 
-/// Asserts that the calls contain at most two for each object of `lease`, and none for `other`.
+/// Asserts at most two calls for each object of `lease`, and none for the lease `other`.
 fn assert_few_calls(calls: &[Call], lease: &LeaseId, other: &LeaseId) {
     let (ns, others) = (lease.namespace(), other.namespace());
     let namespace = format!("/api/v1/namespaces/{ns}");

@@ -55,8 +55,7 @@ impl Call {
         self.method == "GET" && (self.path.contains("watch=") || self.path.contains("resourceVersion"))
     }
 
-    /// Returns `true` for a request about the rights of the ServiceAccount, as the first operation of a
-    /// process makes.
+    /// Returns `true` for a request about the rights of the ServiceAccount.
     fn is_review(&self) -> bool {
         self.path.contains("selfsubject") || self.path.contains("dryRun=All")
     }
@@ -66,7 +65,7 @@ impl Call {
 pub(crate) struct World {
     /// Client with all rights, only for setup and assertions.
     pub(crate) admin: Client,
-    /// Client with the ServiceAccount of the provider and recorded calls.
+    /// Client with the ServiceAccount of the provider. Its calls are recorded.
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     config: Config,
@@ -298,14 +297,14 @@ impl World {
         cluster
     }
 
-    /// Returns a client with another ServiceAccount of the test, and recorded calls.
+    /// Returns a client with another ServiceAccount of the test. Its calls are recorded.
     pub(crate) async fn client_of(&self, account: &str) -> Client {
         let namespace = &self.settings.manifest_namespace;
         let config = with_token(self.config.clone(), &self.admin, namespace, account).await;
         counted(config, &self.calls, &self.fault)
     }
 
-    /// Returns the recorded calls except those of watches, and clears the record.
+    /// Returns the recorded calls except those of watches, and clears all recorded calls.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         let mut calls: Vec<_> = calls.into_iter().filter(|c| !c.is_of_watches()).collect();
@@ -313,7 +312,7 @@ impl World {
         calls
     }
 
-    /// Returns the recorded writes, and clears the record of all calls.
+    /// Returns the recorded writes, and clears all recorded calls.
     pub(crate) fn take_writes(&self) -> Vec<Call> {
         let mut calls = self.take_calls();
         calls.retain(|call| call.method != "GET");
@@ -416,7 +415,7 @@ impl World {
         self.fake_kubelet_of(&self.settings.provider)
     }
 
-    /// Does the same as [`Self::fake_kubelet`], for another provider.
+    /// Marks the pods of `provider` as running, as [`Self::fake_kubelet`] does.
     pub(crate) fn fake_kubelet_of(&self, provider: &Address) -> tokio::task::JoinHandle<()> {
         let client = self.admin.clone();
         let provider = provider.to_string();
@@ -569,8 +568,8 @@ fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>, fault: &Arc<Mutex<Opti
 pub(crate) enum Fault {
     /// After this number of writes, all writes fail before they reach the server.
     Lost(usize),
-    /// After this number of writes, the server executes one more write without a response. All later writes
-    /// fail before they reach the server.
+    /// After this number of writes, the server executes one more write, but its response is lost. All later
+    /// writes fail before they reach the server.
     Unanswered(usize),
     /// Every request is lost.
     Cut,

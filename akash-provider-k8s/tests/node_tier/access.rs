@@ -228,7 +228,7 @@ fn only_the_command_of_disconnected_client_ends() {
     });
 }
 
-/// The provider marks each command with an environment variable.
+/// The provider marks each command with an environment variable, without a wrapper program.
 #[test]
 fn command_runs_without_wrapper() {
     run(QUIET, |tenant| {

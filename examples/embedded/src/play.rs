@@ -29,7 +29,7 @@ const BLOCKS_MAX: u32 = 1000;
 pub trait Network: fmt::Debug + Send + Sync {
     /// Returns the chain client of the provider.
     fn client(&self) -> Arc<dyn ChainClient>;
-    /// Executes a message of the tenant. Returns after its acceptance.
+    /// Executes a message of the tenant. Returns after the chain accepts the message.
     ///
     /// # Errors
     /// The chain refuses the message.

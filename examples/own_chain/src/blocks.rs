@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Maximum size of a transaction as JSON, in bytes. A line with [`BLOCK_MAX`] transactions of this size is
-/// readable.
+/// Maximum size of a transaction as JSON, in bytes. The reader accepts a block with [`BLOCK_MAX`]
+/// transactions of this size.
 const TX_MAX: usize = 64 << 10;
 /// Maximum number of transactions in a block.
 const BLOCK_MAX: usize = 100;
@@ -57,7 +57,8 @@ impl State {
         outcomes
     }
 
-    /// Creates the next block from pending transactions, and returns both. Rejects expired transactions.
+    /// Creates the next block from pending transactions. Returns the block and these transactions. Rejects
+    /// expired transactions.
     fn propose(&mut self, elapsed: Duration) -> (Block, Vec<Pending>) {
         let (height, time) = (self.market.height() + 1, self.market.time().plus(elapsed));
         let mut taken = Vec::new();

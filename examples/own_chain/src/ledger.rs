@@ -36,7 +36,7 @@ pub(crate) enum Tx {
     Tenant(TenantMsg),
 }
 
-/// Block with its transactions. The file does not contain their results.
+/// Block with its transactions. Their results are computed again when the file is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Block {
     pub(crate) height: Height,

@@ -140,7 +140,7 @@ impl Reader for State {
     }
 }
 
-/// Locks a mutex, even after a panic of a thread with the lock, because the data is consistent.
+/// Locks a mutex, even if a thread panicked while it held the lock: the data is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

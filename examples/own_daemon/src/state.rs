@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Reads the stored state. Returns the default without a file, as at the first start. If the contents are
+/// Reads the stored state. Without a file, as at the first start, returns the default. If the contents are
 /// invalid, returns a state with a tripped circuit breaker, which an operator must release.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ impl StateStore for StateFile {
     }
 }
 
-/// Writes the state atomically, by a temporary file.
+/// Writes the state atomically, through a temporary file.
 fn write(file: &Path, state: &RestartState) -> io::Result<()> {
     let draft = file.with_extension("draft");
     let mut written = File::create(&draft)?;

@@ -138,7 +138,8 @@ where
     Ok((status, String::from_utf8(body.to_bytes().to_vec())?))
 }
 
-/// Verifies that the server has the certificate on the chain, without a certificate authority.
+/// Verifies that the server has the certificate that is published on the chain. Needs no certificate
+/// authority.
 #[derive(Debug)]
 struct PublishedCertVerifier {
     der: Vec<u8>,

@@ -38,7 +38,7 @@ const BIDS_MIN: usize = if cfg!(debug_assertions) { 1 } else { 50 };
 const LOOKS: usize = if cfg!(debug_assertions) { 3 } else { 21 };
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 
-/// Runs the client, which queries and bids on every order.
+/// Runs the client, which queries the group of every order and bids on the order.
 pub(crate) async fn client(node: String) -> anyhow::Result<()> {
     let us = key()?.address().clone();
     let client = start(node, &CancellationToken::new())?;

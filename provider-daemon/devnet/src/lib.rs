@@ -178,7 +178,7 @@ impl Devnet {
         format!("grpc://{}", self.grpc)
     }
 
-    /// Returns the chain. Direct changes of the chain are in the next block.
+    /// Returns the chain. Changes that the caller makes directly are in the next block.
     #[must_use]
     pub const fn chain(&self) -> &MemoryChain {
         &self.chain

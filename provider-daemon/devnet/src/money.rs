@@ -139,7 +139,7 @@ fn withdrawn(market: &Market, id: &LeaseId) -> u128 {
     payment.map_or(0, |p| p.withdrawn.amount)
 }
 
-/// Returns the events of the transfer of a bid deposit to the provider.
+/// Returns the transfer events that return a bid deposit to the provider.
 fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     let deposit = market.bid_deposit(id);
     deposit.map_or_else(Vec::new, |d| {
@@ -147,7 +147,7 @@ fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     })
 }
 
-/// Returns the events of the transfers of losing bid deposits to their providers.
+/// Returns the transfer events that return the deposits of losing bids.
 fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     let mut events = Vec::new();
     for bid in market.bids_of(&winner.order) {

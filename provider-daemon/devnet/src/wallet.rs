@@ -55,7 +55,7 @@ pub enum WalletError {
     /// The transaction failed in its block.
     #[error("transaction failed in block {height} ({code}): {log}")]
     Failed {
-        /// Height of the block with the failed transaction, which pays its fee.
+        /// Height of the block with the failed transaction. Its fee is paid.
         height: Height,
         /// Code of the failure.
         code: Code,
@@ -73,7 +73,7 @@ pub struct SentTx {
     pub expires: BlockTime,
 }
 
-/// Signing key, with the node for the transactions.
+/// Signing key, and the node that receives the transactions.
 #[derive(Debug, Clone)]
 pub struct Wallet {
     api: Arc<dyn TxApi>,

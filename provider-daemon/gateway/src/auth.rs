@@ -79,7 +79,8 @@ impl Denial {
         }
     }
 
-    /// Returns the `message` of the JSON response, with the text of the Go provider where it has the reason.
+    /// Returns the `message` of the JSON response. If the Go provider has the same reason, the text is the
+    /// same.
     #[must_use]
     pub(crate) const fn message(self) -> &'static str {
         match self {

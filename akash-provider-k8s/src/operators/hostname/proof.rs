@@ -76,7 +76,7 @@ pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
 struct Tries {
     /// Number of consecutive DNS responses without the required TXT record. A failed query resets the number.
     negative: u32,
-    /// Number of consecutive DNS queries without a proof.
+    /// Number of consecutive DNS queries that did not find the TXT record.
     vain: u32,
 }
 

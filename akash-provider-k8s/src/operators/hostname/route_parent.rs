@@ -132,7 +132,7 @@ impl Sink<DynamicObject> for RouteParentSink {
     }
 }
 
-/// Result of the watch for the status, retained during an outage.
+/// Stores the result of the watch for the status, also during an outage.
 struct RouteParentReport(Arc<Shared>);
 
 impl Report for RouteParentReport {

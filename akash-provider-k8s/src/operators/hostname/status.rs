@@ -51,8 +51,8 @@ pub struct HostnameStatus {
     pub is_written: bool,
     /// Acceptance by the proxy.
     pub accepted: Acceptance,
-    /// Reason why the proxy does not apply the options of the tenant. `None` if the options are not written
-    /// as a SnippetsFilter.
+    /// Reason why the proxy does not apply the SnippetsFilter with the tenant's options; `None` without such
+    /// a problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options_problem: Option<String>,
     /// Status of the certificate; `None` if no issuer is configured.

@@ -21,7 +21,7 @@ pub const CARDS_MAX: usize = 256;
 pub const PROCESSORS_MAX: usize = 64;
 /// Maximum number of threads of one processor.
 const THREADS_MAX: u32 = 4096;
-/// Maximum length of the name of a processor or its vendor, in characters.
+/// Maximum length of a processor name or vendor name, in characters.
 const WORDS_MAX: usize = 128;
 /// Prefix of the names of the discovery pods; the name of the node follows.
 pub const START: &str = "operator-inventory-hardware-discovery-";
@@ -100,7 +100,8 @@ pub struct Cards {
 #[derive(Deserialize)]
 struct Answer {
     cards: Option<Vec<Card>>,
-    /// Cards in a response that describes the whole machine, from some versions of the discovery program.
+    /// Cards in a response about the whole machine. Some versions of the discovery program send such
+    /// responses.
     gpu: Option<Box<Self>>,
 }
 
@@ -146,8 +147,8 @@ impl Processor {
         #[derive(Deserialize)]
         struct Answer {
             processors: Option<Vec<RawProcessor>>,
-            /// Processors in a response that describes the whole machine, from some versions of the discovery
-            /// program.
+            /// Processors in a response about the whole machine. Some versions of the discovery program send
+            /// such responses.
             cpu: Option<Box<Self>>,
         }
         #[derive(Deserialize)]

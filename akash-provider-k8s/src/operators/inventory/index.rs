@@ -64,7 +64,7 @@ pub struct Work {
 /// Labels to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// Patch of the differing labels, with the UID of the node.
+    /// Patch of the labels that must change, with the UID of the node.
     pub patch: Value,
     /// Resource version of the node on which the patch is based.
     pub version: u64,

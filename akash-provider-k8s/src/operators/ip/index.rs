@@ -174,7 +174,7 @@ impl Index {
         self.records.as_ref().map_or(0, BTreeMap::len)
     }
 
-    /// Returns the declaration of a Service, or `None` unless exactly one record declares it.
+    /// Returns the declaration of a Service, or `None` unless exactly one record declares the Service.
     #[must_use]
     pub fn leased(&self, place: &str) -> Option<&LeasedPort> {
         let mut claims = self.claims_of(place);
@@ -188,7 +188,7 @@ impl Index {
             .filter(|_| is_alone)
     }
 
-    /// Returns the Service `place`, a load balancer or a leased address.
+    /// Returns the Service `place` if it is a load balancer or has a leased address.
     #[must_use]
     pub fn live(&self, place: &str) -> Option<&LiveService> {
         self.services.as_ref()?.get(place)
@@ -330,7 +330,7 @@ impl Index {
         }))
     }
 
-    /// Returns another Service for the port and the address of `leased` that no record declares.
+    /// Returns a Service that no record declares, for the port and the address of `leased`.
     fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&Name> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);
@@ -543,7 +543,7 @@ impl Index {
     }
 }
 
-/// Sets the load balancer class of the existing Service in `body`, because the class is immutable.
+/// Sets the load balancer class in `body` to `class`, the immutable class of the existing Service.
 fn with_class(mut body: Value, class: Option<&str>) -> Value {
     if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
         match class {

@@ -60,7 +60,7 @@ pub struct Assignment {
 pub struct Difference {
     /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// True for a surplus annotation, which the operator must own before it can remove it.
+    /// True for a surplus annotation. The operator must own the annotation before its removal.
     pub is_surplus: bool,
 }
 

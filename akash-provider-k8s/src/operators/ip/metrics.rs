@@ -36,9 +36,9 @@ const IN_USE: &str = "metallb_allocator_addresses_in_use_total";
 pub struct MetricsStatus {
     /// Source of the metrics, for display.
     pub of: String,
-    /// Total number of addresses in the counted pools, as MetalLB reports it.
+    /// Total number of addresses in the counted pools, according to MetalLB.
     pub total: Option<u32>,
-    /// Number of used addresses in the counted pools, as MetalLB reports it.
+    /// Number of used addresses in the counted pools, according to MetalLB.
     pub in_use: Option<u32>,
     /// Difference between the counts of MetalLB and of this operator, if found twice in succession.
     pub differs: Option<String>,

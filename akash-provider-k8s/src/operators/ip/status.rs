@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Duration of a watch outage after which the cached Services are too old to report.
+/// Maximum watch outage. After a longer outage, the cached Services are too old to report.
 const STALE: Duration = Duration::from_secs(60);
 
 /// Status of the IP operator.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-/// Delay of an address after which the operator logs the waiting Service.
+/// Maximum wait of a Service for an address. A longer wait is logged.
 pub(super) const LATE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// Maximum number of Services in one log line.

@@ -29,8 +29,7 @@ pub(in crate::state) fn follow(
 }
 
 impl History {
-    /// Adds the failed container terminations in the lease namespace `home` to the history, or in all
-    /// namespaces without `home`.
+    /// Adds the failed container terminations in `home` to the history; `None` for all lease namespaces.
     fn add_terminations(&self, shared: &Shared, home: Option<&str>) {
         let found: Vec<StoredEvent> = {
             let index = shared.index();

@@ -42,7 +42,7 @@ struct Cache {
 }
 
 impl Controller {
-    /// Starts a controller, which configures its proxy after the lists of all kinds.
+    /// Starts a controller. The controller configures its proxy after all kinds were listed.
     pub(crate) async fn start(client: &Client, name: &str, follows: Scope) -> Self {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let proxy = tokio::task::spawn_blocking(move || Proxy::start(&dir).unwrap());
@@ -72,7 +72,7 @@ impl Controller {
         self.port
     }
 
-    /// Waits until the proxy routes a hostname to a service, by an object of this kind and namespace.
+    /// Waits until the proxy routes a hostname to a service, through an object of this kind and namespace.
     pub(crate) async fn until_routed(&self, hostname: &str, kind: &str, namespace: &str, service: &str) {
         let mut loaded = self.loaded.clone();
         let is_routed = |all: &Loaded| {

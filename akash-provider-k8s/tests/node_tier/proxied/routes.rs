@@ -28,7 +28,7 @@ pub(crate) struct Scope {
     pub(crate) class: Option<String>,
     /// Namespace and name of the Gateway of the handled HTTPRoutes.
     pub(crate) gateway: Option<ObjectKey>,
-    /// True for a controller without status writes, like some Ingress controllers.
+    /// True for a controller that writes no status, like some Ingress controllers.
     pub(crate) is_silent: bool,
 }
 

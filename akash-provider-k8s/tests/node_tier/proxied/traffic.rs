@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 const CLIENTS: usize = 2;
-/// Pause between two requests, for parallel tests.
+/// Pause between two requests, so that parallel tests have CPU time.
 const REST: Duration = Duration::from_millis(8);
 /// Maximum wait for a response.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Number of requests after each change, all with the response of the new target.
+/// Number of requests after each change that must reach the new target.
 const AFTER: usize = 12;
 /// Time after a reload of the proxy during which the previous worker can still respond.
 const OVERLAP: Duration = Duration::from_millis(100);
@@ -56,8 +56,8 @@ impl Traffic {
         self.target.store(port, Ordering::Relaxed);
     }
 
-    /// Asserts that every request since the last call got one of the `allowed` responses, and that the next
-    /// requests get the last of these. Returns the number of requests.
+    /// Asserts that every request since the last call got an `allowed` response, and that the next requests
+    /// get the last response in `allowed`. Returns the number of requests.
     pub(crate) async fn assert_responses(&self, allowed: &[&str]) -> usize {
         let from = Instant::now() + OVERLAP;
         let enough = async {

@@ -33,7 +33,7 @@ const LEASE_STATES: [(&str, LeaseState); 4] = [
     ("reclaiming", LeaseState::Reclaiming),
 ];
 
-/// Executes a query, or returns `None` for a path of another file.
+/// Executes a query, or returns `None` if no module in this file has the path.
 pub(super) fn execute(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
     market(state, path, data)
         .or_else(|| deployment(state, path, data))

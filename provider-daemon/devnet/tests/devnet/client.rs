@@ -31,7 +31,7 @@ pub(crate) struct WireClient {
     _ends: DropGuard,
 }
 
-/// Returns a reader for the node at `address`, with intervals for the short block interval.
+/// Returns a reader for the node at `address`, with intervals that fit the short block time.
 pub(crate) fn reader(address: &str, chain_id: &str) -> Reader {
     let limits = Limits {
         health_age: Duration::from_millis(200),

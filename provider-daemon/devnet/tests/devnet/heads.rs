@@ -15,7 +15,8 @@ const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 const TYPE: &str = "content-type";
 
-/// Methods of an Akash node with a selected state. Even their refusals contain the height of this state.
+/// Methods that an Akash node calls after it has selected a state. Even a refusal contains the height of this
+/// state.
 const OF_STATE: [&str; 32] = [
     "/akash.audit.v1.Query/AllProvidersAttributes",
     "/akash.audit.v1.Query/AuditorAttributes",
@@ -50,7 +51,7 @@ const OF_STATE: [&str; 32] = [
     "/cosmos.tx.v1beta1.Service/GetTx",
     "/cosmos.tx.v1beta1.Service/Simulate",
 ];
-/// Method of an Akash node without a selected state.
+/// Method that an Akash node calls without selecting a state.
 const OF_SERVER: &str = "/akash.discovery.v1.Discovery/GetInfo";
 /// Recorded methods of modules that are not implemented.
 const NOT_PLAYED: [&str; 2] = [

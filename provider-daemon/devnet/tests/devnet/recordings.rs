@@ -163,7 +163,7 @@ fn same_as(name: &str, dseq: u64) -> TenantMsg {
     msg
 }
 
-/// Repeats the recorded actions without a recorded transaction on `chain`.
+/// Repeats on `chain` the recorded actions that have no recorded transaction.
 pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     let of_tenant = match height {
         613 => Some(same_as("deployment-create-two-groups", 1004)),

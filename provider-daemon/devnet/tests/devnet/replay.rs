@@ -47,8 +47,8 @@ struct Replay {
 }
 
 impl Replay {
-    /// Creates blocks until the next block has this height. Repeats the recorded changes without a
-    /// transaction before each block, and the recorded queries after it.
+    /// Creates blocks until the next block has this height. Before each block, applies the recorded changes
+    /// that have no transaction. After the block, repeats the recorded queries.
     async fn go_before(&mut self, height: u64) {
         loop {
             let next = self.devnet.chain().market(|m| m.height()) + 1;
@@ -62,7 +62,7 @@ impl Replay {
         }
     }
 
-    /// Repeats the queries recorded at this height. Adds each different response to `differences`.
+    /// Repeats the queries recorded at this height. Adds each response that differs to `differences`.
     async fn queries(&mut self, height: u64) {
         let mut found = self.recorded_queries.remove(&height).unwrap_or_default();
         found.sort();
@@ -97,7 +97,7 @@ impl Replay {
         }
     }
 
-    /// Receives the websocket frames of the newest block. Returns them by kind.
+    /// Receives the websocket frames of the newest block, by kind.
     async fn hear(&mut self) -> BTreeMap<String, Vec<Value>> {
         let block = call(&self.rpc, "block", json!({})).await;
         let txs = block["result"]["block"]["data"]["txs"].as_array().unwrap().len();

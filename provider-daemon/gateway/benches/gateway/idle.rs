@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 const WEBSOCKETS: usize = if cfg!(debug_assertions) { 100 } else { 10_000 };
-/// Number of open files of the daemon other than websockets.
+/// Number of open files that the daemon uses for other purposes than websockets.
 const RESERVE: usize = 300;
 /// Number of websockets opened concurrently.
 const TOGETHER: usize = 50;

@@ -108,8 +108,8 @@ impl PersistentConnection {
     }
 }
 
-/// Parses the head of a response. Returns the status, the offset and the length of the body, or `None` while
-/// the head is incomplete.
+/// Parses the head of a response. Returns the status, and the offset and length of the body; `None` while the
+/// head is incomplete.
 fn head(bytes: &[u8]) -> anyhow::Result<Option<(u16, usize, usize)>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);

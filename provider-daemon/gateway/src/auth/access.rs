@@ -190,7 +190,8 @@ impl Identity {
         matches!(self.access, Access::Granular(_))
     }
 
-    /// Returns the services of `target` with the permission `scope`, or `None` without this permission.
+    /// Returns the services of `target` that the permission `scope` covers, or `None` without this
+    /// permission.
     #[must_use]
     pub fn permits(&self, scope: Scope, target: Target) -> Option<Services> {
         match &self.access {

@@ -14,7 +14,7 @@ pub(super) enum GpuModels {
     Models(Vec<(Model, i64)>),
     /// The models are unknown. Contains the reason.
     Unknown(String),
-    /// Reason why the labels do not name the models. Discovery can possibly find them.
+    /// Reason why the labels do not name the models. Discovery can possibly find the models.
     Undiscovered(String),
 }
 
