@@ -258,7 +258,6 @@ impl State {
         Ok(status::restarts(&self.current(lease)?))
     }
 
-    /// Returns true if all objects of a kind were listed.
     pub(crate) fn has_listed(&self, kind: Kind) -> bool {
         self.shared
             .watches

@@ -92,7 +92,6 @@ impl ProcessCluster {
         })
     }
 
-    /// Stops the processes of a lease and waits for their end.
     async fn stop(&self, lease: &LeaseId) {
         let replicas = {
             let state = self.state();

@@ -202,7 +202,6 @@ impl Reader {
         Heads::read(connection, self.link.keys(), &self.topics).await
     }
 
-    /// Returns the highest sequence number that was read.
     fn highest(&self) -> u64 {
         self.at.iter().map(|at| at.sequence).max().unwrap_or(0)
     }

@@ -206,7 +206,6 @@ impl Publisher {
         self.connection.check("publish", response).await
     }
 
-    /// Runs a command on the shared connection and returns its response.
     pub(crate) async fn run<T: FromRedisValue>(
         &self,
         operation: &'static str,

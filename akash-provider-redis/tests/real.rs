@@ -54,7 +54,6 @@ async fn next(stream: &mut EventStream) -> Delivery {
         .unwrap()
 }
 
-/// Publishes an event, with retries until the bus accepts it.
 async fn publish(bus: &RedisBus, topic: Topic, wanted: u32) {
     let taken = async {
         while let Err(error) = bus.publish(topic, fact(wanted)).await {

@@ -57,7 +57,6 @@ fn leases(world: &World) -> Api<Lease> {
     Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace)
 }
 
-/// Asserts continuously that at most one candidate is the leader.
 fn assert_single_leader(elections: Vec<Arc<Election>>) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         loop {

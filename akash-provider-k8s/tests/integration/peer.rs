@@ -20,7 +20,6 @@ use recordings::Recording;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Renders the SDL of a recording with the recorded settings.
 fn render(recording: &Recording, isolation: Isolation) -> LeaseObjects {
     let prior = PriorState {
         manifest_version: recording.manifest_version(),

@@ -82,7 +82,6 @@ async fn content(client: &Client, object: Object, namespace: &str) -> Value {
     live
 }
 
-/// Returns the UID and the number of restarts of each pod.
 async fn pods(client: &Client, namespace: &str) -> Vec<(String, i32)> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let all = api.list(&ListParams::default()).await.unwrap().items;

@@ -31,7 +31,6 @@ async fn leads(election: &Election) -> bool {
     timeout(WAIT_LIMIT, gate.opened()).await.is_ok()
 }
 
-/// Waits for a leader and returns its election term.
 async fn wait_for_leader(elections: &[Arc<Election>]) -> u64 {
     let began = Instant::now();
     loop {
@@ -44,7 +43,6 @@ async fn wait_for_leader(elections: &[Arc<Election>]) -> u64 {
     }
 }
 
-/// Asserts continuously that at most one instance is the leader.
 fn assert_single_leader(elections: &[Arc<Election>]) -> tokio::task::JoinHandle<()> {
     let elections = elections.to_vec();
     tokio::spawn(async move {

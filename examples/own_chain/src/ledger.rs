@@ -82,7 +82,7 @@ pub(crate) trait Reader {
     /// Processes the next block of the file. Returns the number of missing blocks before it, without those
     /// that `lost` reported. The error is the reason why this block cannot follow the previous block.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
-    /// Reports an unusable line, possibly a block.
+    /// Reports an unusable line, which may have been a block.
     fn lost(&mut self);
 }
 

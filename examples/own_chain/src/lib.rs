@@ -56,7 +56,7 @@ struct State {
     events: broadcast::Sender<Facts>,
     /// Heights of the missing or unreadable blocks.
     lost: BTreeSet<Height>,
-    /// Number of unusable lines since the last readable block, each possibly a block.
+    /// Number of unusable lines since the last readable block. Each line may have been a block.
     unread: u64,
     /// True if the file has unusable or missing lines.
     has_gap: bool,

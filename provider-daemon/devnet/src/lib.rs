@@ -185,7 +185,7 @@ impl Devnet {
     }
 
     /// Completes a block and returns its height. The block time advances by 6 s, or by less (at least 1 ms)
-    /// if the block would be ahead of the local clock, because clients refuse blocks from the future.
+    /// to stay behind the local clock. Clients refuse blocks from the future.
     pub fn make_block(&self) -> Height {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let before = self.chain.market(|market| market.time());

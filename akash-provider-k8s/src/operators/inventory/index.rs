@@ -48,7 +48,6 @@ pub struct Index {
     list: Arc<Database>,
     /// Discovered cards by node name, with the identity of the node at the discovery.
     found: BTreeMap<Name, (Machine, Cards)>,
-    /// Discovered processors by node name.
     processors: Arc<Processors>,
 }
 

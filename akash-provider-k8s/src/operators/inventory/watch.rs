@@ -65,7 +65,6 @@ pub(super) fn start(
     ]
 }
 
-/// Decodes the name of a storage class, and its label `akash.network=true`.
 fn class(object: &DynamicObject) -> (String, bool) {
     let labels = object.metadata.labels.as_ref();
     let offered = labels

@@ -4,7 +4,6 @@ use akash_provider_core::cluster::Outage;
 use serde_json::json;
 use std::sync::Arc;
 
-/// Returns the health of a lease without failing containers.
 fn health(view: &LeaseView) -> Health {
     super::health(view, &Nodes::new())
 }

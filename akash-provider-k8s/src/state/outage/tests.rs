@@ -21,7 +21,6 @@ fn view(pods: &[Value]) -> LeaseView {
     view
 }
 
-/// Returns the health of the lease if all kubelets send heartbeats.
 fn health(view: &LeaseView) -> Health {
     health_on(view, &Nodes::from([("n1".to_owned(), true)]))
 }

@@ -56,7 +56,6 @@ impl TxtLookup for Zone {
     }
 }
 
-/// Returns the check results of the hostname in the lease status.
 async fn hostname_notes(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes {
     let status = cluster.lease_status(lease).await.unwrap();
     let web = &status.services["web"];

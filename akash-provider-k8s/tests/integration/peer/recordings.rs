@@ -162,7 +162,6 @@ const ADDED_TO_PODS: [&str; 4] = [
 /// Fields that the API server sets in containers.
 const ADDED_TO_CONTAINERS: [&str; 2] = ["terminationMessagePath", "terminationMessagePolicy"];
 
-/// Returns an object without fields set by the API server.
 pub(super) fn plain(mut object: Value) -> Value {
     ADDED.iter().for_each(|pointer| remove(&mut object, pointer));
     if object["spec"]["serviceName"] == "" {

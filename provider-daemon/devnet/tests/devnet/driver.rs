@@ -20,7 +20,6 @@ pub(crate) const CHAIN_ID: &str = "devnet";
 /// Block interval: short, but long enough for a slow machine.
 const BLOCK_TIME: Duration = Duration::from_millis(150);
 
-/// Returns the private key with this number, the same in each call.
 pub(crate) fn key(number: u8) -> PrivateKey {
     PrivateKey::from_bytes(&[number; 32]).unwrap()
 }

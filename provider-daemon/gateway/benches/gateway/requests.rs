@@ -29,7 +29,6 @@ pub(crate) async fn status() -> anyhow::Result<()> {
     rate("status", |_| Ok(request("/status", ""))).await
 }
 
-/// Measures the rate of requests for the lease status, each with a token.
 pub(crate) async fn lease_status() -> anyhow::Result<()> {
     rate("lease_status", |number| {
         Ok(request(&lease_path("status"), &authorization(number)?))

@@ -17,11 +17,11 @@ use tokio::time::timeout;
 const CACHED_MAX: u64 = 10_000;
 /// Time for which the gateway caches that a certificate is not valid on the chain.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
-/// Maximum wait of a request for a chain query about a certificate that was valid before. A later response
-/// applies to later requests.
+/// Maximum wait of a request for a chain query about a previously valid certificate. A later response applies
+/// to later requests.
 const RECHECK_TIMEOUT: Duration = Duration::from_millis(300);
-/// Time for which a failed query is cached, so that a new connection and its first request do not wait for
-/// the same query.
+/// Time for which a failed query is cached, so that the first request of a new connection does not repeat the
+/// query.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
 /// Client certificate of a TLS connection. The TLS handshake proved possession of the private key.
@@ -37,8 +37,8 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Parses a certificate. Returns `None` if the format is not that of the Akash network; the TLS handshake
-    /// already refuses such certificates.
+    /// Parses a certificate, or returns `None` for a format other than that of the Akash network. The TLS
+    /// handshake already refuses such certificates.
     #[must_use]
     pub fn read(der: &[u8]) -> Option<Self> {
         let facts = cert::read_der(der).ok()?;
@@ -95,8 +95,8 @@ impl Certificates {
         }
     }
 
-    /// Returns true if the chain stores the same certificate, not revoked. If the chain query fails, a
-    /// certificate that was valid before counts as valid; any other certificate causes an error.
+    /// Returns true if the chain stores the same certificate and the certificate is not revoked. If the chain
+    /// query fails, a previously valid certificate counts as valid; any other certificate causes an error.
     pub(super) async fn is_valid(
         &self,
         certificate: &ClientCertificate,
@@ -132,8 +132,8 @@ impl Certificates {
         }
     }
 
-    /// Queries the chain about a certificate. Returns `Ok` for a valid certificate, and after a failure or
-    /// [`RECHECK_TIMEOUT`] also for a certificate that was valid before.
+    /// Queries the chain about a certificate. Returns `Ok` for a valid certificate. After a failure or
+    /// [`RECHECK_TIMEOUT`], a previously valid certificate is also `Ok`.
     async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
         let lookup = Lookup {

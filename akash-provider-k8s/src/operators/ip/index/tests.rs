@@ -52,7 +52,6 @@ fn bad(place: Option<String>) -> DecodedRecord {
     })
 }
 
-/// Returns the Service that the API server stores for this body.
 fn written(body: &Value, version: u64) -> LiveService {
     let mut object = body.clone();
     let meta = &mut object["metadata"];
