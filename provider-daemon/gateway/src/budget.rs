@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Maximum number of IP networks with a counter. A counter takes a few hundred bytes.
+/// Maximum number of IP networks with a counter.
 const COUNTED_MAX: u64 = 10_000;
 /// Length of the period in which requests are counted.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub(super) fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// Counter of requests per minute for each IP network, with a maximum.
+/// Counter of requests per minute for each IP network.
 #[derive(Debug)]
 pub(super) struct Budget {
     taken: Cache<IpAddr, Arc<AtomicU32>>,
@@ -51,8 +51,7 @@ impl Budget {
         taken.is_some_and(|taken| taken.load(Ordering::Relaxed) >= self.most)
     }
 
-    /// Counts one request of the IP network of `peer`. Returns false if the network has already reached the
-    /// maximum.
+    /// Counts one request of the IP network of `peer`. Returns false if the network has reached the maximum.
     pub(super) fn take(&self, peer: IpAddr) -> bool {
         let taken = self.taken.get_with(network(peer), Arc::default);
         // Never exceeds the maximum, so the counter cannot wrap.
@@ -62,14 +61,14 @@ impl Budget {
     }
 }
 
-/// Counter of concurrent requests for each IP network, with a maximum.
+/// Counter of concurrent requests for each IP network.
 #[derive(Debug)]
 pub(super) struct Shares {
     taken: Mutex<HashMap<IpAddr, usize>>,
     most: usize,
 }
 
-/// One counted request of an IP network. Dropping this value decrements the counter.
+/// One counted request. Dropping this value decrements the counter.
 #[derive(Debug)]
 pub(super) struct Share {
     of: Arc<Shares>,
@@ -84,7 +83,8 @@ impl Shares {
         }
     }
 
-    /// Returns a share for the IP network of `peer`, or `None` if the network already has the maximum number of shares.
+    /// Returns a share for the IP network of `peer`, or `None` if the network has the maximum number of
+    /// shares.
     pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Share> {
         let network = network(peer);
         // A poisoned lock is used as it is: the counts are correct after each step, and a panic of another task must

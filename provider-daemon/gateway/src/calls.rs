@@ -55,7 +55,6 @@ impl Calls {
 }
 
 impl Call {
-    /// Attaches the call to a response body. The call counts as open until the body is dropped.
     pub(super) const fn attach<B>(self, body: B) -> CallBody<B> {
         CallBody { body, _call: self }
     }

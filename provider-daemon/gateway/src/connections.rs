@@ -26,21 +26,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of places per port that are reserved for connections without authentication, so that many
-/// clients can send their first requests at the same time. A port with fewer than 256 places reserves a
-/// quarter of its places.
+/// Maximum number of places per port that are reserved for connections without authentication. A port with
+/// fewer than 256 places reserves a quarter of its places.
 const RESERVED_MAX: usize = 64;
-/// Maximum number of connections of an account that has a live lease: twice the maximum number of streams of
-/// a tenant. Further connections count as anonymous.
+/// Maximum number of connections of an account with a live lease. Further connections count as anonymous.
 const LEASED_OF_ACCOUNT: usize = 512;
-/// Maximum number of connections of an account that has no live lease. A browser opens six connections, and a
-/// script opens one. Further connections count as anonymous.
+/// Maximum number of connections of an account without a live lease. Further connections count as anonymous.
 const UNLEASED_OF_ACCOUNT: usize = 32;
-/// IP network under which all clients on this machine are counted, for example readiness probes.
+/// IP network under which all clients on this machine are counted.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Classes of connections, the lowest first. Connections of lower classes are closed before those of higher
-/// classes.
+/// Classes of connections, from low to high. Lower classes are closed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Anonymous,
@@ -62,11 +58,10 @@ pub(crate) struct Connections {
 
 #[derive(Debug)]
 struct Table {
-    /// Counter that increases with each new connection and each use. The values sort the entries by last use.
+    /// Counter of new connections and uses. The values sort the entries by last use.
     clock: u64,
     open: HashMap<u64, Entry>,
-    /// Number of unleased connections of each IP network: anonymous connections, and connections of accounts that have
-    /// no live lease.
+    /// Number of connections without a live lease, for each IP network.
     unleased: HashMap<IpAddr, usize>,
     of_account: HashMap<Address, usize>,
     unleased_max: usize,
@@ -78,8 +73,8 @@ struct Table {
 struct Places {
     authenticated: usize,
     authenticated_max: usize,
-    /// While this machine has at most this number of connections to the port, its anonymous connections are
-    /// not closed in favor of other clients.
+    /// Reserved number of connections from this machine. Up to this number, anonymous connections are not
+    /// closed for other clients.
     local_reserved: usize,
 }
 
@@ -93,8 +88,7 @@ struct Entry {
     close: CancellationToken,
 }
 
-/// Entry of a connection in the table of connections. A connection that became a stream counts until the
-/// stream ends.
+/// Entry in the table of connections. The entry of a stream is removed when the stream ends.
 #[derive(Debug)]
 pub(crate) struct Connection {
     of: Arc<Connections>,
@@ -104,7 +98,7 @@ pub(crate) struct Connection {
     _place: OwnedSemaphorePermit,
 }
 
-/// Returns the IP network under which a client is counted. All clients on this machine are one IP network.
+/// Returns the IP network under which a client is counted.
 pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
     let is_local = |ip: IpAddr| {
         ip == LOCAL || ip == Ipv6Addr::LOCALHOST || server.is_some_and(|server| server.to_canonical() == ip)
@@ -117,8 +111,8 @@ pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
 }
 
 impl Connections {
-    /// Creates an empty table with the number of places of each port. Connections without a live lease take at most
-    /// `unleased_max` places per IP network.
+    /// Creates an empty table with the number of places of each port. `unleased_max` limits the connections
+    /// without a live lease, for each IP network.
     pub(crate) fn new([rest, grpc]: [usize; 2], unleased_max: usize, counters: GatewayCounters) -> Arc<Self> {
         let table = Table {
             clock: 0,
@@ -135,8 +129,8 @@ impl Connections {
         })
     }
 
-    /// Adds a connection. If the IP network already has the maximum number of unleased connections, first
-    /// closes one of these connections.
+    /// Adds a connection. If the IP network has the maximum number of unleased connections, closes one of
+    /// these connections.
     pub(crate) fn enter(
         self: &Arc<Self>,
         port: Port,
@@ -173,7 +167,7 @@ impl Connections {
         }
     }
 
-    /// Closes a connection of a port in favor of a new client. Returns false if no connection may be closed.
+    /// Closes a connection of a port for a new client. Returns false if no connection may be closed.
     pub(crate) fn make_room(&self, port: Port) -> bool {
         let mut table = self.lock();
         let local = table
@@ -204,7 +198,6 @@ impl Connection {
         self.of.lock().authenticate(self.number, account, class);
     }
 
-    /// Waits until this connection is closed in favor of another connection.
     pub(crate) async fn displaced(&self) {
         self.close.cancelled().await;
     }
@@ -259,8 +252,8 @@ impl Table {
         }
     }
 
-    /// Closes an authenticated connection on a port in favor of a new connection of `class`. The account of
-    /// the new connection already has `mine` connections. Returns false if no connection may be closed.
+    /// Closes an authenticated connection on a port in favor of a new connection of `class`. `mine` is the
+    /// number of connections of the new connection's account. Returns false if no connection may be closed.
     fn displace_for(&mut self, port: Port, class: Class, mine: usize) -> bool {
         if self.close_least(|e| e.port == port && e.class == Class::Account, |e| e.used) {
             return true;
@@ -279,8 +272,7 @@ impl Table {
         victim.is_some_and(|number| self.close(number))
     }
 
-    /// Returns the connection for which `order` returns the lowest value, among the connections that may be
-    /// closed.
+    /// Returns the closable connection with the lowest value of `order`.
     fn least<K: Ord>(&self, may_close: impl Fn(&Entry) -> bool, order: impl Fn(&Entry) -> K) -> Option<u64> {
         let candidates = self.open.iter().filter(|(_, entry)| may_close(entry));
         let first = candidates.min_by_key(|(_, entry)| order(entry));
@@ -351,7 +343,7 @@ impl Table {
     }
 }
 
-/// Decrements a count, and removes the count at zero, so that the map does not grow with every client.
+/// Decrements a count. Removes a zero count, so that the map does not grow with every client.
 fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;

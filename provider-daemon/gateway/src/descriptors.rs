@@ -7,11 +7,10 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io;
 
-/// Number of file descriptors that are reserved for the rest of the provider: connections to the chain nodes
-/// and the cluster, state files, and price scripts with three pipes each. Half of the number is a margin.
+/// Number of file descriptors that are reserved for the rest of the provider: chain nodes, the cluster, state
+/// files and price scripts.
 const RESERVE: u64 = 256;
-/// Number of file descriptors of a REST connection: one for the client, and one for the stream to the cluster
-/// if the connection becomes a stream.
+/// File descriptors of a REST connection: one for the client, and one for a stream to the cluster.
 const FILES_OF_REST: u64 = 2;
 /// Minimum number of connections on a port, even if the limit of open files allows fewer.
 const CONNECTIONS_MIN: u64 = 8;
@@ -36,7 +35,7 @@ pub fn raise() -> io::Result<u64> {
     Ok(hard.max(soft))
 }
 
-/// Number of connections per port that suffices for most providers. A lower number causes a warning.
+/// Number of connections per port below which the provider logs a warning.
 const ENOUGH: usize = 1024;
 
 /// Returns the limit of open files that `wanted` connections on each port need. Returns `None` if the present
@@ -47,7 +46,7 @@ pub(super) fn files_to_raise_to(places: Places, wanted: usize) -> Option<u64> {
     (fewest < wanted.min(ENOUGH)).then(|| RESERVE + 4 * wanted as u64)
 }
 
-/// Returns the number of connections that the limit of open files allows on each port, at most `wanted`.
+/// Returns the number of connections on each port that the limit of open files allows, at most `wanted`.
 pub(super) fn places(wanted: usize) -> Places {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((files, _)) => split(files, wanted),
@@ -59,8 +58,7 @@ pub(super) fn places(wanted: usize) -> Places {
     }
 }
 
-/// Divides the limit of open files between the ports. After the reserve is subtracted, REST gets three
-/// quarters of the files and gRPC a quarter.
+/// Divides the open files after the reserve: three quarters for REST, a quarter for gRPC.
 fn split(files: u64, wanted: usize) -> Places {
     // With a very low limit the reserve takes half at most, so that some connections remain.
     let left = files.saturating_sub(RESERVE.min(files / 2));

@@ -97,8 +97,8 @@ pub fn certificate(input: &[u8]) {
     }
 }
 
-/// Parses the input as a manifest. The hash of the input must equal the hash of the parsed manifest. If the parsed
-/// manifest is encoded and parsed again, the result must be the same manifest.
+/// Parses the input as a manifest. Checks the hash, and that the manifest stays equal when encoded and parsed
+/// again.
 pub fn manifest_json(input: &[u8]) {
     let Ok((read, hashes)) = manifest::parse(input) else {
         return;
@@ -120,7 +120,7 @@ pub fn manifest_json(input: &[u8]) {
     }
 }
 
-/// Parses the input as websocket frames of a shell, and the content of each frame as a shell message.
+/// Parses the input as websocket frames of a shell, and each frame as a shell message.
 pub fn frames(input: &[u8]) {
     stream::fuzz_frames(input);
 }

@@ -30,10 +30,9 @@ use tonic::service::Routes;
 use tonic_prost::ProstCodec;
 use tower::{Service, service_fn};
 
-/// Maximum size of a request message, in bytes. A message with a group has a few kilobytes.
+/// Maximum size of a request message, in bytes.
 const REQUEST_BYTES_MAX: usize = 256 * 1024;
 
-/// `akash.provider.v1.ProviderRPC`, with three methods. Any other method gets the gRPC status "unimplemented".
 #[derive(Debug, Clone)]
 struct ProviderRpc {
     app: Arc<App>,
@@ -97,7 +96,6 @@ fn peer_of<B>(call: &http::Request<B>) -> Option<Peer> {
     call.extensions().get::<Peer>().cloned()
 }
 
-/// gRPC method `StreamStatus` for one call, with the client that sent the call.
 struct StreamStatus(Arc<App>, Option<Peer>);
 
 impl tonic::server::ServerStreamingService<()> for StreamStatus {
@@ -131,7 +129,6 @@ impl Service<Call> for ProviderRpc {
     }
 }
 
-/// Returns all gRPC services: the provider's service, health and reflection.
 pub(super) fn router(app: &Arc<App>) -> Router {
     let rpc = ProviderRpc { app: Arc::clone(app) };
     let (health, healthy) = tonic_health::server::health_reporter();
@@ -164,8 +161,8 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(app), count_requests))
 }
 
-/// Counts a call against the request budget of the client's IP network, like a REST request. Health checks are not
-/// counted. Also limits the time to receive the request body.
+/// Counts a call, except a health check, against the request budget of the client's IP network. Also limits
+/// the time to receive the request body.
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
     // A probe may share its address with many clients. If counted, it would fail with them and restart the process.
     let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");

@@ -8,8 +8,7 @@ use akash_provider_core::inventory::{GpuMetrics, Hardware, Metrics, NodeMetrics,
 /// Maximum number of listed devices of one kind on one node.
 const DEVICES_MAX: u32 = 64;
 
-/// Converts the capacity of a cluster. Quantities have the Kubernetes notation. Each GPU has one entry, at most 64
-/// entries of one kind.
+/// Converts the capacity of a cluster. Each GPU has one entry, at most 64 entries of one kind per node.
 #[must_use]
 pub fn cluster(metrics: &Metrics) -> inventory::Cluster {
     let storage = metrics.storage.iter().map(|(class, amount)| inventory::Storage {
@@ -62,8 +61,8 @@ fn node(node: &NodeMetrics) -> inventory::Node {
     }
 }
 
-/// Returns one entry for all processors of a node, as the Go provider does for equal processors. Returns
-/// `None` if the vendor is unknown. The model is empty, because no Kubernetes object contains the model.
+/// Returns one entry for all processors of a node. Returns `None` if the vendor is unknown. The model is
+/// always empty, because no Kubernetes object contains the model.
 fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
     let vendor = machine.cpu_vendor.clone()?;
     let cores = machine.cpu.unwrap_or(0) / 1000;
@@ -75,8 +74,7 @@ fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
     })
 }
 
-/// Returns one entry for each GPU. An entry has the names of vendor and model, but no PCI ids, because `kind`
-/// does not contain the ids.
+/// Returns one entry for each GPU, without PCI ids.
 fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
     let info = inventory::GpuInfo {
         vendor: kind.vendor.to_string(),
@@ -89,14 +87,12 @@ fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
     std::iter::repeat_n(info, usize::try_from(kind.count.min(DEVICES_MAX)).unwrap_or(0))
 }
 
-/// Converts the amounts of a resource with unknown total capacity. The allocatable amount is used as the
-/// capacity.
+/// Converts the amounts of a resource. The allocatable amount is used as the capacity.
 pub(crate) fn pair(amount: &Pair, notation: fn(u64) -> String) -> inventory::ResourcePair {
     pair_with_capacity(amount, None, notation)
 }
 
-/// Converts the amounts of a node's resource. `capacity` includes the amount that the node reserves for its
-/// system.
+/// Converts the amounts of a node's resource. `capacity` includes the amount reserved for the system.
 fn pair_with_capacity(
     amount: &Pair,
     capacity: Option<u64>,
@@ -115,13 +111,12 @@ fn pair_with_capacity(
     }
 }
 
-/// Formats a number of bytes. The result is at most the maximum of a signed 64-bit integer, because clients
-/// parse the number as signed.
+/// Formats a number of bytes, at most `i64::MAX`, because clients parse a signed number.
 pub(crate) fn bytes(number: u64) -> String {
     number.min(i64::MAX.unsigned_abs()).to_string()
 }
 
-/// Formats an amount of CPU: whole cores if possible, otherwise millicores.
+/// Formats an amount of CPU as whole cores, or else as millicores.
 pub(crate) fn cores(milli: u64) -> String {
     if milli.is_multiple_of(1000) {
         (milli / 1000).to_string()

@@ -26,7 +26,7 @@ pub struct Leadership {
     /// Address at which tenants reach the leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Forged term in the leader election record, too high to be real. This instance ignores the term.
+    /// Implausibly high term in the leader election record. This instance ignores the term.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
 }

@@ -86,11 +86,11 @@ use tokio_util::task::TaskTracker;
 /// Provider, cluster, chain and store that the gateway needs.
 #[derive(Debug, Clone)]
 pub struct Ports {
-    /// Running provider, which receives manifests and hostname migrations, and reports the status.
+    /// Running provider, which receives manifests and migrations and reports the status.
     pub handle: ProviderHandle,
-    /// Cluster of the workloads. The gateway reads logs, shells and lease statuses directly from the cluster.
+    /// Cluster of the workloads, for logs, shells and lease statuses.
     pub cluster: Arc<dyn Cluster>,
-    /// Chain, which is queried for certificates and keys of tenants, and for the records that bid screening needs.
+    /// Chain, for certificates and keys of tenants, and for bid screening.
     pub chain: Arc<dyn ChainQuery>,
     /// Store of keys and certificates, for outages of the chain.
     pub memory: Arc<dyn Memory>,
@@ -123,12 +123,12 @@ struct App {
     limits: Limits,
     stream_permits: StreamPermits,
     tasks: TaskTracker,
-    /// Cancelled when the provider drains: open streams end, and new ones are refused.
+    /// Cancelled when the provider drains: open streams end, and new streams are refused.
     draining: CancellationToken,
     chain: Arc<dyn ChainQuery>,
     clock: Clock,
     screening: Option<Screening>,
-    /// Instructions for the operator of the provider. `/readyz` returns the instructions.
+    /// Instructions for the operator of the provider, which `/readyz` returns.
     notes: Vec<String>,
     problem: Option<ProblemSource>,
     leadership: Option<LeadershipSource>,
@@ -183,8 +183,7 @@ impl App {
         }
     }
 
-    /// Replaces a "not found" error by "unavailable" while the provider has not read the complete state of
-    /// chain and cluster.
+    /// Replaces a "not found" error by "unavailable" until the state of chain and cluster is complete.
     async fn settled(&self, operation: &'static str, error: Error) -> Error {
         // Only "not found" depends on the completeness of the state.
         if error.kind() != ErrorKind::NotFound {
@@ -202,7 +201,7 @@ impl App {
     }
 }
 
-/// Gateway that has bound its addresses and does not serve yet.
+/// Gateway with bound addresses that does not serve yet.
 #[derive(Debug)]
 pub struct Gateway {
     app: Arc<App>,
@@ -213,7 +212,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Reads the certificates and binds the addresses. `provider` is the chain account of the provider.
+    /// Reads the certificates and binds the addresses. `provider` is the provider's chain account.
     ///
     /// # Errors
     /// Returns an error if an address cannot be bound, or a certificate cannot be used.
@@ -277,8 +276,7 @@ impl Gateway {
         })
     }
 
-    /// Returns a router with the routes `/healthz` and `/readyz`, for a separate port without TLS. Probes of that port
-    /// do not compete with tenants for connections.
+    /// Returns a router with `/healthz` and `/readyz`, for a separate port without TLS.
     pub fn health_router(&self) -> Router {
         rest::health_router(&self.app)
     }
@@ -297,7 +295,8 @@ impl Gateway {
         self.listener.local_addr()
     }
 
-    /// Returns the TLS configuration of REST and gRPC, so that certificates can be replaced while the gateway serves.
+    /// Returns the TLS configuration of REST and gRPC. Its certificates can be replaced while the gateway
+    /// serves.
     #[must_use]
     pub fn tls(&self) -> Arc<Tls> {
         Arc::clone(&self.tls)
@@ -308,8 +307,8 @@ impl Gateway {
         self.serve_through(shutdown.clone(), shutdown).await;
     }
 
-    /// Serves until `shutdown` is cancelled, for a provider with a drain phase. After `draining` is cancelled, open
-    /// streams end and new streams are refused, but other requests are still served.
+    /// Serves until `shutdown` is cancelled. After `draining` is cancelled, streams end and new streams are
+    /// refused, but other requests are still served.
     pub async fn serve_through(self, draining: CancellationToken, shutdown: CancellationToken) {
         let app = self.app;
         let places = descriptors::places(app.limits.connections);
@@ -373,7 +372,7 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, 
     listener.map_err(|why| GatewayError::Listen { flag, address, why })
 }
 
-/// Loads the public certificate again each time its files have changed. Never returns.
+/// Loads the public certificate again after each change of its files. Never returns.
 async fn follow_files(tls: &Tls, settings: &Settings) {
     let Some(files) = &settings.public_certificate else {
         return std::future::pending().await;

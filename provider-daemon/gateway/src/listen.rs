@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-/// Pause after the system failed to accept a connection, for example because no file descriptor was free.
+/// Pause after a failure to accept a connection, for example because no file descriptor was free.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Maximum number of concurrent calls on one connection.
@@ -49,21 +49,19 @@ const CALLS_MAX: u32 = 100;
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    /// Entry of the connection in the table of connections. A stream keeps a clone until the stream ends.
+    /// Entry in the table of connections. A stream holds a clone until the end of the stream.
     pub(crate) connection: Arc<Connection>,
-    /// Permits of responses on this connection, such as the permit of a screening. A permit is released when
-    /// its response is written.
+    /// Permits to release after a response on this connection is written.
     pub(super) pending_writes: PendingWrites,
 }
 
 impl Peer {
-    /// Returns the client's IP address. Returns `0.0.0.0` if `peer` is `None`, as in tests without a connection.
+    /// Returns the client's IP address, or `0.0.0.0` for `None`, as in tests without a connection.
     pub(crate) fn ip(peer: Option<&Self>) -> IpAddr {
         peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |p| p.address.ip())
     }
 }
 
-/// Port of the gateway, with the state that all connections to the port share.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) tls: Arc<Tls>,
@@ -74,8 +72,8 @@ pub(crate) struct Listener {
     pub(crate) counters: GatewayCounters,
     /// Open connections of both ports.
     pub(crate) table: Arc<Connections>,
-    /// Maximum number of concurrent connections on this port, lower than the setting if the process cannot
-    /// open enough files.
+    /// Maximum number of concurrent connections on this port. Lower than the setting if the limit of open
+    /// files is too low.
     pub(crate) places: usize,
 }
 
@@ -266,9 +264,8 @@ impl Listener {
         }
     }
 
-    /// Serves a connection until the connection closes. After the gateway starts to shut down, only open
-    /// requests are served. After `idle` completes or the credential becomes invalid, no new request is
-    /// accepted, and open requests have at most [`Limits::grace`] to end.
+    /// Serves a connection. During a shutdown, only open requests are served. After `idle` completes or the
+    /// credential becomes invalid, open requests have at most [`Limits::grace`] to end.
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,

@@ -48,12 +48,12 @@ pub(super) type Rejection = Box<Reply>;
 /// Check that runs before the handler of a route.
 #[derive(Debug, Clone, Copy)]
 enum Guard {
-    /// No check: for liveness probes, and for `/validate`, which has its own budget.
+    /// No check: for liveness probes, and for `/validate` with its own budget.
     Open,
     /// The request counts against the request budget of the client's IP network.
     Counted,
-    /// The caller is identified. Before this check, a request with a wrong method is refused like a request
-    /// for an unknown path.
+    /// The caller is identified after the method is matched. A request with a wrong method gets the response
+    /// of an unknown path.
     Identified,
     /// The caller is identified for every method. The handler refuses wrong methods.
     IdentifiedAnyMethod,
@@ -126,7 +126,7 @@ fn routes() -> [Route; 16] {
     ]
 }
 
-/// Returns the routes, each with its [`Guard`]. Other paths get "not found", without identification of the caller.
+/// Returns the routes, each with its [`Guard`]. Other paths get "not found" without a check.
 pub(super) fn router(app: &Arc<App>) -> Router {
     let identifying = middleware::from_fn_with_state(Arc::clone(app), identify);
     let counting = middleware::from_fn_with_state(Arc::clone(app), counted);
@@ -168,7 +168,6 @@ async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next)
     }
 }
 
-/// Counts the request against the request budget of the client's IP network.
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Reply {
     if app.budgets.requests.take(Peer::ip(request.extensions().get())) {
         return next.run(request).await;
@@ -187,7 +186,6 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Checks that every served route is described, and that every described route is served.
     #[test]
     fn openapi_describes_exactly_the_served_routes() {
         let method = |filter: MethodFilter| match filter {
@@ -211,7 +209,6 @@ mod tests {
         assert_eq!(described, served);
     }
 
-    /// Checks that each operation describes exactly the parameters in its path.
     #[test]
     fn openapi_parameters_match_the_path() {
         let document: serde_json::Value = serde_json::from_str(public::OPENAPI).unwrap();

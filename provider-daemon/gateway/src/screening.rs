@@ -35,14 +35,13 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Maximum number of concurrent price calculations for screenings. A calculation may start a process (the price
-/// script).
+/// Maximum number of concurrent price calculations for screenings.
 const PRICES_AT_ONCE: usize = 2;
 
 /// Configuration of bid screening.
 #[derive(Debug, Clone)]
 pub struct Screening {
-    /// Settings of the provider's real bids, so that a screening and a bid have the same result.
+    /// Settings of the provider's real bids.
     pub config: Config,
     /// Price strategy of the provider's real bids.
     pub pricing: Arc<dyn PricingStrategy>,
@@ -128,7 +127,7 @@ impl From<LookupFault> for ScreeningError {
     }
 }
 
-/// Counts a screening request against the budget of the client's IP network. Called before the request body is read.
+/// Counts a screening request against the client's IP network, before the request body is read.
 pub(super) fn admit(app: &App, peer: Option<&Peer>) -> Result<(), ScreeningError> {
     if app.screening.is_none() {
         return Err(ScreeningError::NotOffered);
@@ -137,7 +136,7 @@ pub(super) fn admit(app: &App, peer: Option<&Peer>) -> Result<(), ScreeningError
     if may { Ok(()) } else { Err(ScreeningError::TooMany) }
 }
 
-/// Screens a group and its hostnames, for a client that [`admit`] has accepted.
+/// Screens a group and its hostnames. The client must have passed [`admit`].
 pub(super) async fn screen(
     app: &App,
     peer: Option<&Peer>,
@@ -167,8 +166,8 @@ pub(super) async fn screen(
     Ok(screened)
 }
 
-/// Returns the reason for a decline as a text that any client may read. The text of a price error is only
-/// logged, because it contains the path and the standard error of the price script.
+/// Returns the reason for a decline as a text for any client. The text of a price error is only logged,
+/// because it contains the path and the output of the price script.
 fn public_reason(decline: &Decline) -> String {
     let Decline::Price { message } = decline else {
         return decline.to_string();
@@ -185,7 +184,7 @@ fn unavailable(error: &Error) -> ScreeningError {
     ScreeningError::Unavailable("cannot query the chain or the provider; try again")
 }
 
-/// Evaluates an order. Returns the request to the price strategy, or the reasons why the provider would not bid.
+/// Returns the request to the price strategy, or the reasons why the provider would not bid.
 async fn judge(
     app: &App,
     screening: &Screening,
@@ -233,8 +232,7 @@ async fn judge(
     judging.await.map_err(|e| unavailable(&failed(e)))
 }
 
-/// Returns the reason that `explain` reports for a decline, followed by the other reasons that [`summarize`]
-/// returns.
+/// Returns the reason for a decline, then the other reasons that [`summarize`] returns.
 fn with_nodes(decline: &Decline, explanation: &Explanation) -> Vec<String> {
     let first = decline.to_string();
     let mut reasons = summarize(explanation);
@@ -243,7 +241,7 @@ fn with_nodes(decline: &Decline, explanation: &Explanation) -> Vec<String> {
     reasons
 }
 
-/// Returns an order that contains the group. The other fields of the order do not affect the decision.
+/// Returns an order for the group. The other fields of the order do not affect the decision.
 fn order(group: GroupSpec, screening: &Screening) -> Order {
     let deployment = DeploymentId {
         owner: screening.config.provider.clone(),
@@ -261,8 +259,7 @@ fn order(group: GroupSpec, screening: &Screening) -> Order {
     }
 }
 
-/// Returns the reasons against a bid. Each hostname in `names` that is blocked, or in use by a lease, is one
-/// reason.
+/// Returns one reason for each hostname in `names` that is blocked or in use by a lease.
 async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec<String>, ScreeningError> {
     if names.is_empty() {
         return Ok(Vec::new());
@@ -298,8 +295,8 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     Ok(taken.map(|n| format!("hostname not allowed: {n:?}")).collect())
 }
 
-/// Calculates the price of the bid. Screenings wait for a permit. The provider's own bids need no permit, so
-/// these bids are never delayed.
+/// Calculates the price of the bid. Only screenings wait for a permit, so the provider's own bids are never
+/// delayed.
 async fn price(
     app: &App,
     screening: &Screening,

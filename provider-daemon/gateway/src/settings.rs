@@ -18,9 +18,9 @@ pub struct Settings {
     pub grpc_listen: Option<SocketAddr>,
     /// Public hostname of the provider (`cluster-public-hostname`). May be empty.
     pub public_hostname: String,
-    /// Reclamation window that every bid of the provider offers. The status reports this value.
+    /// Reclamation window that every bid of the provider offers.
     pub reclamation_window: Option<Duration>,
-    /// Certificate that a public certificate authority issued, used only for connections to the public hostname.
+    /// Certificate of a public certificate authority, used only for connections to the public hostname.
     pub public_certificate: Option<CertificateFiles>,
     /// Maximum lifetime of a token. `None` for no maximum.
     pub token_lifetime_max: Option<Duration>,
@@ -28,17 +28,15 @@ pub struct Settings {
     pub screening: Option<Screening>,
     /// Name and version of the program that serves the gateway, for `/version`.
     pub program: Program,
-    /// Instructions for the operator of the provider about missing features. `/readyz` returns the
-    /// instructions.
+    /// Instructions for the operator about missing features, which `/readyz` returns.
     pub notes: Vec<String>,
-    /// Source of a problem that `/readyz` returns. The problem is in the program and does not affect requests
-    /// of tenants.
+    /// Source of a problem for `/readyz`. The problem does not affect requests of tenants.
     pub problem: Option<ProblemSource>,
     /// Source of the state of the leader election. `None` for a provider with a single instance.
     pub leadership: Option<LeadershipSource>,
     /// Limits for connections, requests and streams.
     pub limits: Limits,
-    /// Counters of requests and connections. The caller can retain a clone to read the statistics of the gateway.
+    /// Counters of requests and connections. A clone reads the statistics of the gateway.
     pub counters: GatewayCounters,
     /// Clock for the validity of tokens and certificates.
     pub clock: Clock,
@@ -67,8 +65,8 @@ impl Settings {
     }
 }
 
-/// Source of the current problem of a program. Any client can read the problem, so the text must contain no
-/// path and no secret.
+/// Source of the program's current problem. Any client can read the text, so the text must contain no path
+/// and no secret.
 #[derive(Clone)]
 pub struct ProblemSource(Arc<dyn Fn() -> Option<String> + Send + Sync>);
 
@@ -104,7 +102,6 @@ pub struct Program {
 }
 
 impl Default for Program {
-    /// Returns the name and version of this library, without a commit.
     fn default() -> Self {
         Self {
             name: env!("CARGO_PKG_NAME"),
@@ -119,8 +116,7 @@ impl Default for Program {
 pub struct CertificateFiles {
     /// Certificate chain, the server's certificate first.
     pub certificate: PathBuf,
-    /// Private key of the first certificate, as unencrypted PEM. A change of the certificate file or of the
-    /// key file reloads both files.
+    /// Private key of the first certificate, as unencrypted PEM. A change of either file reloads both files.
     pub key: PathBuf,
 }
 
@@ -129,35 +125,33 @@ pub struct CertificateFiles {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Maximum number of concurrent connections on each port, including connections that have become streams. A
-    /// connection uses about 10 KiB. The number is lower if the process cannot open enough files.
+    /// Maximum number of concurrent connections on each port, including streams. Lower if the limit of open
+    /// files is too low. A connection uses about 10 KiB.
     pub connections: usize,
-    /// Maximum number of concurrent connections per IP network, on both ports together. Counts only anonymous
-    /// connections, and connections of accounts without a live lease. A further connection replaces the least
-    /// recently used anonymous connection, or the least recently used connection of an account if none is
-    /// anonymous.
+    /// Maximum number of concurrent connections per IP network, on both ports together. Connections of
+    /// accounts with a live lease are not counted. A further connection replaces the least recently used
+    /// connection, an anonymous connection if possible.
     pub unleased_per_network: usize,
-    /// Maximum number of anonymous requests of one IP network per minute. Many consoles may share one address.
+    /// Maximum number of anonymous requests of one IP network per minute.
     pub requests_per_network: u32,
-    /// Maximum number of groups that the clients of one IP network may screen per minute.
+    /// Maximum number of groups that one IP network may screen per minute.
     pub screenings_per_network: u32,
     /// Maximum number of concurrent screenings. A screening ends when its response is written.
     pub screenings: usize,
-    /// Maximum number of chain queries per minute for unknown accounts or certificates, counted for each IP
-    /// network. A console connects many tenants from one address, but few of these tenants are unknown.
+    /// Maximum number of chain queries per minute for unknown accounts or certificates, for each IP network.
     pub unknown_per_network: u32,
-    /// Maximum number of concurrent gRPC status streams of all clients. An indexer opens one stream.
+    /// Maximum number of concurrent gRPC status streams of all clients.
     pub status_streams: usize,
     /// Maximum number of concurrent gRPC status streams of one IP network.
     pub status_streams_per_network: usize,
-    /// Maximum time of a TLS handshake: enough for three round trips on a very slow network.
+    /// Maximum time of a TLS handshake.
     pub handshake: Duration,
     /// Maximum time between the end of a request and the complete head of the next request on a connection. An HTTP/2
     /// connection without an open call is closed after this time.
     pub idle: Duration,
     /// Maximum size of a request's head, in bytes.
     pub head_bytes: usize,
-    /// Maximum size of a manifest in a request body, in bytes. Other request bodies have lower limits.
+    /// Maximum size of a manifest in a request body, in bytes.
     pub body_bytes: usize,
     /// Maximum time to receive the body of a request.
     pub body: Duration,
@@ -165,8 +159,7 @@ pub struct Limits {
     pub cluster: Duration,
     /// Maximum age of the cached provider status.
     pub status_age: Duration,
-    /// Maximum time for which pending data makes no progress on a connection. After this time the connection
-    /// is closed.
+    /// Time after which a connection is closed if pending data makes no progress.
     pub write: Duration,
     /// Maximum number of concurrent streams (logs, events, shells) of one tenant.
     pub streams_per_tenant: usize,
@@ -176,15 +169,14 @@ pub struct Limits {
     pub pong: Duration,
     /// Maximum time for which the client of a stream may stop reading.
     pub stalled: Duration,
-    /// Maximum size of a websocket message from a client, in bytes: enough for text that a user pastes into a terminal.
+    /// Maximum size of a websocket message from a client, in bytes.
     pub frame_bytes: usize,
-    /// Time after which a certificate is compared with the chain again, and interval at which the
-    /// certificates of open connections are checked. A revocation takes effect after at most twice this time.
-    /// All connections with the same certificate share one chain query.
+    /// Interval at which a certificate is compared with the chain, also on open connections. A revocation
+    /// takes effect after at most twice this time.
     pub recheck: Duration,
-    /// Interval at which the gateway checks whether the files of the public certificate have changed.
+    /// Interval at which the gateway checks the files of the public certificate for changes.
     pub certificate_interval: Duration,
-    /// Maximum time for open requests and streams to end when the gateway stops.
+    /// Maximum time for open requests and streams to end during a shutdown.
     pub grace: Duration,
 }
 

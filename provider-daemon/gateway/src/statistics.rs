@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// Maximum number of counted combinations of route, method and status.
 const REQUESTS_MAX: usize = 512;
-/// Maximum number of keys in each counter map, except in the map of requests, which has more keys.
+/// Maximum number of keys in each counter map, except the map of requests.
 const KEYS_MAX: usize = 64;
 /// Value of [`RequestKind::route`] for an unknown path.
 const NO_ROUTE: &str = "other";
@@ -32,7 +32,7 @@ pub struct RequestKind {
     pub method: &'static str,
     /// HTTP status of the response.
     pub status: u16,
-    /// gRPC status in the head of a response; 0 if the head contains no gRPC status.
+    /// gRPC status in the head of a response, otherwise 0.
     pub grpc_status: u8,
 }
 
@@ -52,13 +52,13 @@ pub enum StreamKind {
 /// Statistics of connections to one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PortStatistics {
-    /// Number of open connections, including connections that have become streams.
+    /// Number of open connections, including streams.
     pub open: u64,
     /// Number of accepted connections.
     pub accepted: u64,
-    /// Number of connections that were closed in favor of other connections, because a limit was reached.
+    /// Number of connections that were closed in favor of other connections.
     pub displaced: u64,
-    /// Number of connections that waited because no place was free and no connection could be closed.
+    /// Number of connections that waited for a place.
     pub delayed: u64,
     /// Number of failed TLS handshakes.
     pub failed_handshakes: u64,
@@ -77,18 +77,17 @@ pub struct GatewayStatistics {
     pub grpc: PortStatistics,
     /// Number of currently open streams, by kind.
     pub open_streams: BTreeMap<StreamKind, u64>,
-    /// Number of streams that were opened since the start of the process, by kind.
+    /// Number of streams opened since the start of the process, by kind.
     pub streams: BTreeMap<StreamKind, u64>,
-    /// Number of streams that were refused because of a limit, by kind.
+    /// Number of streams refused because of a limit, by kind.
     pub refused_streams: BTreeMap<StreamKind, u64>,
     /// Number of requests and connections with rejected credentials, by reason.
     pub rejected_credentials: BTreeMap<&'static str, u64>,
-    /// Number of requests without credentials that were refused, because the budget of their IP network was
-    /// exhausted.
+    /// Number of requests without credentials that were refused because of the budget of their IP network.
     pub over_budget: u64,
 }
 
-/// Counters of a gateway. Clones share the counters. A new gateway can continue the counters of a stopped gateway.
+/// Counters of a gateway, shared by all clones. A new gateway can continue the counters of a stopped gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayCounters(Arc<Counters>);
 
@@ -196,7 +195,7 @@ impl GatewayCounters {
         self.0.rejected.increment(denial.name());
     }
 
-    /// Counts a connection with a client certificate that is not valid on the chain.
+    /// Counts a connection with a client certificate that is invalid on the chain.
     pub(crate) fn count_certificate(&self) {
         self.0.rejected.increment("certificate");
     }
@@ -298,7 +297,7 @@ fn method(method: &Method) -> &'static str {
     }
 }
 
-/// Returns the gRPC status in the head of a response, or 0. A response that contains a message has its status in the
+/// Returns the gRPC status in the head of a response, or 0. A response with a message has its status in the
 /// trailers.
 fn grpc_status(headers: &HeaderMap) -> u8 {
     let status = headers.get("grpc-status").and_then(|status| status.to_str().ok());

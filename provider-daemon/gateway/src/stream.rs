@@ -129,7 +129,7 @@ fn open_shell(
     )
 }
 
-/// Upgrades a request to a stream, unless the tenant of the lease already has the maximum number of streams.
+/// Upgrades a request to a stream, unless the tenant has the maximum number of streams.
 fn open<F>(
     (app, kind): (&Arc<App>, StreamKind),
     caller: &Caller,
@@ -153,7 +153,7 @@ where
     })
 }
 
-/// Parses the bytes of a client as websocket frames, and the content of each frame as a shell message.
+/// Parses the bytes of a client as websocket frames and shell messages.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz_frames(input: &[u8]) {
     shell::fuzz(input, &upgrade::config(64 * 1024));
@@ -165,8 +165,8 @@ pub(super) fn fuzz_query(text: &str) {
     query::fuzz(text);
 }
 
-/// Returns the services of a stream: the requested services, or all permitted services if the request names
-/// no service. Fails if a requested service is not permitted.
+/// Returns the requested services, or all permitted services without a request. Fails if a requested service
+/// is not permitted.
 fn allowed(services: Services, requested: Vec<String>) -> Result<Vec<String>, Rejection> {
     match services {
         Services::All => Ok(requested),

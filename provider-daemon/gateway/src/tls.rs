@@ -36,7 +36,7 @@ pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
         .is_ok()
 }
 
-/// Rejects every TLS 1.2 signature, because TLS 1.2 is disabled. For use in certificate verifiers.
+/// Rejects every TLS 1.2 signature, because TLS 1.2 is disabled.
 ///
 /// # Errors
 /// Always returns an error.
@@ -56,7 +56,7 @@ pub enum TlsError {
     /// The provider's own certificate cannot be used.
     #[error("cannot use the certificate of the provider")]
     Own(#[from] CertError),
-    /// A file is unreadable, too large, or has no usable PEM.
+    /// The file is unreadable, too large, or has no usable PEM.
     #[error("{file}: {why}")]
     File {
         /// Configured path of the file.
@@ -69,7 +69,7 @@ pub enum TlsError {
     Library(#[from] rustls::Error),
 }
 
-/// Server certificates of the gateway, for the REST port and the gRPC port.
+/// Server certificates of the gateway, for REST and gRPC.
 #[derive(Debug)]
 pub struct Tls {
     clock: Clock,
@@ -86,7 +86,7 @@ struct ServerConfigs {
 /// TLS configurations of both ports, with the same certificate.
 #[derive(Debug, Clone)]
 struct Config {
-    /// Configuration without an ALPN protocol, so that clients do not select HTTP/2.
+    /// Configuration without ALPN, so that clients do not select HTTP/2.
     http1: Arc<ServerConfig>,
     http2: Arc<ServerConfig>,
 }
@@ -106,7 +106,7 @@ impl Tls {
     /// Creates the TLS state with the provider's own certificate.
     ///
     /// # Errors
-    /// The certificate cannot be used.
+    /// Returns an error if the certificate cannot be used.
     pub fn new(own: &OwnCertificate, clock: Clock) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let configs = ServerConfigs {
@@ -120,7 +120,7 @@ impl Tls {
         })
     }
 
-    /// Replaces the provider's own certificate. New connections get the new certificate.
+    /// Replaces the provider's own certificate for new connections.
     ///
     /// # Errors
     /// Returns an error if the certificate cannot be used. The previous certificate then remains in use.
@@ -130,7 +130,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Sets the public certificate. Connections to the hostname `name` get this certificate.
+    /// Sets the certificate for connections to the hostname `name`.
     ///
     /// # Errors
     /// Returns an error if the files cannot be used. The previous certificate then remains in use.
@@ -147,7 +147,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Returns the TLS configuration of this protocol for the server name in a client hello.
+    /// Returns the TLS configuration for the server name in a client hello.
     pub(super) fn config_for(&self, hello: &ClientHello<'_>, protocol: Protocol) -> Arc<ServerConfig> {
         let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
         let config = match (&configs.public, hello.server_name()) {

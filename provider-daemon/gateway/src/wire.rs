@@ -24,13 +24,13 @@ const HTTP2_GREETING: usize = 24;
 pub(super) struct Wire<S> {
     io: S,
     within: Duration,
-    /// Timer that starts at the last progress of a write and runs while data waits to be written.
+    /// Timer from the last progress of a write. Runs only while data waits to be written.
     stalled: Option<Pin<Box<Sleep>>>,
     greeting: Option<Greeting>,
     pending_writes: PendingWrites,
 }
 
-/// HTTP/2 preface that is not yet completely received: the number of missing bytes and the time limit.
+/// Incomplete HTTP/2 preface: the number of missing bytes and the time limit.
 #[derive(Debug)]
 struct Greeting {
     left: usize,
@@ -38,7 +38,7 @@ struct Greeting {
 }
 
 impl<S> Wire<S> {
-    /// Creates a connection that fails if a write makes no progress within the time `within`.
+    /// Creates a connection that fails if a write makes no progress for the time `within`.
     pub(super) fn new(io: S, within: Duration, pending_writes: PendingWrites) -> Self {
         Self {
             io,
@@ -58,7 +58,7 @@ impl<S> Wire<S> {
         self
     }
 
-    /// Returns the result `polled` of a write, or an error if the write has made no progress within the time
+    /// Returns the write result `polled`, or an error if the write has made no progress within the time
     /// limit.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         // Any progress restarts the timer: a slow client is not a dead one.
@@ -138,7 +138,7 @@ impl<S> Drop for Wire<S> {
     }
 }
 
-/// Semaphore permits of the responses that are not completely written yet.
+/// Semaphore permits of responses that are not completely written.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingWrites(Arc<Mutex<Pending>>);
 
@@ -231,7 +231,7 @@ mod tests {
 
     const LARGE: usize = 10_000;
 
-    /// Starts a server with one large response, on a connection with a small buffer.
+    /// Starts a server with one large response and a small buffer.
     fn serve(permits: &Arc<Semaphore>, within: Duration) -> (DuplexStream, JoinHandle<hyper::Result<()>>) {
         let (near, far) = duplex(64);
         let pending_writes = PendingWrites::default();

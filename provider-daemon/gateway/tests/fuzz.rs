@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus");
-/// Maximum length of an input, in bytes. Larger inputs are refused before parsing.
+/// Maximum length of an input, in bytes.
 const BYTES_MAX: usize = 64 * 1024;
 const INPUTS_MAX: usize = 64;
 /// Maximum number of random changes to one input.
@@ -78,7 +78,7 @@ impl Changes {
         usize::try_from(self.0.next_u64() % u64::try_from(limit.max(1)).unwrap()).unwrap()
     }
 
-    /// Returns the start and the end of a random part of an input of `length` bytes.
+    /// Returns the start and end of a random part of an input of `length` bytes.
     fn piece(&mut self, length: usize) -> (usize, usize) {
         let from = self.below(length + 1);
         (from, from + self.below(length - from + 1))
@@ -162,7 +162,7 @@ fn tried(name: &str) {
     );
 }
 
-/// The fuzz programs are not compiled here, because compilation takes minutes.
+/// The fuzz programs are not compiled here.
 #[test]
 fn every_target_has_a_program_and_a_corpus() {
     println!("skipped: compiling gateway/fuzz takes minutes: run `cargo xtask campaign fuzz`");

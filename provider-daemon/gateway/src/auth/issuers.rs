@@ -15,17 +15,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of cached keys that have verified a signature. An evicted key is read from the `Memory`
-/// again.
+/// Maximum number of cached keys that have verified a signature.
 const CACHED_MAX: u64 = 10_000;
 /// Maximum number of entries of each cache for accounts that have not sent a valid signature yet.
 const NAMED_MAX: u64 = 10_000;
-/// Time for which the gateway caches the key, or the absence of a key, of an account that has not sent a
-/// valid signature yet. The time is short, because the first transaction of an account publishes its key.
+/// Time for which the gateway caches the query result for an account that has not sent a valid signature yet.
+/// Short, because the first transaction of an account publishes its key.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
-/// Public keys of accounts, in three caches: keys that have verified a signature, all other keys, and
-/// accounts without a key.
 #[derive(Debug)]
 pub(super) struct Issuers {
     chain: Arc<dyn ChainQuery>,
@@ -94,8 +91,7 @@ impl Issuers {
         }
     }
 
-    /// Caches a key after its first valid signature. Also stores the key in the `Memory`, which may survive
-    /// restarts.
+    /// Caches a key after its first valid signature, and stores the key in the `Memory`.
     pub(super) fn store(&self, account: &Address, key: &Key) {
         // A proven key is in the memory already; writing it at each request is unnecessary.
         if !key.is_proven {
@@ -127,8 +123,7 @@ impl Issuers {
     }
 }
 
-/// Parses a key. Returns `None` unless the address of the account is derived from this key, so a chain node
-/// cannot return a false key.
+/// Parses a key. Returns `None` unless the address of the account is derived from this key.
 fn key_of(account: &Address, bytes: &[u8]) -> Option<PublicKey> {
     let key = PublicKey::from_bytes(bytes).ok()?;
     (key.address() == account).then_some(key)

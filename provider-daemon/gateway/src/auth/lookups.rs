@@ -14,8 +14,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Maximum number of concurrent chain queries. A node responds in milliseconds, so hundreds of queries per second are
-/// possible.
+/// Maximum number of concurrent chain queries.
 const CONCURRENT_MAX: usize = 16;
 /// Maximum time of a chain query, including the wait for a permit.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,8 +27,8 @@ pub(super) struct Lookups {
 }
 
 impl Lookups {
-    /// Creates the limits. The clients of one IP network may cause `unknown_per_network` queries for unknown
-    /// accounts per minute.
+    /// Creates the limits. `unknown_per_network` is the number of queries per minute for unknown accounts,
+    /// for each IP network.
     pub(super) fn new(unknown_per_network: u32) -> Self {
         Self {
             permits: Semaphore::new(CONCURRENT_MAX),
@@ -37,14 +36,14 @@ impl Lookups {
         }
     }
 
-    /// Counts one chain query against the limit of the IP network of `peer`. Called if the query did not
-    /// authenticate the client.
+    /// Counts a chain query against the IP network of `peer`. Called if the query did not authenticate the
+    /// client.
     pub(super) fn count_unknown(&self, peer: IpAddr) {
         self.unknown.take(peer);
     }
 
-    /// Runs a chain query on behalf of the client at `peer`. A query that returns `Ok(None)` (unknown
-    /// account) counts against the limit of the client's IP network.
+    /// Runs a chain query for the client at `peer`. A query that returns `Ok(None)` (unknown account) counts
+    /// against the client's IP network.
     pub(super) async fn query<T>(
         &self,
         peer: IpAddr,

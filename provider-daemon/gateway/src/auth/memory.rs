@@ -3,8 +3,7 @@
 use akash_provider_core::types::Address;
 use std::fmt;
 
-/// Maximum number of stored accounts, and maximum number of stored certificates. A full store evicts entries.
-/// An entry takes a few hundred bytes.
+/// Maximum number of stored accounts, and of stored certificates. A full store evicts entries.
 pub const STORED_MAX: u64 = 50_000;
 
 /// Compressed secp256k1 public key of an account.
@@ -24,8 +23,7 @@ pub trait Memory: fmt::Debug + Send + Sync + 'static {
     fn key(&self, account: &Address) -> Option<PublicKeyBytes>;
     /// Stores the public key of an account.
     fn store_key(&self, account: &Address, key: PublicKeyBytes);
-    /// Returns true if this fingerprint is stored. A certificate with a stored fingerprint was valid at its
-    /// last check.
+    /// Returns true if this fingerprint is stored: the certificate was valid at the last check.
     fn has_certificate(&self, certificate: &Fingerprint) -> bool;
     /// Stores the fingerprint of a valid certificate.
     fn store_certificate(&self, certificate: Fingerprint);

@@ -40,8 +40,7 @@ async fn account_without_key_is_refused_until_it_has_one() {
     assert_eq!(memory.key(stranger.address()), None);
 }
 
-/// Checks that a failed certificate query is cached for a second. The connection and its first request need
-/// the same query.
+/// Checks that a failed certificate query is cached for a second.
 #[tokio::test]
 async fn failed_certificate_query_is_not_repeated_at_once() {
     let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
@@ -75,7 +74,6 @@ async fn failed_certificate_query_is_not_repeated_at_once() {
     assert_eq!(certificates.is_valid(&certificate, peer).await, Ok(false));
 }
 
-/// Checks that a client with a known certificate does not wait for a chain that does not respond.
 #[tokio::test(start_paused = true)]
 async fn known_certificate_does_not_wait_for_a_silent_chain_and_a_late_revocation_counts() {
     use tokio::time::{Instant, sleep};

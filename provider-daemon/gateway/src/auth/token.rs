@@ -8,7 +8,7 @@ use akash_provider_core::types::Address;
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use serde_json::{Value, json};
 
-/// Maximum length of a token, in bytes. The maximum size of a request's head also limits the length.
+/// Maximum length of a token, in bytes.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// Signature algorithm of a token.
@@ -31,8 +31,7 @@ pub struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// Parses a token. Returns `None` if the text is malformed or names an algorithm that is not an
-    /// [`Algorithm`].
+    /// Parses a token. Returns `None` if the text is malformed or its algorithm is not an [`Algorithm`].
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
         // The limit comes before any decoding, which would copy the client's data.
@@ -88,7 +87,7 @@ pub fn sign_doc(signer: &Address, text: &str) -> String {
     )
 }
 
-/// Returns the text of a token with these claims. `sign` returns the signature of its argument.
+/// Returns the text of a token with these claims. `sign` signs the bytes in its argument.
 #[must_use]
 pub fn encode(
     algorithm: Algorithm,

@@ -14,14 +14,14 @@ use std::time::Duration;
 pub(crate) enum CloseReason {
     /// The token or certificate is expired.
     Expired,
-    /// The certificate is no longer valid on the chain, for example because its owner revoked it.
+    /// The chain no longer lists the certificate as valid, for example because its owner revoked it.
     Revoked,
-    /// The connection was closed in favor of another connection, because a limit of connections was reached.
+    /// The connection was closed in favor of another connection, because a limit was reached.
     Displaced,
 }
 
 impl CloseReason {
-    /// Returns the reason as text, for the close frame of a websocket and for the log.
+    /// Returns the reason as text for the client and the log.
     pub(crate) const fn message(self) -> &'static str {
         match self {
             Self::Expired => "the token or certificate is expired",
@@ -31,7 +31,7 @@ impl CloseReason {
     }
 }
 
-/// Monitor that detects when the credential of an open connection or stream becomes invalid.
+/// Monitor of the credential of an open connection or stream.
 #[derive(Debug, Clone)]
 pub(crate) struct CredentialValidity {
     auth: Arc<Authenticator>,
@@ -39,13 +39,13 @@ pub(crate) struct CredentialValidity {
     peer: IpAddr,
     until: Duration,
     every: Duration,
-    /// Entry of the connection in the table of connections. Dropping the last clone removes the entry.
+    /// Entry in the table of connections, which is removed with its last clone.
     connection: Option<Arc<Connection>>,
 }
 
 impl CredentialValidity {
-    /// Creates a monitor of a client's credential. The credential expires at `until`. A certificate is
-    /// checked again at each interval `every`.
+    /// Creates a monitor of a credential that expires at `until`. A certificate is checked again after each
+    /// interval `every`.
     pub(crate) fn new(
         auth: &Arc<Authenticator>,
         peer: Option<&Peer>,
@@ -62,8 +62,8 @@ impl CredentialValidity {
         }
     }
 
-    /// Waits until the connection must be closed, and returns the reason. During an outage of the chain, a certificate
-    /// stays valid.
+    /// Waits until the connection must be closed, and returns the reason. A certificate stays valid during an
+    /// outage of the chain.
     pub(crate) async fn ended(&self) -> CloseReason {
         let displaced = async {
             match &self.connection {

@@ -8,8 +8,7 @@ use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidS
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
-/// Screens the group of a request. Returns the response, and the permit of the screening. The caller holds
-/// the permit until the response is written.
+/// Screens the group of a request. The caller holds the returned permit until the response is written.
 pub(super) async fn respond(
     app: &App,
     peer: Option<&Peer>,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Interval at which a stream checks whether the status changed. All streams share the cached status.
+/// Interval at which a stream checks whether the status changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn now(app: &App) -> wire::Status {
@@ -30,8 +30,7 @@ pub(super) async fn now(app: &App) -> wire::Status {
     status
 }
 
-/// Returns a stream of statuses: first the current status, then each changed status. A new timestamp alone is
-/// not a change.
+/// Returns a stream of the current status and of each later change. A new timestamp alone is not a change.
 pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::Status> {
     if app.draining.is_cancelled() {
         return Err(tonic::Status::unavailable("the provider is stopping; try again"));

@@ -11,7 +11,7 @@ const TLS: u8 = 22;
 /// could discard the response.
 const DRAINED: usize = 64 * 1024;
 
-/// Returns true if the connection starts with an HTTP method. Waits for the first byte of the connection.
+/// Returns true if the first byte of the connection can start an HTTP method. Waits for this byte.
 pub(super) async fn is_spoken(tcp: &TcpStream) -> io::Result<bool> {
     let mut first = [0; 1];
     // Peeked only: TLS must read the byte too.

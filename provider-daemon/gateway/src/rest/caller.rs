@@ -17,8 +17,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Identifies the caller. The credentials are copied first, because a reference to the request cannot be sent to
-    /// another thread.
+    /// Identifies the caller. The returned future does not borrow the request.
     pub(super) fn from_request<'a>(
         app: &'a App,
         request: &Request,
@@ -46,8 +45,7 @@ impl Caller {
         self.identity.is_none()
     }
 
-    /// Returns the identity of a caller that has any permission at this provider. Otherwise returns the 401
-    /// response.
+    /// Returns the identity of a caller that has a permission at this provider, otherwise the 401 response.
     pub(crate) fn tenant(&self) -> Result<&Arc<Identity>, Rejection> {
         match &self.identity {
             Some(identity) if identity.access != Access::OtherProviders => Ok(identity),
@@ -55,21 +53,19 @@ impl Caller {
         }
     }
 
-    /// Returns a monitor of the caller's credential, for a stream that stays open.
     pub(crate) fn validity(&self, app: &App) -> CredentialValidity {
         let until = self.identity.as_ref().map_or(Duration::MAX, |i| i.until);
         CredentialValidity::new(&app.auth, self.peer.as_ref(), until, app.limits.recheck)
     }
 }
 
-/// Returns the services of `target` that the caller's permission `scope` covers. Without this permission,
-/// returns the 401 response.
+/// Returns the services of `target` that the permission `scope` covers, or the 401 response.
 pub(crate) fn permit(identity: &Identity, scope: Scope, target: Target) -> Result<Services, Rejection> {
     identity.permits(scope, target).ok_or_else(unauthorized)
 }
 
-/// Returns the 401 response for a missing permission. A missing credential gets the same response, so the response does
-/// not show whether the lease exists.
+/// Returns the 401 response for a missing permission or credential. The response does not show whether the
+/// lease exists.
 pub(crate) fn unauthorized() -> Rejection {
     Box::new(reply::denied(Denial::Unauthorized))
 }

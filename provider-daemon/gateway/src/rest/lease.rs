@@ -25,8 +25,7 @@ struct StatusBody<'a> {
     services: Option<BTreeMap<&'a str, ServiceBody<'a>>>,
     forwarded_ports: Option<BTreeMap<&'a str, Vec<PortBody<'a>>>>,
     ips: Option<BTreeMap<&'a str, Vec<IpBody>>>,
-    /// Manifest of the deployment. The Go provider does not have this field. The field is missing on a
-    /// standby, and on a leader that has not accepted a manifest since its start.
+    /// Manifest of the deployment. `None` on a standby, and until the leader has accepted a manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<ManifestBody<'a>>,
 }
@@ -59,8 +58,7 @@ struct ServiceBody<'a> {
     available: u32,
     total: u32,
     uris: Option<&'a [String]>,
-    /// Status of each hostname of the service: the condition that the route waits for, and the result of the probe. The
-    /// Go provider does not have this field. The field is omitted if it is empty.
+    /// Status of each hostname of the service. An empty map is not encoded.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     hostnames: &'a BTreeMap<String, HostnameNotes>,
     observed_generation: i64,
@@ -68,7 +66,7 @@ struct ServiceBody<'a> {
     updated_replicas: u32,
     ready_replicas: u32,
     available_replicas: u32,
-    /// Newest termination of any container of the service. The Go provider does not have this field.
+    /// Newest termination of any container of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_termination: Option<&'a Termination>,
 }
@@ -84,7 +82,7 @@ struct PortBody<'a> {
     name: &'a str,
 }
 
-/// Leased IP, encoded with capitalized keys like in the Go provider.
+/// Leased IP, with capitalized keys as in the Go provider.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct IpBody {
@@ -164,7 +162,7 @@ fn status_body<'a>(
     }
 }
 
-/// Returns the lease, and the services of the lease that the caller's permission covers.
+/// Returns the lease, and the services that the caller's permission covers.
 fn permitted(
     app: &App,
     caller: &Caller,

@@ -64,7 +64,7 @@ async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Resul
     }
 }
 
-/// Parses and hashes a manifest on a blocking thread, because a manifest of 1 MiB takes milliseconds.
+/// Parses and hashes a manifest on a blocking thread. A manifest of 1 MiB takes milliseconds.
 async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), Rejection> {
     let reading = tokio::task::spawn_blocking(move || manifest::parse(&bytes));
     match reading.await {

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// Maximum size of a request body, in bytes. Requests name a few hostnames or endpoints.
+/// Maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Deserialize)]
@@ -44,7 +44,7 @@ struct EndpointsRequest {
     destination_gseq: u32,
 }
 
-/// Destination lease of a migration, with its group in the manifest and the services that the permission covers.
+/// Destination lease of a migration, with its manifest group and the services that the permission covers.
 struct Destination {
     lease: LeaseId,
     group: Arc<Group>,
@@ -90,7 +90,7 @@ async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, Rej
     serde_json::from_slice(&bytes).map_err(|_| Box::new(reply::empty(StatusCode::UNPROCESSABLE_ENTITY)))
 }
 
-/// Returns the names of the hostnames or endpoints to migrate. An empty list is refused.
+/// Returns the hostnames or endpoints to migrate. An empty list is refused.
 fn names(names: Option<Vec<String>>) -> Result<Vec<String>, Rejection> {
     names
         .filter(|n| !n.is_empty())
@@ -184,7 +184,6 @@ fn refused(refusal: &Refusal) -> Rejection {
     }
 }
 
-/// Returns the name of the service that has the hostname `name` in `group`.
 fn service_of<'g>(group: &'g Group, name: &str) -> Option<&'g str> {
     let lists = |hosts: &Vec<String>| hosts.iter().any(|h| h.eq_ignore_ascii_case(name));
     let service = group.services.iter().find(|s| {
@@ -245,8 +244,7 @@ fn no_endpoint(name: &str) -> Rejection {
     ))
 }
 
-/// Checks that the caller has the permission for each of the tenant's other leases that hold an IP address in
-/// `moving`.
+/// Checks the caller's permission for each other lease of the tenant that holds an IP address in `moving`.
 async fn check_holders(
     app: &App,
     identity: &Identity,

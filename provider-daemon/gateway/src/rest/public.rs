@@ -29,7 +29,7 @@ struct Akash {
     cosmos_sdk_version: &'static str,
 }
 
-/// Version of the Kubernetes API server. For any other cluster, `git_version` is the whole version text of the cluster.
+/// Version of the Kubernetes API server, or only `git_version` for another cluster.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Kube<'a> {
@@ -97,8 +97,7 @@ pub(super) async fn healthy() -> Reply {
     reply::text(StatusCode::OK, "ok")
 }
 
-/// Reports whether the provider can serve tenants (`/readyz`). The response does not depend on bidding,
-/// because a provider that does not bid still serves the tenants of its leases.
+/// Reports whether the provider can serve tenants (`/readyz`), even if the provider does not bid.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Reply {
     // Checked first: a draining instance must get no more traffic.
     if app.draining.is_cancelled() || app.handle.lifecycle() >= Lifecycle::Shutdown {

@@ -47,15 +47,15 @@ pub(crate) fn json(value: &impl Serialize) -> Reply {
     json_bytes(encode(value))
 }
 
-/// Encodes a value as a JSON response. The content type has no charset, as on some routes of the Go provider.
+/// Encodes a value as a JSON response without a charset, as on some routes of the Go provider.
 pub(crate) fn plain_json(value: &impl Serialize) -> Reply {
     let mut reply = Response::new(Body::from(encode(value)));
     reply.headers_mut().insert(CONTENT_TYPE, PLAIN_JSON);
     reply
 }
 
-/// Returns the response for a refused caller: 400 for a malformed credential, and 401 for an invalid
-/// credential. If the credential could not be checked: 429 if a limit was exceeded, otherwise 503.
+/// Returns the response for a refused caller: 400 for a malformed and 401 for an invalid credential. If the
+/// credential could not be checked: 429 if a limit was exceeded, otherwise 503.
 pub(crate) fn denied(denial: Denial) -> Reply {
     let status = match denial {
         Denial::Header | Denial::Ambiguous | Denial::Claims => StatusCode::BAD_REQUEST,
@@ -68,7 +68,6 @@ pub(crate) fn denied(denial: Denial) -> Reply {
     reply
 }
 
-/// Returns the response for an error that the cluster returned.
 pub(crate) fn cluster(error: &Error) -> Reply {
     tracing::debug!("{}", akash_provider_core::error::chain_text(error));
     text(cluster_status(error), error)
@@ -84,14 +83,13 @@ pub(crate) fn cluster_status(error: &Error) -> StatusCode {
     }
 }
 
-/// Encodes a value as JSON with the escapes of the Go encoder: characters with a meaning in HTML are escaped.
+/// Encodes a value as JSON. Characters with a meaning in HTML are escaped, as in Go.
 pub(crate) fn encode(value: &impl Serialize) -> String {
     // The types of this crate have text keys, so the encoding cannot fail.
     escaped(serde_json::to_string(value).unwrap_or_default())
 }
 
-/// Escapes the characters `<`, `>`, `&`, U+2028 and U+2029 of a JSON text, like the Go encoder: `<` becomes
-/// `\u003c`.
+/// Escapes the characters `<`, `>`, `&`, U+2028 and U+2029 of a JSON text, as in Go: `<` becomes `\u003c`.
 #[must_use]
 pub fn escaped(plain: String) -> String {
     if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {

@@ -42,8 +42,7 @@ struct InventoryBody<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pending: Vec<Amounts<'a>>,
     available: Available<'a>,
-    /// Empty object while the inventory is unknown. In the Go provider, this field is an error, which is
-    /// encoded as an empty object.
+    /// Empty object while the inventory is unknown, as in the Go provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Map<String, Value>>,
 }
@@ -101,8 +100,7 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// Converts an amount to a signed number, because clients parse signed numbers. "Unlimited" becomes the
-/// maximum.
+/// Converts an amount for clients that parse signed numbers. "Unlimited" becomes the maximum.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -193,13 +191,13 @@ fn body(status: &Status, about: &ProviderInfo) -> Bytes {
 pub(crate) struct Snapshot {
     pub(crate) status: Arc<Status>,
     pub(crate) body: Bytes,
-    /// Accounts with a live lease. The first use computes this set from the status.
+    /// Accounts with a live lease, computed from the status at the first use.
     tenants: OnceLock<HashSet<Address>>,
 }
 
-/// Maximum age of the status that decides whether an account has a live lease. A new lease counts within a second.
+/// Maximum age of the status that decides whether an account has a live lease.
 const TENANTS_AGE: Duration = Duration::from_secs(1);
-/// Maximum time that a request waits for a newer status. After this time, the request uses the older status.
+/// Maximum time that a request waits for a newer status before it uses the older status.
 const TENANTS_WAIT: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -226,7 +224,7 @@ impl StatusCache {
         &self.about
     }
 
-    /// Returns the status of the provider, at most as old as the maximum age of this cache.
+    /// Returns the provider's status, from the cache if it is recent enough.
     pub(crate) async fn get(&self) -> Arc<Snapshot> {
         if let Some(snapshot) = self.cached(self.age) {
             return snapshot;
@@ -249,8 +247,8 @@ impl StatusCache {
         snapshot
     }
 
-    /// Returns the reason why an existing lease or workload can be unknown to the provider. Returns `None` if
-    /// the provider has read chain and cluster and is not stopping.
+    /// Returns the reason why the provider may not know an existing lease or workload. Returns `None` if the
+    /// provider has read chain and cluster and is not stopping.
     pub(crate) async fn missing_state(&self) -> Option<&'static str> {
         // From the handle and not from the cache: a stopping provider may not respond any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {
@@ -266,8 +264,8 @@ impl StatusCache {
         }
     }
 
-    /// Returns true if an account has a live lease in the cached status. The status is at most a second old, or older
-    /// while the provider does not respond.
+    /// Returns true if an account has a live lease in the cached status. The status is older than a second
+    /// only while the provider does not respond.
     pub(crate) async fn has_lease(&self, account: &Address) -> bool {
         let snapshot = match self.cached(TENANTS_AGE) {
             Some(snapshot) => Some(snapshot),

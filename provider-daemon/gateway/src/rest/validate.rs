@@ -14,11 +14,10 @@ use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Maximum size of a request body, in bytes. A group has a few kilobytes.
+/// Maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// Response of `/validate`: the price that the provider would bid. The JSON has the format of the message
-/// `ValidateGroupSpecResult` of the Akash network.
+/// Response of `/validate`: the price that the provider would bid, as `ValidateGroupSpecResult` in JSON.
 #[derive(Serialize)]
 struct Validated<'a> {
     min_bid_price: &'a DecCoin,

@@ -11,9 +11,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum age of the cached provider record and market parameters: one or two blocks.
+/// Maximum age of the cached provider record and market parameters.
 const RECORD_FOR: Duration = Duration::from_secs(10);
-/// Maximum age of the cached attributes that an auditor signed. An empty result is cached too.
+/// Maximum age of the cached attributes of an auditor. An empty result is cached too.
 const AUDITS_FOR: Duration = Duration::from_secs(60);
 /// Maximum number of cached auditors.
 const AUDITORS_MAX: u64 = 1000;
@@ -25,7 +25,7 @@ pub(crate) struct ChainFacts {
     audits: Cache<Address, Option<Arc<AuditedAttributes>>>,
 }
 
-/// Record of the provider (`None` if the provider is not registered), and the market parameters.
+/// Record of the provider (`None` without a registration), and the market parameters.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) provider: Option<ProviderRecord>,
@@ -55,8 +55,8 @@ impl ChainFacts {
         found.map_err(|error| super::unavailable(&error))
     }
 
-    /// Returns the provider attributes that an auditor signed. If the auditor signed no attributes, the query
-    /// counts against the client's IP network.
+    /// Returns the provider attributes that an auditor signed. A query without a result counts against the
+    /// client's IP network.
     pub(super) async fn audit(
         &self,
         app: &App,

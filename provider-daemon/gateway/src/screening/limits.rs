@@ -5,19 +5,19 @@ use akash_provider_core::bidding::{check_size, limits};
 use akash_provider_core::types::{Attribute, GroupSpec, ResourceUnit};
 
 pub(super) const UNITS_MAX: usize = 20;
-/// Maximum number of attributes in each list of attributes. Real groups have at most about a dozen GPU models.
+/// Maximum number of attributes in each list of attributes.
 pub(super) const ATTRIBUTES_MAX: usize = 64;
-/// Maximum number of volumes and maximum number of endpoints of a resource unit.
+/// Maximum number of volumes, and of endpoints, of a resource unit.
 pub(super) const PARTS_MAX: usize = 64;
 pub(super) const HOSTNAMES_MAX: usize = 100;
 const HOSTNAME_BYTES_MAX: usize = 255;
-/// Maximum total size of the names, keys and values of a group, in bytes. A real group has a few kilobytes.
+/// Maximum total size of the names, keys and values of a group, in bytes.
 pub(super) const TEXT_BYTES_MAX: usize = 32 * 1024;
 
 /// Checks a group and its hostnames.
 ///
 /// # Errors
-/// Returns the text of the first limit that is exceeded.
+/// Returns the first exceeded limit as a text.
 pub(super) fn check(group: &GroupSpec, hostnames: &[String]) -> Result<(), String> {
     at_most("units of the group", group.resources.len(), UNITS_MAX)?;
     // The same limit as for bids, so that each auditor may cause a chain query.

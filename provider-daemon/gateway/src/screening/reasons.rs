@@ -3,7 +3,7 @@
 use akash_provider_core::inventory::Explanation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of reasons about the whole cluster, and maximum number of reasons about nodes.
+/// Maximum number of reasons about the whole cluster, and of reasons about nodes.
 const REASONS_MAX: usize = 16;
 /// Maximum number of example nodes in each reason.
 const EXAMPLES: usize = 3;
@@ -16,8 +16,8 @@ struct Shortage<'a> {
     examples: Vec<String>,
 }
 
-/// Summarizes the reasons against a group: first the reasons of the whole cluster, then one reason for each kind of
-/// resource, with some nodes as examples.
+/// Summarizes the reasons against a group: reasons of the whole cluster first, then one reason for each kind
+/// of resource, with some nodes as examples.
 pub(super) fn summarize(explained: &Explanation) -> Vec<String> {
     let mut reasons: Vec<String> = explained
         .cluster
@@ -61,7 +61,7 @@ fn example(node: &str, unit: u32, what: &str) -> String {
     format!("{node} for unit {unit}{what}")
 }
 
-/// Truncates a text that may contain data of the client, and replaces the control characters in the text.
+/// Truncates a text that may contain client data, and replaces control characters.
 pub(super) fn shorten(words: &str) -> String {
     let mut short = String::new();
     for letter in words.chars() {

@@ -36,7 +36,6 @@ pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, options
     }
 }
 
-/// Opens the stream of lines, or returns the close code.
 async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<Lines, Ending> {
     // As in the Go provider: otherwise a client with a misspelt service would wait forever.
     if !options.services.is_empty() && !has_any(app, lease, &options.services).await {
@@ -46,8 +45,8 @@ async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<Lines, 
     app.bounded("logs", opening).await.map_err(|error| ending(&error))
 }
 
-/// Returns false if the lease has none of these services. Returns true if the query fails, because the stream
-/// then reports the failure.
+/// Returns false if the lease has none of these services. Returns true if the query fails: the stream then
+/// reports the failure.
 async fn has_any(app: &App, lease: &LeaseId, services: &[String]) -> bool {
     let call = app.cluster.lease_status(lease);
     match app.bounded("lease status", call).await {
@@ -63,7 +62,6 @@ pub(super) fn frame(value: &impl Serialize) -> Message {
     Message::text(text)
 }
 
-/// Returns the close code for an error that the cluster returned.
 pub(super) fn ending(error: &Error) -> Ending {
     match error.kind() {
         ErrorKind::NotFound => Ending::new(Ending::NOT_FOUND, ""),

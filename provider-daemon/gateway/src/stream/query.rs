@@ -6,13 +6,12 @@ use akash_provider_core::cluster::{EventOptions, ExecRequest, LogOptions};
 use axum::extract::Request;
 use http::StatusCode;
 
-/// Maximum number of parameters. Each argument of a command is one parameter.
+/// Maximum number of parameters. Each argument of a command is a parameter.
 const PAIRS_MAX: usize = 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Query(Vec<(String, String)>);
 
-/// Command of a shell, and whether the client sends input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ShellRequest {
     pub(super) request: ExecRequest,
@@ -33,8 +32,7 @@ impl Query {
         Self(pairs.take(PAIRS_MAX).map(|(k, v)| (k.into(), v.into())).collect())
     }
 
-    /// Returns the first value of the parameter `name`, or `None` if the parameter is missing or the first
-    /// value is empty.
+    /// Returns the first value of the parameter `name`, or `None` if the parameter is missing or empty.
     fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(n, _)| n == name);
         found.map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
@@ -68,7 +66,7 @@ impl Query {
         }
     }
 
-    /// Returns the requested services. Clients use either `service` or `services` as the name of the parameter.
+    /// Returns the requested services. The parameter is either `service` or `services`.
     fn services(&self) -> Result<Vec<String>, Rejection> {
         let mut all = Vec::new();
         for name in ["service", "services"] {
@@ -125,7 +123,7 @@ fn tail(text: &str) -> Result<Option<u64>, Rejection> {
     }
 }
 
-/// Parses the index of a replica, in any number base that the Go provider accepts.
+/// Parses the index of a replica, in the number bases of Go.
 fn replica(text: &str) -> Option<u32> {
     let lower = text.to_ascii_lowercase();
     let (digits, base) = match lower.as_bytes() {

@@ -32,7 +32,7 @@ const SIZE: u8 = 105;
 const PIPE: usize = 64 * 1024;
 /// Maximum number of output bytes in one frame.
 const CHUNK: usize = 16 * 1024;
-/// Prefix of the error messages that the client of the Go provider displays.
+/// Prefix of error messages that the client of the Go provider displays.
 const PREFIX: &str = "remote command execute error";
 /// Exit code that is reported for a command that could not run.
 const NOT_RUN: i32 = 1;
@@ -133,7 +133,6 @@ fn until_over<'a>(
     })
 }
 
-/// Returns the output `from` of a command as frames of the type `code`.
 fn output(code: u8, from: impl AsyncRead + Send + Unpin) -> impl Stream<Item = Message> + Send {
     stream::unfold((from, vec![0; CHUNK]), move |(mut from, mut buffer)| async move {
         let read = from.read(&mut buffer).await.ok()?;
@@ -143,7 +142,7 @@ fn output(code: u8, from: impl AsyncRead + Send + Unpin) -> impl Stream<Item = M
     })
 }
 
-/// Returns a stream of terminal sizes. Only the newest size is sent; outdated sizes are skipped.
+/// Returns a stream of terminal sizes. Outdated sizes are skipped.
 fn resizes(sizes: watch::Receiver<Option<(u16, u16)>>) -> BoxStream<'static, (u16, u16)> {
     stream::unfold(sizes, |mut sizes| async move {
         loop {
@@ -189,8 +188,8 @@ fn result(exit_code: i32, message: Option<String>) -> Message {
     frame(RESULT, text.as_bytes())
 }
 
-/// Returns the message for a command that did not run: a result with the exit code [`NOT_RUN`] and the
-/// reason, or a failure message if the client must not see the reason.
+/// Returns the message for a command that did not run: exit code [`NOT_RUN`] with the reason, or a failure
+/// message if the client must not see the reason.
 async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     let is_reason = match error.kind() {
         ErrorKind::Invalid | ErrorKind::Unavailable | ErrorKind::Denied | ErrorKind::Timeout => true,
@@ -205,11 +204,10 @@ async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     frame(FAILURE, &[])
 }
 
-/// Parses any bytes as the messages of a client, and checks the invariants of the results.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protocol::WebSocketConfig) {
     use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
-    /// Simulated socket: a read returns bytes of the slice, and written bytes are discarded.
+    /// Simulated socket: reads return the slice, and written bytes are discarded.
     struct Pipe<'a>(&'a [u8]);
     impl std::io::Read for Pipe<'_> {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {

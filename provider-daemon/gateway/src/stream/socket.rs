@@ -32,9 +32,9 @@ impl Ending {
     pub(super) const DONE: u16 = 1000;
     /// The gateway stops. RFC 6455: "going away".
     const STOPPING: u16 = 1001;
-    /// The credential is no longer valid, or the connection is closed in favor of another connection.
+    /// The credential became invalid, or the connection is closed in favor of another connection.
     const OVER: u16 = 1008;
-    /// The stream failed. The reason in the close frame contains the cause. Codes from 4000 on are
+    /// The stream failed. The reason of the close frame contains the cause. Codes from 4000 on are
     /// application-specific.
     pub(super) const FAILED: u16 = 4000;
     /// The lease does not exist.
@@ -62,7 +62,7 @@ impl Ending {
     }
 }
 
-/// Websocket that is split into two halves, so that messages can be read during writes.
+/// Websocket in two halves, so that messages can be read during writes.
 #[derive(Debug)]
 pub(super) struct Socket {
     sink: SplitSink<Io, Message>,
@@ -82,8 +82,7 @@ enum WriteEnd {
 }
 
 impl Socket {
-    /// Creates a socket. Several futures contain the socket. The socket is boxed, so that none of these
-    /// futures reserves memory for the whole socket.
+    /// Creates a socket. Boxed, so that the futures that contain the socket stay small.
     pub(super) fn new(
         io: Io,
         limits: &Limits,
@@ -103,8 +102,8 @@ impl Socket {
         })
     }
 
-    /// Sends the messages of a stream until the stream ends, and then the close frame. Passes the client's messages to
-    /// `on_message` in order. The next message is read after `on_message` has returned.
+    /// Sends the messages of a stream, and then the close frame. Passes the client's messages to `on_message`
+    /// one after the other.
     pub(super) async fn send_all<H, F>(
         mut self: Box<Self>,
         messages: impl Stream<Item = Result<Message, Ending>> + Send,
@@ -130,7 +129,7 @@ impl Socket {
         }
     }
 
-    /// Closes the websocket without sending a message. Waits at most [`CLOSE_TIMEOUT`] for the client's close frame.
+    /// Closes the websocket. Waits at most [`CLOSE_TIMEOUT`] for the client's close frame.
     pub(super) async fn end(mut self: Box<Self>, ending: Ending) {
         Box::pin(self.send_close(ending)).await;
     }
@@ -209,10 +208,10 @@ async fn write(
     }
 }
 
-/// Maximum number of further messages that are written together with a first message.
+/// Maximum number of messages that are written together with a first message.
 const TOGETHER: usize = 256;
 
-/// Writes a message and the following messages that are already available.
+/// Writes a message and all messages that are already available.
 async fn put(
     sink: &mut SplitSink<Io, Message>,
     mut messages: std::pin::Pin<&mut impl Stream<Item = Result<Message, Ending>>>,

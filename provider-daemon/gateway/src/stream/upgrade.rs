@@ -26,10 +26,9 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 const WRITE_BUFFER: usize = 32 * 1024;
 /// Maximum number of buffered bytes. A writer waits until the buffer has space.
 const WRITE_BUFFER_MAX: usize = 1024 * 1024;
-/// Size of the read buffer, in bytes. Small, because TLS has its own buffer and there may be ten thousand streams.
+/// Size of the read buffer, in bytes. Small, because there may be ten thousand streams.
 const READ_BUFFER: usize = 128;
 
-/// Responds with the upgrade, and spawns a task that serves the websocket.
 pub(super) fn upgrade<F>(
     app: &Arc<App>,
     validity: CredentialValidity,
@@ -75,7 +74,6 @@ where
     Ok(reply)
 }
 
-/// Returns the websocket configuration. `frame_bytes` is the maximum size of a client's message.
 pub(super) fn config(frame_bytes: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
@@ -92,7 +90,6 @@ fn refusal(status: StatusCode) -> Reply {
     reply
 }
 
-/// Checks the handshake request and returns the value of `Sec-WebSocket-Accept`.
 fn check(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, StatusCode> {
     let has = |name: HeaderName, word: &str| {
         let values = headers.get_all(name).into_iter().filter_map(|v| v.to_str().ok());
@@ -120,7 +117,7 @@ fn check(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, StatusCode
     HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(|_| StatusCode::BAD_REQUEST)
 }
 
-/// Returns true if the request has no header `Origin`, or if this header names the host of the request.
+/// Returns true if the header `Origin` is missing or names the host of the request.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else {
         return true;

@@ -8,7 +8,7 @@ use akash_provider_core::sdl;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Route, and the response to a caller who has the permission for this route.
+/// Route, and the response to a caller with the permission for this route.
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
@@ -27,7 +27,7 @@ impl Route {
         }
     }
 
-    /// Sends the request with the credentials of `client`. If the request opens a stream, closes the stream.
+    /// Sends the request with the credentials of `client`. Closes a stream that the request opens.
     pub(super) async fn ask(&self, client: &Client) -> std::io::Result<Reply> {
         if !self.is_stream {
             return client.try_send(self.method, self.path, &self.body).await;
@@ -129,8 +129,7 @@ const INVALID: Verdict = Verdict::Denied(401, "JWT is invalid");
 const CLAIMS: Verdict = Verdict::Denied(400, "JWT has invalid claims");
 const HEADER: Verdict = Verdict::Denied(400, "invalid authorization header");
 
-/// Credentials of a client, with the expected responses on public routes (`public`) and for each scope
-/// (`private`).
+/// Credentials of a client, with the expected responses on public routes and for each scope.
 struct Credential {
     name: String,
     client: Client,

@@ -165,7 +165,6 @@ impl Client {
         head + "\r\n"
     }
 
-    /// Sends one request on a new connection. Fails if the connection closes without a response.
     pub(crate) async fn try_send(&self, method: &str, path: &str, body: &str) -> io::Result<Reply> {
         let more = format!("Connection: close\r\nContent-Length: {}\r\n", body.len());
         let request = self.head(method, path, &more) + body;
@@ -182,7 +181,6 @@ impl Client {
         self.send("GET", path, "").await
     }
 
-    /// Sends bytes on a new connection, and reads until the gateway closes the connection.
     pub(crate) async fn try_raw(&self, bytes: &[u8]) -> io::Result<Reply> {
         let mut connection = self.connect().await?;
         // Bytes that do not fit the socket wait in the session. The server may have closed the connection before.
@@ -199,13 +197,11 @@ impl Client {
         Reply::parse(&response)
     }
 
-    /// Opens a websocket, or returns the response if the gateway refuses the websocket.
     pub(crate) async fn open(&self, path: &str) -> Result<Channel, Reply> {
         self.try_open(path).await.unwrap()
     }
 
-    /// Opens a websocket, or returns the response if the gateway refuses the websocket. Fails if the
-    /// connection closes without a response.
+    /// Opens a websocket, or returns the response if the gateway refuses the websocket.
     pub(crate) async fn try_open(&self, path: &str) -> io::Result<Result<Channel, Reply>> {
         let more = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -239,7 +235,6 @@ impl Client {
 pub(crate) struct Channel(pub(crate) WebSocketStream<Connection>);
 
 impl Channel {
-    /// Returns the next message, or `None` at the end of the connection.
     pub(crate) async fn next(&mut self) -> Option<Message> {
         let next = timeout(TIMEOUT, self.0.next()).await.expect("a message");
         next.and_then(Result::ok)
@@ -255,8 +250,7 @@ impl Channel {
         }
     }
 
-    /// Returns the messages until the end of the connection, and the code and reason of the close frame, if
-    /// any.
+    /// Returns the messages until the end of the connection, and the close frame, if any.
     pub(crate) async fn rest(&mut self) -> (Vec<Message>, Option<(u16, String)>) {
         let mut all = Vec::new();
         while let Some(message) = self.data().await {

@@ -37,7 +37,7 @@ pub(super) async fn connect_as(client: Client) -> Sender {
     sender
 }
 
-/// Sends one message and returns the response. The body of the response is not read yet.
+/// Sends one message and returns the response with an unread body.
 pub(super) async fn call(
     sender: &mut Sender,
     path: &str,
@@ -59,7 +59,6 @@ pub(super) async fn call(
     timeout(TIMEOUT, sent).await.expect("a response").unwrap()
 }
 
-/// Reads the body of a response. Returns its messages and its `grpc-status`.
 pub(super) async fn whole(response: http::Response<Incoming>) -> (Vec<Vec<u8>>, String) {
     let of_headers = response.headers().get("grpc-status").cloned();
     let body = response.into_body().collect().await.unwrap();
@@ -128,8 +127,7 @@ async fn the_status_has_what_indexers_read() {
     world.stop().await;
 }
 
-/// The status is public, so it must not reveal nodes that are not offered. The Go provider also omits these
-/// nodes.
+/// The public status must not reveal nodes that are not offered.
 #[tokio::test]
 async fn public_status_does_not_list_resources_that_are_not_offered() {
     let mut spec = ClusterSpec::from_nodes([NodeSpec::new("node1", 16_000, 64 << 30, 500 << 30)]);

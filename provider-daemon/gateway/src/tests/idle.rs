@@ -50,7 +50,7 @@ impl SilentClient {
         self.0.flush().await.unwrap();
     }
 
-    /// Starts a gRPC call. If `is_whole` is false, the end of the request is never sent.
+    /// Starts a gRPC call. If `is_whole` is false, the request never ends.
     async fn call(&mut self, method: &str, is_whole: bool) {
         // Literal headers: POST, https, a path, an authority and a content type.
         let mut head = vec![0x83, 0x87];
@@ -70,7 +70,6 @@ impl SilentClient {
         }
     }
 
-    /// Returns the type and payload of the next frame, or `None` at the end of the connection.
     async fn next(&mut self) -> Option<(u8, Vec<u8>)> {
         let reading = async {
             let mut head = [0; 9];
@@ -93,7 +92,6 @@ impl SilentClient {
     }
 }
 
-/// Returns true if the frames contain a GOAWAY without an error.
 fn is_goaway(frames: &[(u8, Vec<u8>)]) -> bool {
     let words = frames.iter().filter(|(kind, _)| *kind == GOAWAY);
     let codes: Vec<&[u8]> = words.map(|(_, payload)| &payload[4..8]).collect();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use testbed::recordings;
 
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
-/// Each deployment in the recordings: its dseq and the name of its SDL.
+/// Sequence number (dseq) and SDL name of each recorded deployment.
 const DEPLOYMENTS: [(u64, &str); 6] = [
     (2194, "web"),
     (2896, "ports"),
@@ -24,10 +24,9 @@ const DEPLOYMENTS: [(u64, &str); 6] = [
     (2900, "tiny"),
     (2899, "gpu-plain"),
 ];
-/// Deployments with a manifest that was sent during an outage of the chain or the cluster.
+/// Deployments with a manifest that was sent during an outage.
 const LATE: [(u64, &str); 2] = [(3_846_000, "tiny"), (4_020_000, "tiny")];
 
-/// Test provider with the tenants and deployments of the recordings.
 struct Stage {
     world: World,
     tenant: Address,
@@ -92,7 +91,6 @@ impl Stage {
     }
 }
 
-/// Returns all recordings of the kind `kind`, each with its name.
 fn exchanges(folder: &Path, kind: &str) -> Vec<(String, Value)> {
     let entries = std::fs::read_dir(folder.join(kind)).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();

@@ -31,7 +31,7 @@ pub(super) fn group() -> GroupSpec {
     group
 }
 
-/// Returns a group with `units` resource units. The group fits on no node.
+/// Returns a group with `units` resource units. No node fits the group.
 fn large(units: u32) -> GroupSpec {
     let mut group = group();
     let mut unit = group.resources.remove(0);
@@ -49,7 +49,7 @@ fn large(units: u32) -> GroupSpec {
     group
 }
 
-/// Returns an inventory with a thousand nodes. The nodes have long names, as in clouds.
+/// Returns an inventory with a thousand nodes with long names.
 fn thousand_nodes() -> InventoryUpdate {
     const GIB: i64 = 1 << 30;
     let node = |n: usize| {
@@ -62,7 +62,6 @@ fn thousand_nodes() -> InventoryUpdate {
     }
 }
 
-/// Gate that blocks its callers until the test opens it.
 #[derive(Debug, Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -132,7 +131,6 @@ impl Inventory for GatedInventory {
     }
 }
 
-/// Checks that status requests get a response from the provider's loop while screenings hold all permits.
 #[tokio::test]
 async fn status_does_not_wait_for_screenings() {
     const AT_ONCE: usize = 64;
@@ -309,8 +307,7 @@ async fn concurrent_screening_prices_are_limited() {
     world.stop().await;
 }
 
-/// Price strategy with two prices: one for groups that request a certain GPU model, and one for all other
-/// groups.
+/// Price strategy with one price for a certain GPU model, and one for all other groups.
 #[derive(Debug)]
 struct ByModel;
 
@@ -360,7 +357,7 @@ async fn a_screening_is_priced_by_what_a_bid_would_reserve() {
     world.stop().await;
 }
 
-/// Price strategy that always fails. The error contains the path and the standard error of a script.
+/// Price strategy that always fails, with the path and the output of a script in the error.
 #[derive(Debug)]
 pub(super) struct FailingPrices;
 

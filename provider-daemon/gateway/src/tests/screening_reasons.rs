@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Change of a group, and the decline code that the changed group gets.
+/// Change of a group, and the resulting decline code.
 type Case = (DeclineCode, fn(&mut GroupSpec));
 
 const CASES: [Case; 10] = [
@@ -66,7 +66,7 @@ const CASES: [Case; 10] = [
     }),
 ];
 
-/// Change of the settings, and the decline code that the test's group gets after this change.
+/// Change of the settings, and the resulting decline code.
 type SettingsCase = (DeclineCode, fn(&mut Config));
 
 const SETTINGS: [SettingsCase; 4] = [
@@ -83,7 +83,7 @@ const SETTINGS: [SettingsCase; 4] = [
     }),
 ];
 
-/// Returns the group of the test. Its service has a hostname, and the provider would bid on the group.
+/// Returns a group with a hostname. The provider would bid on the group.
 fn accepted() -> GroupSpec {
     let mut group = group();
     group.resources[0].resources.endpoints = vec![Endpoint::default()];
@@ -107,7 +107,6 @@ fn order(group: &GroupSpec) -> Order {
     }
 }
 
-/// Returns the result of `explain`, calculated from the state of the running provider.
 async fn explained(world: &World, settings: &Settings, group: &GroupSpec) -> (DeclineCode, String) {
     let screening = settings.screening.as_ref().unwrap();
     let record = world.chain.provider(&screening.config.provider).await.unwrap();
@@ -138,8 +137,8 @@ async fn screened(world: &World, group: &GroupSpec) -> Vec<String> {
     reasons
 }
 
-/// Creates an order for the group. Returns the reason why the running provider declines the order, or `None`
-/// if the chain rejects the group.
+/// Creates an order for the group. Returns the provider's reason to decline, or `None` if the chain rejects
+/// the group.
 async fn declined(world: &World, dseq: u64, group: &GroupSpec) -> Option<(DeclineCode, String)> {
     let id = DeploymentId {
         owner: world.known_tenant(1).address().clone(),
@@ -218,7 +217,6 @@ async fn screening_explain_and_bids_have_the_same_reasons() {
     );
 }
 
-/// Compares the reasons for a group that exceeds the limit of GPU attribute comparisons for one order.
 async fn comparisons_compared() -> DeclineCode {
     let attributes = (0..1001)
         .map(|n| Attribute::new(format!("key{n}"), "x"))
@@ -243,7 +241,6 @@ async fn comparisons_compared() -> DeclineCode {
     code
 }
 
-/// Compares the reasons for missing external ports and missing leased IPs.
 async fn pools_compared() -> [DeclineCode; 2] {
     let without_addresses = InventoryUpdate {
         leased_ips: None,
@@ -283,7 +280,7 @@ async fn screening_and_explain_have_the_same_reason_for_an_unregistered_provider
     world.stop().await;
 }
 
-/// Checks that the public text about a failing price script does not reveal the script.
+/// The public text about a failed price script must not reveal the script.
 #[tokio::test]
 async fn reasons_about_prices_have_the_same_code_and_a_public_text() {
     let (world_1, settings) = world(hardware(), |_| {}).await;

@@ -15,15 +15,14 @@ use testbed::clients;
 const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 
-/// Returns the value in `found`, such as an installed client. If `found` is an error, prints the reason and returns
-/// `None`.
+/// Returns the value in `found`. For an error, prints the reason and returns `None`.
 fn had<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
     found
         .inspect_err(|why| println!("skipped: {what} is not available: {why}"))
         .ok()
 }
 
-/// Runs a program on a blocking thread, so that the gateway can serve requests of the program.
+/// Runs a program on a blocking thread, so that the gateway can respond to the program.
 async fn run(mut command: Command) -> Output {
     let running = move || command.stdin(Stdio::null()).output().unwrap();
     tokio::task::spawn_blocking(running).await.unwrap()
@@ -39,8 +38,7 @@ fn program(path: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Starts a world with a clock one minute ahead of the system clock, so that tokens made with the system
-/// clock are valid.
+/// Starts a world with a clock one minute ahead of the system clock, so that new tokens are valid.
 async fn world_of_today() -> World {
     let world = World::start().await;
     world.set_time(SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() + 60);
@@ -63,7 +61,7 @@ struct SdkTenant {
 }
 
 impl SdkTenant {
-    /// Creates the credentials, publishes the certificate and starts a lease. Returns `None` without the SDK.
+    /// Creates the credentials, publishes the certificate and starts a lease. `None` without the SDK.
     async fn with_lease(world: &World) -> Option<Self> {
         let folder = had("the TypeScript SDK", clients::node())?;
         let words = SecretString::from(WORDS.to_owned());

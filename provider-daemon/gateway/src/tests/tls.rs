@@ -52,7 +52,6 @@ async fn plain_http_gets_a_readable_error() {
     world.stop().await;
 }
 
-/// Writes a certificate and its key to files. The test uses a certificate in the format of the Akash network.
 fn files(owner: &Address, name: &str, made: u64) -> (tempfile::TempDir, OwnCertificate) {
     let usage = Usage::Server {
         domains: vec![name.to_owned()],

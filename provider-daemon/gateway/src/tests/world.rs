@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 /// Time of the gateway's clock at the start, in seconds of Unix time.
 pub(super) const NOW: u64 = 1_795_257_230;
-/// Maximum time of a wait. A successful test never waits this long.
+/// Maximum time of a wait, never reached in a successful test.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// SDL with a public service (port 80, with a hostname) and an internal service.
@@ -121,7 +121,6 @@ pub(super) fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Returns a price strategy with prices below the maximum prices of the tenants.
 fn prices() -> Scale {
     let storage = [
         ("ephemeral".to_owned(), "0.001".parse().unwrap()),
@@ -150,8 +149,7 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
     });
 }
 
-/// Returns settings that `configure` changed, and an in-memory cluster. The settings decide whether the
-/// cluster supports hostnames and leased IPs.
+/// Returns the settings after `configure`, and an in-memory cluster for these settings.
 fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Config, MemoryCluster) {
     let mut config = Config::new(provider.clone(), "local");
     config.static_hosts_domain = Some("ingress.localhost".to_owned());
@@ -166,7 +164,7 @@ fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Confi
     (config, cluster)
 }
 
-/// Returns a certificate of the provider, which has been valid for one minute.
+/// Returns a certificate of the provider that became valid a minute ago.
 fn certificate_of(provider: &Address) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],
@@ -209,8 +207,8 @@ impl World {
         Self::with_config(Some(attributes), capacity, |_| {}, change).await
     }
 
-    /// Starts a provider with the given attributes, capacity and settings. Without attributes, the provider
-    /// is not registered. The cluster supports hostnames and leased IPs as `configure` sets them.
+    /// Starts a provider. Without attributes, the provider is not registered. `configure` also decides
+    /// whether the cluster supports hostnames and leased IPs.
     pub(super) async fn with_config(
         attributes: Option<Vec<Attribute>>,
         capacity: InventoryUpdate,
@@ -288,7 +286,7 @@ impl World {
         self.clock.store(seconds, Ordering::SeqCst);
     }
 
-    /// Creates a chain account that has money and a public key on the chain.
+    /// Creates an account with money and a public key on the chain.
     pub(super) fn known_tenant(&self, seed: u8) -> PrivateKey {
         let key = tenant(seed);
         self.register(key.address(), key.public().as_bytes());
@@ -401,7 +399,6 @@ impl World {
         self.client().bearer(&token).send(method, path, body).await
     }
 
-    /// Stops the gateway and the provider, and waits for their end.
     pub(super) async fn stop(self) {
         self.stop.cancel();
         self.serving.await.unwrap();

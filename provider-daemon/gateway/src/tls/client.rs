@@ -15,8 +15,7 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Verifier that checks the format of a client certificate. The gateway queries the chain for the certificate
-/// after the handshake.
+/// Verifier of a client certificate's format. The gateway looks up the certificate on the chain later.
 #[derive(Debug)]
 pub(super) struct NetworkCertVerifier {
     algorithms: WebPkiSupportedAlgorithms,

@@ -72,8 +72,7 @@ fn a_high_s_is_refused() {
     assert!(!parsed.is_signed_by(key().address(), key().public()));
 }
 
-/// Verifies tokens that another implementation signed. Tokens of this implementation would not reveal an
-/// error that signing and verification share.
+/// Verifies tokens that another implementation signed, to find errors that signing and verification share.
 #[test]
 fn signatures_of_another_implementation_verify() {
     const PAYLOAD: &str = "eyJpc3MiOiJha2FzaDE1MHJ0cm1qMmY4dmw5dGVtOHFwZnczNnlsdzVqZzlqMjdjOHdxciIsImV4cCI6MTc2MDQwNjc0MCwi\

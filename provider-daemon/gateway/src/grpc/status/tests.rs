@@ -17,7 +17,6 @@ fn reservation(at: u32, storage: &[(&str, u64)], amounts: [u64; 4]) -> Reservati
     }
 }
 
-/// Returns the inventory status that this provider would report for the recorded cluster.
 fn recorded_cluster() -> Status {
     let amount = |allocatable: u64, allocated: u64| Pair {
         allocatable,

@@ -13,13 +13,13 @@ use testbed::recordings;
 enum Same {
     /// The response must equal the recorded response.
     Whole,
-    /// The text may differ from the recorded text. The status must be equal.
+    /// The status must be equal; the text may differ.
     Status,
-    /// The text must start with the recorded text. The status must be equal.
+    /// The status must be equal, and the text must start with the recorded text.
     Begins,
-    /// The response must have this status, and its text must start with this prefix.
+    /// The response must have this status, and a text with this prefix.
     Other(u16, &'static str),
-    /// The JSON keys must be equal. Amounts may differ, because they depend on the machine.
+    /// The JSON keys must be equal; amounts may differ.
     Keys,
 }
 
@@ -51,7 +51,7 @@ fn wanted(name: &str) -> Same {
     }
 }
 
-/// Removes values that depend on the machine of the recording, such as addresses.
+/// Removes values that depend on the recording machine, such as addresses.
 fn without_place(body: &str) -> Value {
     let Ok(mut value) = serde_json::from_str::<Value>(body) else {
         return Value::String(body.to_owned());
@@ -134,13 +134,12 @@ fn compare(name: &str, recorded: &Value, reply: &Reply) -> Result<(), String> {
     ))
 }
 
-/// Returns true for a JSON key that is omitted if the value is empty, or that only a Kubernetes API server
-/// sets.
+/// Returns true for a JSON key that is omitted if empty, or that only a Kubernetes API server sets.
 fn is_optional(key: &str) -> bool {
     key == "cluster.inventory.pending" || key.starts_with("kube.")
 }
 
-/// Simulates the outages that were present when the recording was made.
+/// Simulates the outages during the recording.
 async fn prepare(stage: &Stage, name: &str) {
     let cluster = &stage.world.cluster;
     let operations = [
@@ -178,7 +177,7 @@ async fn prepare(stage: &Stage, name: &str) {
     }
 }
 
-/// Returns the sort key of a recording: recordings from before the update of `web` come first.
+/// Returns the sort key of a recording: first the recordings before the update of `web`.
 fn order(name: &str) -> u8 {
     match name {
         "put-manifest-updated" => 1,

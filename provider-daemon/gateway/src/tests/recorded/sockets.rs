@@ -9,7 +9,7 @@ use std::sync::Arc;
 use testbed::recordings;
 use tokio_tungstenite::tungstenite::Message;
 
-/// Messages that a server sent. Values that depend on the machine of the recording are removed.
+/// Messages from a server, without values that depend on the machine of the recording.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ReceivedMessages {
     /// Log lines as service and text, and events as their JSON keys.
@@ -86,7 +86,7 @@ fn recorded(frames: &[Value]) -> ReceivedMessages {
 /// Message of a command that did not run. `…` replaces an error text of the cluster.
 const REASON: &str = "remote command execute error: …";
 
-/// Changes the recorded messages where this provider intentionally differs from the Go provider.
+/// Changes the recorded messages where this provider intentionally differs.
 fn with_our_differences(name: &str, mut recorded: ReceivedMessages) -> ReceivedMessages {
     if recorded.close.is_none() {
         // Every stream ends with a close frame.
@@ -114,7 +114,6 @@ fn with_our_differences(name: &str, mut recorded: ReceivedMessages) -> ReceivedM
     recorded
 }
 
-/// Sets the in-memory cluster to the state at the time of a recording.
 fn prepare(stage: &Stage, name: &str, wanted: &ReceivedMessages) {
     let cluster = &stage.world.cluster;
     for operation in [Operation::Logs, Operation::Exec] {
@@ -134,7 +133,6 @@ fn prepare(stage: &Stage, name: &str, wanted: &ReceivedMessages) {
     }));
 }
 
-/// Returns the reason why a recording cannot be replayed with an in-memory cluster.
 fn cannot_play(name: &str) -> Option<&'static str> {
     match name {
         "events-follow" | "logs-follow" | "shell-text-frame-ignored" => {
@@ -147,7 +145,6 @@ fn cannot_play(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Creates the client of a recorded request, with its path and relevant headers.
 fn client(
     stage: &Stage,
     recording: &Value,
