@@ -166,9 +166,8 @@ pub enum Command {
 }
 
 impl Cli {
-    /// Parses the command line of this process; unset flags take their values from the environment and files.
-    ///
-    /// Exits the process if the command line is invalid, or after printing the requested help.
+    /// Parses the command line of this process; unset flags use the environment and files. Exits the process
+    /// if the command line is invalid, or after printing help.
     #[must_use]
     pub fn from_process() -> Self {
         let look = |name: &str| std::env::var(name).ok();
@@ -201,8 +200,8 @@ impl Cli {
     }
 }
 
-/// Returns whether the command line contains `--from` or `--provider`, which name a real provider. Ignores
-/// environment variables: users set these variables for other commands.
+/// Returns true if the command line contains `--from` or `--provider`. Ignores environment variables, which
+/// users set for other commands.
 fn is_of_a_real_provider() -> bool {
     let mut words = std::env::args_os();
     words.any(|word| {

@@ -56,7 +56,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// Appends the value of a key as YAML. The items of a list have the same indentation as the key.
+/// Appends the value of a key as YAML. List items have the indentation of the key.
 fn below(value: &Value, indent: usize, out: &mut String) {
     if !is_block(value) {
         out.push(' ');

@@ -7,19 +7,18 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::Path;
 
-/// Maximum size of a kubeconfig file, in bytes; each cluster has a few kilobytes of certificates.
+/// Maximum size of a kubeconfig file, in bytes.
 const KUBECONFIG_BYTES_MAX: u64 = 4 << 20;
 
-/// Creates a client for the cluster of a kubeconfig file. Without a file, the client uses the cluster of `KUBECONFIG`,
-/// of `~/.kube/config` or of this pod.
+/// Creates a client for the cluster of a kubeconfig file, or else of `KUBECONFIG`, `~/.kube/config` or this
+/// pod.
 ///
 /// # Errors
-/// Returns the errors of [`config`], and an error if the certificates or credentials in the configuration are invalid.
+/// Returns the errors of [`config`], and an error if the certificates or credentials are invalid.
 pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     Client::try_from(config(kubeconfig).await?).with_context(|| source(kubeconfig))
 }
 
-/// Returns the context message for an error in a cluster configuration. The message names the kubeconfig file, if any.
 pub(crate) fn source(kubeconfig: Option<&Path>) -> String {
     match kubeconfig {
         Some(path) => format!("cannot use kubeconfig {}", path.display()),

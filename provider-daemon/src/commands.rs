@@ -27,15 +27,16 @@ use anyhow::Context;
 use std::io::Read;
 use std::path::Path;
 
-/// Reads an SDL file, or standard input for `-`, up to the size limit.
+/// Reads an SDL file, or standard input for `-`.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, is too large, or is not a valid SDL (with line, path and remedy).
+/// Returns an error if the file cannot be read, is too large, or is not a valid SDL (with line, path and
+/// remedy).
 pub fn read_sdl(path: &Path) -> anyhow::Result<Sdl> {
     read_sdl_with_text(path).map(|(_, sdl)| sdl)
 }
 
-/// Returns the text of an SDL file, or of standard input for `-`, up to the size limit.
+/// Returns the text of an SDL file, or of standard input for `-`.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read or is too large.
@@ -58,7 +59,7 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     String::from_utf8(bytes).with_context(|| format!("cannot read {name}: invalid UTF-8"))
 }
 
-/// Reads an SDL, and returns the text of the file and the parsed SDL. Messages with line numbers need the text.
+/// Returns the text of an SDL file, for messages with line numbers, and the parsed SDL.
 ///
 /// # Errors
 /// Same as [`read_sdl`].

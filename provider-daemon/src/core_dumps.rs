@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, setrlimit};
 
-/// Disables core dumps for this process and its children. A failure is logged, and the program continues.
+/// Disables core dumps for this process and its children. A failure is only logged.
 pub(crate) fn disable() {
     if let Err(error) = disable_core_dumps() {
         tracing::warn!(%error, "cannot disable core dumps, which would contain the private key; run `ulimit -c 0` before the start");

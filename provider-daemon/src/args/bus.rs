@@ -69,7 +69,7 @@ impl BusArgs {
     /// Returns the Redis location with its credentials, or `None` without `--bus`.
     ///
     /// # Errors
-    /// Returns an error if a credential file cannot be read, is too large or is not UTF-8.
+    /// Returns an error if a credential file is unreadable, too large or not UTF-8.
     pub fn location(&self) -> anyhow::Result<Option<Location>> {
         let Some(location) = self.bus.clone() else {
             return Ok(None);
@@ -89,7 +89,7 @@ impl BusArgs {
 /// Files with the credentials for a Redis server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Files<'a> {
-    /// Prefix of the flags that name these files, such as `bus` for `--bus-ca`. Used in error messages.
+    /// Prefix of the flags that name these files, such as `bus` for `--bus-ca`.
     pub(super) of: &'static str,
     pub(super) password: Option<&'a Path>,
     pub(super) sentinel_password: Option<&'a Path>,
@@ -100,7 +100,6 @@ pub(super) struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Reads the credential files and returns `location` with the credentials.
     pub(super) fn given_to(self, mut location: Location) -> anyhow::Result<Location> {
         let flag = |name: &str| format!("--{}-{name}", self.of);
         if let Some(file) = self.password {
@@ -144,7 +143,6 @@ fn text(file: &Path, flag: &str) -> anyhow::Result<String> {
     })
 }
 
-/// Returns the first line of a file, without the line break.
 fn line(file: &Path, flag: &str) -> anyhow::Result<String> {
     let text = text(file, flag)?;
     let line = text.lines().next().unwrap_or_default();

@@ -110,8 +110,7 @@ impl ClusterArgs {
         all.into_iter().collect()
     }
 
-    /// Increases the hardware until all `groups` fit together: adds GPU models, storage classes and IP
-    /// addresses, and enlarges the nodes.
+    /// Increases the hardware until all `groups` fit together.
     pub fn grow_for(&mut self, groups: &[GroupSpec]) {
         let (mut gpus, mut classes) = (BTreeMap::<String, u64>::new(), BTreeMap::<String, u64>::new());
         let (mut cpu, mut memory, mut storage, mut ips) = (0u64, 0u64, 0u64, 0u32);

@@ -7,18 +7,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Part of a flag's value. All instances must have the same part.
+/// Part of a flag's value that must be equal on all instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ComparedPart {
     Value,
-    /// Content of the file that the flag names. The path may differ between instances.
+    /// Content of the file that the flag names.
     Content,
-    /// Content of the file that the flag names, or the value itself if no such file exists.
+    /// Content of the file that the flag names, or the value if the file does not exist.
     ContentOrValue,
 }
 
-/// Flags that affect a decision: whether and at what price to bid, how a lease is deployed and served, when
-/// lease payments are withdrawn, and when a lease ends.
+/// Flags that affect bids, prices, deployments, withdrawals or the end of a lease.
 const COMPARED: [(&str, ComparedPart); 74] = [
     ("bid-deposit", ComparedPart::Value),
     ("bid-price-cpu-scale", ComparedPart::Value),
@@ -216,13 +215,12 @@ const OWN: [(&str, &[&str]); 8] = [
     ("no effect on leases", &["fees", "gas"]),
 ];
 
-/// Those settings of this instance that must equal the settings of the other instances, read from the command
-/// line, the settings files and the environment.
+/// Settings of this instance that must be equal on all instances.
 #[derive(Debug, Clone, Default)]
 pub struct ComparedArgs {
-    /// Text of the values by flag name; empty for a flag without a value.
+    /// Values as text by flag name; empty for a flag without a value.
     pub(crate) values: BTreeMap<&'static str, String>,
-    /// Paths by flag name, for flags that name a file.
+    /// Paths by flag name.
     pub(crate) files: BTreeMap<&'static str, PathBuf>,
 }
 
@@ -267,7 +265,7 @@ impl FromArgMatches for ComparedArgs {
     }
 }
 
-/// Returns the values of a flag as normalized text: `5m` and `300s` give the same text.
+/// Returns the values of a flag as normalized text, equal for `5m` and `300s`.
 fn text(matches: &ArgMatches, flag: &str) -> String {
     let id = flag.replace('-', "_");
     let parsed = typed(matches, &id, |value: &Duration| format!("{value:?}"))
@@ -291,7 +289,7 @@ fn text(matches: &ArgMatches, flag: &str) -> String {
     parsed.unwrap_or_else(raw).join(",")
 }
 
-/// Returns the values of a flag as text, or `None` if the flag has another type than `T`.
+/// Returns the values of a flag as text, or `None` if the values are not of type `T`.
 fn typed<T: Clone + Send + Sync + 'static>(
     matches: &ArgMatches,
     id: &str,

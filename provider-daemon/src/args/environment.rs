@@ -40,12 +40,11 @@ pub(crate) const COMMANDS: [&str; 23] = [
     "show-cluster-ns",
 ];
 
-/// Flags of `explain` that ignore their environment variables, because tenant commands use these variables
-/// for another purpose.
+/// Flags of `explain` without environment variables, because tenant commands use these variables differently.
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
-/// Adds environment variables to the flags of the command `root`. `look` returns the value of a variable.
-/// `is_real` is true if the arguments of `explain` name a real provider.
+/// Adds environment variables to the flags of `root`. `look` returns the value of a variable. `is_real` is
+/// true if the arguments of `explain` name a real provider.
 #[must_use]
 pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<String>) -> Command {
     let root = root.mut_args(|arg| settable(arg, &look));
@@ -92,8 +91,8 @@ fn names(flag: &str) -> [String; 2] {
     PREFIXES.map(|prefix| format!("{prefix}{suffix}"))
 }
 
-/// Returns the name of the environment variable that sets a flag. Empty variables are ignored, because charts
-/// set empty variables for unset values.
+/// Returns the environment variable that sets a flag. Empty variables are ignored, because charts set empty
+/// variables for unset values.
 #[must_use]
 pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<String> {
     names(flag)
@@ -101,8 +100,7 @@ pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<Str
         .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Names, without prefix, of variables that set no flag. This program or a chart's shell scripts read these
-/// variables.
+/// Variables, without prefix, that set no flag but are read by this program or a chart's script.
 const OTHERS: [&str; 6] = [
     "KEY_MNEMONIC",
     "KEYRING_PASSPHRASE",
@@ -112,8 +110,8 @@ const OTHERS: [&str; 6] = [
     "VERSION",
 ];
 
-/// Returns one line for each variable that has a known prefix but no effect. The line suggests the most
-/// similar name of an effective variable.
+/// Returns one line for each variable with a known prefix but no effect. Suggests the most similar effective
+/// variable.
 pub(super) fn unread(root: &Command, variables: impl Iterator<Item = String>) -> Vec<String> {
     fn longs(command: &Command, into: &mut BTreeSet<String>) {
         let args = command.get_arguments().filter_map(Arg::get_long);
@@ -141,8 +139,7 @@ pub(super) fn unread(root: &Command, variables: impl Iterator<Item = String>) ->
     unread
 }
 
-/// Returns whether the name has the form of the variables that Kubernetes sets for each Service in the
-/// namespace.
+/// Returns true for a variable that Kubernetes sets for each Service in the namespace.
 fn is_of_a_service(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST")
         || name.contains("_SERVICE_PORT")

@@ -13,7 +13,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::collections::BTreeMap;
 pub use table::TABLE;
 
-/// Flag of the Go provider, or variable of the Go provider's chart.
+/// Flag of the Go provider, or variable of its chart.
 #[derive(Debug)]
 pub struct GoFlag {
     name: &'static str,
@@ -46,7 +46,7 @@ pub enum Kind {
 pub enum Effect {
     /// Same effect as in the Go provider.
     Same,
-    /// No effect in this provider. The provider logs this reason at its start.
+    /// No effect. The provider logs this reason at its start.
     None(&'static str),
 }
 
@@ -123,7 +123,7 @@ impl Kind {
     }
 }
 
-/// Flags of the Go provider that have no effect in this provider, with their values on the command line.
+/// Flags of the Go provider without an effect, with their values on the command line.
 #[derive(Debug, Default)]
 pub struct GoFlagArgs {
     set: Vec<SetFlag>,
@@ -137,8 +137,8 @@ struct SetFlag {
 }
 
 impl GoFlagArgs {
-    /// Returns the flags that are set but have no effect, one line for each reason. `look` returns the value
-    /// of an environment variable.
+    /// Returns the set flags without an effect, one line for each reason. `look` returns the value of an
+    /// environment variable.
     #[must_use]
     pub fn notices(&self, look: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -155,8 +155,7 @@ impl GoFlagArgs {
 }
 
 impl SetFlag {
-    /// Returns false if the flag disables a feature that this provider does not have. Such a flag needs no
-    /// notice.
+    /// Returns false if the flag disables a feature, so that no notice is necessary.
     fn is_enabled(&self) -> bool {
         self.flag.kind != Kind::Bool || super::values::go_bool(&self.value) != Ok(false)
     }

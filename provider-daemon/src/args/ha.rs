@@ -76,11 +76,10 @@ impl HaArgs {
         Timing::for_lease(self.ha_lease)
     }
 
-    /// Returns the Redis location of the election: the location in `--ha-url`, or else the location in
-    /// `--bus`.
+    /// Returns the Redis location of the election, from `--ha-url` or else from `--bus`.
     ///
     /// # Errors
-    /// Returns an error if `--ha-url` and `--bus` are both unset, or if a credential file cannot be used.
+    /// Returns an error if both flags are unset, or a credential file cannot be used.
     pub fn redis(&self, bus: &BusArgs) -> anyhow::Result<Location> {
         let Some(location) = self.ha_url.clone() else {
             let missing = || {

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// Maximum width of a help text, in columns.
 pub(super) const WIDTH_MAX: usize = 110;
 
-/// Heading and commands of each group, in the sequence of the help.
+/// Heading and commands of each group, in the order of the help.
 const GROUPS: [(&str, &[&str]); 4] = [
     (
         "Run a provider",
@@ -64,7 +64,7 @@ const EVERYWHERE: &str = "\
 Environment variables set flags too: AP_CHAIN_ID or AKASH_CHAIN_ID sets --chain-id. The help of each command lists the \
 variables and has examples: provider-daemon query leases --help";
 
-/// Adds examples to the help of every command, and groups the commands in the help of the program.
+/// Adds examples to the help of every command, and groups the commands of the program.
 #[must_use]
 pub fn with_examples(root: Command) -> Command {
     let template = grouped(&root, |list| list);
@@ -75,8 +75,8 @@ pub fn with_examples(root: Command) -> Command {
     })
 }
 
-/// Returns the help template of the program. `clap` cannot group subcommands, so a separate command renders
-/// each group. `fit` can set the width of the separate commands.
+/// Returns the help template of the program. A separate command renders each group, because `clap` cannot
+/// group subcommands. `fit` can set the width.
 fn grouped(root: &Command, fit: impl Fn(Command) -> Command) -> StyledStr {
     let header = clap::builder::Styles::styled().get_header().to_owned();
     let mut text = StyledStr::new();
@@ -100,7 +100,6 @@ fn grouped(root: &Command, fit: impl Fn(Command) -> Command) -> StyledStr {
     text
 }
 
-/// Returns a copy of a command with only its name, aliases and description, for the list of commands.
 fn entry(command: &Command) -> Command {
     let aliases: Vec<String> = command.get_visible_aliases().map(str::to_owned).collect();
     let entry = Command::new(command.get_name().to_owned()).visible_aliases(aliases);

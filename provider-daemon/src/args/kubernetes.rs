@@ -10,8 +10,8 @@ use akash_provider_k8s::settings::{
 use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
 
-/// Returns the cluster domain from the search list of a pod's `resolv.conf`: `NAMESPACE.svc.DOMAIN svc.DOMAIN
-/// DOMAIN`.
+/// Returns the cluster domain from the `search` line of a pod's `resolv.conf`: `NAMESPACE.svc.DOMAIN
+/// svc.DOMAIN DOMAIN`.
 fn searched_domain(resolv_conf: &str) -> Option<String> {
     let lists = resolv_conf
         .lines()
@@ -30,7 +30,7 @@ pub struct ClusterDomainArgs {
 }
 
 impl ClusterDomainArgs {
-    /// Returns the domain that the flag sets, or else the domain in the DNS search list of this pod.
+    /// Returns the domain from the flag, or else from the DNS search list of this pod.
     #[must_use]
     pub fn get(&self) -> Option<String> {
         let searched = || searched_domain(&std::fs::read_to_string("/etc/resolv.conf").ok()?);
@@ -38,8 +38,8 @@ impl ClusterDomainArgs {
     }
 }
 
-/// Returns block list entries for each name and its subdomains. A name without a dot, such as `localhost`, is
-/// blocked without its subdomains.
+/// Returns block list entries for each name and its subdomains. For a name without a dot, such as
+/// `localhost`, blocks only the name.
 pub fn blocked_with_names_below<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let names = names.into_iter().map(|name| name.trim().trim_matches('.'));
     let entry = |name: &str| {
@@ -195,8 +195,8 @@ impl KubernetesArgs {
         wanted.contains(&operator)
     }
 
-    /// Returns the proxy pods in `--ingress-proxy-namespace` with the `--ingress-proxy-labels`. Without these
-    /// flags, returns the proxy pods of the common charts for `--ingress-controller`.
+    /// Returns the proxy pods with the namespace and labels of the flags. Without these flags, returns the
+    /// proxy pods of the common charts for `--ingress-controller`.
     fn proxies(&self) -> Vec<ProxyPods> {
         let namespace = self.ingress_proxy_namespace.iter();
         let namespace: Vec<_> = namespace

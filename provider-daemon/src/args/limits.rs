@@ -35,7 +35,7 @@ pub struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// Returns the limits of the gateway: the values of the flags, and defaults for limits without a flag.
+    /// Returns the limits of the gateway, with defaults for limits without a flag.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let count = |flag: u32| usize::try_from(flag).unwrap_or(usize::MAX);

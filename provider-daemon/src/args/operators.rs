@@ -163,8 +163,8 @@ impl HostnameArgs {
         })
     }
 
-    /// Returns the hostnames that get no route: the names in `--deployment-blocked-hostnames`, the names of
-    /// the provider and of the cluster, and all subdomains of these names.
+    /// Returns the hostnames that get no route: the blocked hostnames, the names of the provider and the
+    /// cluster, and their subdomains.
     fn blocked(&self) -> HostnameLedger {
         let cluster = self.domain.get();
         let own = [&self.cluster_public_hostname, &cluster].into_iter().flatten();

@@ -120,7 +120,7 @@ impl PricingArgs {
     /// Returns the price policy of the strategy `policy`.
     ///
     /// # Errors
-    /// Returns an error with the policy file and the position of the mistake in the file.
+    /// Returns an error with the file and the position of the mistake.
     pub(crate) fn policy(&self) -> anyhow::Result<FilePolicy> {
         let path = self.bid_price_policy.as_deref();
         let path = path
@@ -135,8 +135,8 @@ impl PricingArgs {
         policy.context("cannot use the file of --bid-price-policy")
     }
 
-    /// Returns the reason why the price script cannot run, and the remedy; `None` if the script can run. An
-    /// unusable script does not stop the provider, because the operator may fix the script later.
+    /// Returns the reason why the price script cannot run, with a remedy, or `None` if the script can run. An
+    /// unusable script does not stop the provider.
     #[must_use]
     pub fn script_trouble(&self) -> Option<String> {
         let path = self.bid_price_script_path.as_ref()?;

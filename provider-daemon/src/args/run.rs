@@ -254,7 +254,7 @@ impl RunArgs {
         self.is_real().then(|| self.kubernetes.domain.get())?
     }
 
-    /// Returns one warning for each setting that may have an unexpected effect.
+    /// Returns one warning for each setting with a possibly unexpected effect.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let real = self.is_real();
@@ -280,7 +280,7 @@ const PRICES: [&str; 5] = [
     "bid-price-ip-scale",
 ];
 
-/// Flags that affect bids. The other flags in the same help sections do not affect bids.
+/// Flags that affect bids, in help sections with other flags.
 const CHANGE_BIDS: [&str; 9] = [
     "bid-deposit",
     "reclamation-window",
@@ -295,8 +295,8 @@ const CHANGE_BIDS: [&str; 9] = [
 
 const OUTPUT_OF_A_RESULT: &str = "Output format of the result";
 
-/// Removes the trial defaults of `run` and `explain`, because the operator of a real provider must set prices
-/// and the public host name. Also hides the flags of `explain` that do not affect bids.
+/// Removes the trial defaults of `run` and `explain`: the operator of a real provider must set prices and the
+/// public host name. Also hides the flags of `explain` that do not affect bids.
 #[must_use]
 pub fn for_a_real_chain(root: Command) -> Command {
     let root = root.mut_subcommand("run", with_its_defaults);
@@ -328,7 +328,6 @@ fn with_its_defaults(run: Command) -> Command {
     })
 }
 
-/// Applies the defaults of `run` for a real chain to a command that prints a result instead of events.
 fn with_a_result(command: Command) -> Command {
     with_its_defaults(command).mut_args(|arg| match arg.get_long() {
         Some("output") => arg.help(OUTPUT_OF_A_RESULT),

@@ -72,8 +72,7 @@ impl FileSettings {
         Ok(found)
     }
 
-    /// Adds a setting, or skips the setting if an earlier file sets the flag. Fails if the same file sets the
-    /// flag twice.
+    /// Adds a setting, unless an earlier file sets the flag. Fails if the same file sets the flag twice.
     fn push(&mut self, entry: Entry) -> Result<(), String> {
         match self.entries.iter().find(|earlier| earlier.flag == entry.flag) {
             Some(earlier) if earlier.file == entry.file => Err(format!(
@@ -90,8 +89,8 @@ impl FileSettings {
         }
     }
 
-    /// Returns the text of `error` with the file and the key that caused the error, or `None` if no file
-    /// caused the error.
+    /// Returns the text of `error` with the file and key that caused the error, or `None` if no file caused
+    /// the error.
     fn placed(&self, error: &clap::Error) -> Option<String> {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text);
@@ -108,7 +107,7 @@ impl FileSettings {
     }
 }
 
-/// Parses a command line and the settings files that the command line or the environment names.
+/// Parses a command line and its settings files, which flags or environment variables name.
 ///
 /// # Errors
 /// Returns the mistake in the command line or in a settings file, or the requested help.
@@ -163,7 +162,7 @@ fn run_args(command: &mut Chosen) -> Option<&mut RunArgs> {
     }
 }
 
-/// Returns the subcommand of the command line; `None` if the subcommand has other settings than `run`.
+/// Returns the subcommand of the command line; `None` if the subcommand does not have the settings of `run`.
 fn run_command<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Command, &'a ArgMatches)> {
     let (name, matches) = matches.subcommand()?;
     let command = root.find_subcommand(name)?;
@@ -177,7 +176,6 @@ fn run_command<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Co
     }
 }
 
-/// Returns the paths in the flags `names`, in the order of `names` and without repetitions.
 fn files(names: &[&str], matches: &ArgMatches) -> Vec<PathBuf> {
     let file = |id: &&str| matches.try_get_one::<PathBuf>(id).ok().flatten();
     let files = names.iter().filter_map(file);

@@ -21,13 +21,13 @@ pub struct Setting {
     pub value: Vec<String>,
     /// Source of the value: flag, variable, file or default.
     pub source: &'static str,
-    /// Name of the environment variable, or path of the file, that sets the value.
+    /// Environment variable or path of the file that sets the value.
     pub from: Option<String>,
-    /// Reason why a flag of the Go provider has no effect; `None` for a flag with an effect.
+    /// Reason why a flag of the Go provider has no effect, otherwise `None`.
     pub instead: Option<&'static str>,
 }
 
-/// Returns all settings of a command that are set or have a default, sorted by name.
+/// Returns all settings of a command that are set or have a default.
 pub(super) fn all(
     command: &Command,
     matches: &ArgMatches,
@@ -72,8 +72,7 @@ fn one(
     })
 }
 
-/// Returns the value of the flag `name` for output. The value of a secret flag is hidden, and credentials in URLs are
-/// removed.
+/// Returns the value of the flag `name` for output, without secrets and credentials.
 fn redacted(name: &str, value: &str) -> String {
     if SECRET.contains(&name) && !value.is_empty() {
         return HIDDEN.to_owned();

@@ -67,8 +67,8 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// Returns whether a flag or the environment permits the download of the database with the device names.
-    /// `look` returns the value of an environment variable.
+    /// Returns true if a flag or the environment permits the download of the device names. `look` returns the
+    /// value of an environment variable.
     pub fn may_fetch(&self, look: impl Fn(&str) -> Option<String>) -> bool {
         let set = look("PCIDB_ENABLE_NETWORK_FETCH").unwrap_or_default();
         self.pcidb_enable_network_fetch || ["1", "t", "true"].contains(&set.to_ascii_lowercase().as_str())

@@ -71,7 +71,7 @@ pub struct GasArgs {
 }
 
 impl GasArgs {
-    /// Returns the upper limits of gas and fees for a maximum price of `price_max` per unit of gas.
+    /// Returns the limits of gas and fees. `price_max` is the maximum price per unit of gas.
     #[must_use]
     pub fn ceilings(&self, price_max: Dec) -> Ceilings {
         let mut ceilings = Ceilings::for_price(price_max);

@@ -80,7 +80,7 @@ pub fn go_bool(text: &str) -> Result<bool, String> {
 }
 
 /// Converts a log level of the Go provider to a filter. `fatal` and `panic` become `error`. A list such as
-/// `state:debug,*:error` becomes its `*` level, here `error`. A list without `*` becomes `info`.
+/// `state:debug,*:error` becomes its `*` level, or `info` without `*`.
 #[must_use]
 pub fn log_levels(text: &str) -> String {
     let is_go = |part: &str| part.contains(':') && !part.contains("::");
@@ -96,8 +96,8 @@ pub fn log_levels(text: &str) -> String {
     }
 }
 
-/// Checks that each term of a log filter is a level. Any other term would be taken as a module, and all other
-/// modules would log nothing.
+/// Checks that each term of a log filter is a level. Any other term would be taken as a module, so that
+/// nothing else is logged.
 ///
 /// # Errors
 /// Returns an error with the invalid term.
@@ -148,7 +148,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a network such as `10.0.0.0/8`, or a single address; bits beyond the prefix length are cleared.
+/// Parses a network such as `10.0.0.0/8`, or a single address. Clears the bits beyond the prefix length.
 ///
 /// # Errors
 /// Returns the reason if the text is invalid.

@@ -7,8 +7,7 @@ use akash_provider_core::types::{Msg, TxOutcome, TxReceipt};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Transaction sender of one component, such as the certificate rotation. Records each transaction in the
-/// audit log.
+/// Transaction sender of one component. Records each transaction in the audit log.
 #[derive(Debug)]
 pub(crate) struct AuditedSender<C> {
     chain: C,

@@ -10,12 +10,12 @@ use akash_provider_core::error::Error;
 use async_trait::async_trait;
 use std::sync::{Arc, Once};
 
-/// Audit log of a command. Each entry is written immediately.
+/// Audit log of a command. Writes each entry immediately.
 #[derive(Debug)]
 pub(super) struct FileLog {
     settings: AuditSettings,
     format: LineFormat,
-    /// State that limits the warning about failed writes to one line.
+    /// Limits the warning about failed writes to one line.
     warning: Once,
 }
 
@@ -34,10 +34,10 @@ impl FileLog {
     }
 }
 
-/// Records in the audit log that a command is about to perform `act`. Returns `None` if the log is disabled.
+/// Records the intent to perform `act`. Returns `None` if the log is disabled.
 ///
 /// # Errors
-/// Returns an error if the record is possibly not durable. The caller must not start the act in this case.
+/// Returns an error if the record may not be durable. The caller must then not start the act.
 pub(crate) async fn record_intent(
     settings: Option<&AuditSettings>,
     act: Act,
@@ -72,8 +72,7 @@ impl AuditLog for FileLog {
     }
 }
 
-/// Performs an act that sends no transaction, such as creating a key. Records the intent and the outcome of
-/// the act.
+/// Performs an act without a transaction, and records its intent and outcome.
 ///
 /// # Errors
 /// Returns the error of the act, or an error if the intent cannot be recorded. The act does not start without

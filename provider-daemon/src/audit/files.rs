@@ -13,12 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(super) const EXTENSION: &str = "jsonl";
-/// Minimum size limit of one file, in bytes. A write has at most about half of this size, so that each write
-/// fits into one file.
+/// Minimum size limit of one file, in bytes. Each write fits into one file.
 pub(super) const FILE_MIN: u64 = 64 << 10;
 /// Name of the lock file, which is locked during a write.
 const LOCK: &str = "lock";
-/// Maximum time to wait for the lock. A write takes milliseconds.
+/// Maximum time to wait for the lock.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// Directory and size limit of the audit log.
@@ -55,8 +54,8 @@ impl AuditSettings {
         write(file.with_context(opening)?, bytes, lines)
     }
 
-    /// Checks write access to the directory, the newest file and the lock. If the directory is missing,
-    /// checks its nearest existing parent. Writes nothing.
+    /// Checks write access to the directory (or its nearest existing parent), the newest file and the lock.
+    /// Writes nothing.
     ///
     /// # Errors
     /// Returns the reason with the path.
@@ -83,7 +82,7 @@ impl AuditSettings {
     }
 }
 
-/// Appends lines to a file that has `bytes` bytes. After a failure, the file is truncated to this size.
+/// Appends lines to a file of `bytes` bytes. After a failure, truncates the file to this size.
 fn write(mut file: File, bytes: u64, lines: &[u8]) -> anyhow::Result<()> {
     let written = end_last_line(&mut file, bytes)
         .and_then(|()| file.write_all(lines))
@@ -96,7 +95,7 @@ fn write(mut file: File, bytes: u64, lines: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds a line feed to the last line if a crash truncated this line, so that the next line is readable.
+/// Ends a last line that a crash truncated, so that the next line is readable.
 fn end_last_line(file: &mut File, bytes: u64) -> std::io::Result<()> {
     let Some(last) = bytes.checked_sub(1) else {
         return Ok(());

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Maximum length of a text in a line, in characters. Longer messages of nodes and clusters are cut.
+/// Maximum length of a text in a line, in characters.
 const TEXT_MAX: usize = 1024;
-/// Number in the ID of a line about a failure of the log itself. IDs of acts have the numbers 1 and above.
+/// Number in the ID of a line about a failure of the log. Acts have numbers from 1.
 const FAILURE: u64 = 0;
 
 /// Format of the IDs in the log. Each ID starts with the start time of this process.
@@ -34,12 +34,12 @@ pub(super) enum Stage {
     Outcome,
 }
 
-/// Line of the audit log. Additional fields of a later version are ignored.
+/// Line of the audit log. Fields of a later version are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AuditLine {
     /// RFC 3339 time in UTC.
     pub(super) time: String,
-    /// ID of the act. The intent and the outcomes of an act have the same ID.
+    /// ID of the act, the same for its intent and outcomes.
     pub(super) id: String,
     pub(super) act: String,
     pub(super) stage: Stage,
@@ -55,7 +55,7 @@ pub(super) struct AuditLine {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ActorLine {
-    /// `provider` for an act that the provider's rules caused, `user` for an act of a system user.
+    /// `provider` for an act of the provider's rules, `user` for an act of a system user.
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uid: Option<u32>,
@@ -66,7 +66,7 @@ pub(super) struct ActorLine {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct EvidenceLine {
-    /// Height of the newest block that the provider had processed before the act.
+    /// Height of the newest block that was processed before the act.
     #[serde(skip_serializing_if = "Option::is_none")]
     height: Option<u64>,
     /// Evidence that the lease is closed on the chain.
@@ -86,8 +86,7 @@ pub(super) struct EvidenceLine {
 /// Source and block height of the evidence that a lease is closed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ReportLine {
-    /// `chain` for a chain event, or for a message that the chain rejected; `scan` for a comparison of chain
-    /// and cluster.
+    /// `chain` for a chain event or a rejected message; `scan` for a comparison of chain and cluster.
     source: String,
     height: u64,
 }
@@ -141,8 +140,8 @@ impl AuditLine {
         }
     }
 
-    /// Creates the line about a failure to write the log. `since` is the start of the failure, in milliseconds since the
-    /// Unix epoch. `dropped` is the number of lines that were not written.
+    /// Creates the line about a failure to write the log. `since` is the start of the failure, in
+    /// milliseconds since the Unix epoch. `dropped` is the number of lost lines.
     pub(super) fn failure(format: &LineFormat, since: u64, dir: &Path, why: &str, dropped: usize) -> Self {
         let lost = match dropped {
             0 => String::new(),
@@ -164,7 +163,7 @@ impl AuditLine {
         }
     }
 
-    /// Returns the line as JSON, with its line feed. JSON escapes line feeds in texts.
+    /// Returns the line as JSON, with a line feed.
     pub(super) fn to_json(&self) -> String {
         // A structure of texts and numbers always has a JSON form.
         serde_json::to_string(self).unwrap_or_default() + "\n"
@@ -187,7 +186,7 @@ impl AuditLine {
         plain::line(&text).into_owned() + "\n"
     }
 
-    /// Returns true if the line is not older than `start`, in milliseconds since the Unix epoch.
+    /// Returns true if the line is from `start` or later, in milliseconds since the Unix epoch.
     pub(super) fn is_since(&self, start: u64) -> bool {
         // A time that cannot be parsed is listed rather than hidden.
         let time = humantime::parse_rfc3339(&self.time).ok();

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Capacity of the audit queue, in lines. A provider under full load fills the queue within several seconds.
+/// Capacity of the audit queue, in lines.
 const QUEUE: usize = 8192;
 /// Maximum time to write the last lines when the process stops.
 const LAST: Duration = Duration::from_secs(5);
@@ -21,14 +21,14 @@ const LAST: Duration = Duration::from_secs(5);
 pub(crate) const HELP: &str =
     "check the free space and the permissions of the directory, or restart with --audit-log none";
 
-/// Result of a write, for a sender that waits until its line is durable.
+/// Result of a write, for a sender that waits for a durable line.
 pub(super) type Written = Result<(), String>;
 
 #[derive(Debug)]
 pub(super) enum Message {
     /// Line for the next write.
     Line(String),
-    /// Line that is written immediately, with the channel for the result of the write.
+    /// Line that is written immediately, with the channel for the result.
     Durable(String, oneshot::Sender<Written>),
     /// Request to write all earlier lines and then stop the writer.
     End,
@@ -71,7 +71,7 @@ pub(crate) struct AuditHealth {
     pub(crate) lines: u64,
     /// Number of lines that were dropped since the start.
     pub(crate) dropped: u64,
-    /// Number of times that an act was delayed because the log could not be written.
+    /// Number of acts that were delayed because the log could not be written.
     pub(crate) delayed: u64,
     /// Error of the last write; `None` after a success.
     pub(crate) problem: Option<String>,
@@ -86,7 +86,7 @@ pub(crate) struct Audit {
     writer: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
-/// Starts the writer thread of the log. The directory is opened by the thread.
+/// Starts the writer thread of the log. The thread opens the directory.
 ///
 /// # Errors
 /// Returns an error if the thread cannot be started.

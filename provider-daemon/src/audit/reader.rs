@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Reader of log lines: those since `start` that concern one subject or all subjects.
+/// Reader of log lines since `start` about one subject or all subjects.
 pub(super) struct AuditReader {
     /// Start of the listed period, in milliseconds since the Unix epoch.
     pub(super) start: u64,
@@ -25,7 +25,7 @@ pub(super) struct AuditReader {
 }
 
 impl AuditReader {
-    /// Calls `visit` with each matching line of the directory, the oldest first.
+    /// Calls `visit` with each matching line, the oldest first.
     pub(super) fn read(&mut self, dir: &Path, mut visit: impl FnMut(&AuditLine)) -> anyhow::Result<()> {
         for path in files(dir, EXTENSION)? {
             let reading = || format!("cannot read {}", path.display());
@@ -65,7 +65,7 @@ impl AuditReader {
 /// Prints the log of a home directory.
 ///
 /// # Errors
-/// Returns an error if there is no log, or if the log cannot be read.
+/// Returns an error if the log is missing or unreadable.
 pub fn run(args: &AuditArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let Some(dir) = args.directory(home) else {
         bail!(WithHelp::new(

@@ -12,19 +12,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Time for which the writer collects lines before it writes them. A line with a waiting sender is written
-/// immediately. A crash loses the collected lines.
+/// Time for which the writer collects lines before a write. A crash loses the collected lines. Lines with a
+/// waiting sender are written immediately.
 const COLLECT: Duration = Duration::from_millis(50);
-/// Maximum number of messages that are taken from the queue before a write.
+/// Maximum number of messages per write.
 const BATCH_MAX: usize = 1024;
 /// Delay before the next attempt to write after a failure.
 const RETRY: Duration = Duration::from_millis(250);
 /// Maximum time to wait for a message if nothing is pending.
 const IDLE: Duration = Duration::from_secs(60);
-/// Maximum size of the lines that are retained while the log cannot be written, in bytes.
+/// Maximum total size of the lines that are retained during a failure, in bytes.
 const RETAINED_MAX: usize = 4 << 20;
 
-/// Line that is not written yet, with the channel for the result of the write.
+/// Unwritten line, with the channel for the result of the write.
 struct Pending {
     line: String,
     done: Option<oneshot::Sender<Written>>,
@@ -62,7 +62,6 @@ impl Writer {
         }
     }
 
-    /// Writes lines until the end is requested or all handles are dropped.
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         while !self.ends {
             let turn = catch_unwind(AssertUnwindSafe(|| {
@@ -76,7 +75,6 @@ impl Writer {
         }
     }
 
-    /// Waits for a message, and takes the further messages in the queue.
     fn take(&mut self, messages: &Receiver<Message>) {
         let is_idle = self.pending.is_empty() && self.failure.is_none();
         let wait = if is_idle { IDLE } else { RETRY };
@@ -111,9 +109,8 @@ impl Writer {
         self.pending.push_back(pending);
     }
 
-    /// Writes the pending lines. The first successful write after a failure starts with a line about the
-    /// failure. Within [`RETRY`] after a failed attempt, only sends the error to the waiting senders, unless
-    /// the log ends.
+    /// Writes the pending lines. After a failure, first writes a line about the failure. Within [`RETRY`]
+    /// after a failed attempt, only sends the error to waiting senders, unless the log ends.
     fn write(&mut self) {
         let is_recent = |failure: &Failure| failure.last.elapsed() < RETRY && !self.ends;
         if self.failure.as_ref().is_some_and(is_recent) {
@@ -144,7 +141,6 @@ impl Writer {
         }
     }
 
-    /// Returns the line about the failure; empty without a failure.
     fn failure_line(&self) -> String {
         let dir = &self.settings.dir;
         let line = self.failure.as_ref().map(|failure| {
@@ -186,8 +182,8 @@ impl Writer {
         self.retain();
     }
 
-    /// Sends the error to the waiting senders. Retains the other lines; above [`RETAINED_MAX`], drops the
-    /// oldest lines.
+    /// Sends the error to the waiting senders, and retains the other lines. Drops the oldest lines above
+    /// [`RETAINED_MAX`].
     fn retain(&mut self) {
         let Some(failure) = &mut self.failure else {
             return;

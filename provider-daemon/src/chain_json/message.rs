@@ -11,14 +11,14 @@ use prost_reflect::{
 use std::sync::OnceLock;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Number of decimal places of a decimal number on the chain.
+/// Number of decimal places on the chain.
 const DECIMALS: usize = 18;
-/// Full names of decimal fields. The encoded value of a decimal field is an integer scaled by 10^18.
+/// Full names of decimal fields. The encoded value is an integer scaled by 10^18.
 const DECIMAL_FIELDS: [&str; 2] = [
     "cosmos.base.v1beta1.DecCoin.amount",
     "akash.escrow.types.v1.Balance.amount",
 ];
-/// Full name of the field that contains the decimal digits of a number as bytes.
+/// Full name of the field that contains a decimal number as bytes.
 const DIGITS_FIELD: &str = "akash.base.resources.v1beta4.ResourceValue.val";
 const ANY: &str = "google.protobuf.Any";
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
@@ -51,10 +51,10 @@ fn pool() -> anyhow::Result<&'static DescriptorPool> {
         .context("cannot read the built-in message descriptors")
 }
 
-/// Decodes the bytes of a message with the full type name `name`, and converts the message to JSON.
+/// Decodes a message with the full type name `name`, and converts the message to JSON.
 ///
 /// # Errors
-/// Returns an error if the type is unknown, or if the bytes are invalid.
+/// Returns an error if the type is unknown, or the bytes are invalid.
 pub fn decoded(name: &str, bytes: &[u8]) -> anyhow::Result<Json> {
     let descriptor = pool()?.get_message_by_name(name);
     let descriptor = descriptor.with_context(|| format!("unknown message type {name}"))?;
@@ -82,7 +82,7 @@ fn to_json(message: &DynamicMessage) -> anyhow::Result<Json> {
     Ok(Json::Fields(fields))
 }
 
-/// Returns the fields of a message type in the order of their declaration, as the Go tools print them.
+/// Returns the fields of a message type in the order of their declaration, as in Go.
 fn in_order(descriptor: &MessageDescriptor) -> Vec<FieldDescriptor> {
     let declared = descriptor.descriptor_proto().field.iter();
     declared
@@ -135,7 +135,7 @@ fn enum_name(number: i32, field: &FieldDescriptor) -> String {
     value.map_or_else(|| number.to_string(), |v| v.name().to_owned())
 }
 
-/// Converts a packed message (`Any`) to JSON with its type. The content of an unknown type is printed as bytes.
+/// Converts a packed message (`Any`) to JSON with its type. An unknown type is printed as bytes.
 fn any(message: &DynamicMessage) -> anyhow::Result<Json> {
     let text = |name: &str| {
         let value = message.get_field_by_name(name);

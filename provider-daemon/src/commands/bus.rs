@@ -55,7 +55,7 @@ async fn tail(args: &TailArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes to standard output. An error usually means that the reader closed the pipe; the caller then exits.
+/// Writes to standard output. An error usually means that the reader closed the pipe.
 fn say(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(plain(line).as_bytes())?;

@@ -8,14 +8,14 @@ use anyhow::{Context, bail};
 use std::error::Error;
 use std::future::Future;
 
-/// Maximum number of attempts per query, small because a user waits for the result.
+/// Maximum number of attempts per query, low because a user waits.
 const ATTEMPTS: u32 = 3;
 /// Remedy for a node that gives no usable response.
 const REMEDY: &str = "select another node with --node";
 /// Remedy for a node with a block time in the future.
 const CLOCK_REMEDY: &str = "if the clock is wrong, set it with `timedatectl set-ntp true`; otherwise select another node with --node";
 
-/// Runs the future `work` of a command until it completes.
+/// Runs the future `work` of a command to completion.
 ///
 /// # Errors
 /// Returns the error of `work`.
@@ -79,7 +79,7 @@ pub fn required_chain_id(args: &NodeArgs) -> anyhow::Result<&str> {
     })
 }
 
-/// Returns the URLs of the nodes in `--node`. Empty URLs are ignored.
+/// Returns the node URLs in `--node`, without empty URLs.
 ///
 /// # Errors
 /// Returns an error if `--node` contains no URL.
@@ -106,8 +106,7 @@ pub fn roots(args: &NodeArgs) -> Roots {
     file.map_or(Roots::System, Roots::File)
 }
 
-/// Returns the limits of one chain query in an interactive command: the maximum response time and the maximum number of
-/// attempts.
+/// Returns the limits of one query in an interactive command: response time and number of attempts.
 #[must_use]
 pub fn limits(args: &NodeArgs) -> Limits {
     Limits {
@@ -155,7 +154,7 @@ pub fn failure(error: &NodeError) -> anyhow::Error {
 }
 
 /// Returns the remedy if a chain query failed because of the node. Returns `None` for a block time in the
-/// future, because this error already contains its remedy.
+/// future: this error contains its remedy.
 pub(crate) fn help(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let fault = error.downcast_ref::<Fault>()?;
     let is_clock = matches!(fault, Fault::Ahead { .. });

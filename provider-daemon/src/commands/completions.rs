@@ -18,8 +18,7 @@ pub fn script(shell: Shell) -> String {
     }
 }
 
-/// Fixes an error in the bash script: the hyphen of the program name is escaped in two different ways, so
-/// that completions of nested subcommands are not found.
+/// Fixes the bash script, which escapes the hyphen of the program name in two different ways.
 fn one_name(script: &str) -> String {
     script.replace(&PROGRAM.replace('-', "__subcmd__"), &PROGRAM.replace('-', "__"))
 }

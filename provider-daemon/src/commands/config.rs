@@ -83,8 +83,7 @@ fn check(args: &CheckArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<Exit
     })
 }
 
-/// Returns the unknown settings, the mistakes that prevent a start, and the reason why a price script is
-/// unusable.
+/// Returns the unknown settings, the mistakes that prevent a start, and the fault of the price script.
 fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let mut troubles = args.remarks.unknown.clone();
     troubles.extend(faults::faults(args, home));

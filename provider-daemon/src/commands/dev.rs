@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Number, for `names::tenant`, of the account that deploys the SDL files. Generated tenants have other
-/// numbers.
+/// Number, for `names::tenant`, of the account that deploys the SDL files.
 const GIVEN: u32 = 0;
 /// Maximum time to wait until closed leases are removed from the cluster.
 const SETTLE: Duration = Duration::from_secs(20);
@@ -55,7 +54,7 @@ fn sdls(args: &DevArgs) -> anyhow::Result<Vec<(String, Sdl)>> {
         .collect()
 }
 
-/// Returns a short name: the name of the file, or the name of its directory if the file is named `input`.
+/// Returns a short name: the name of the file, or of its directory if the file is named `input`.
 fn name_of(path: &Path) -> String {
     let part = |p: Option<&std::ffi::OsStr>| p.map(|s| s.to_string_lossy().into_owned());
     let stem = part(path.file_stem()).unwrap_or_default();
@@ -120,8 +119,8 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     Ok(code)
 }
 
-/// Prints `notice`, which explains how workloads run. The field `are` of the JSON event is the kind of
-/// workload, such as `simulated`.
+/// Prints `notice`, which explains how workloads run. `are` is the kind of workload in the JSON event, such
+/// as `simulated`.
 fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     if printer.is_text() {
         printer.note(&format!("{notice}\n"));
@@ -129,7 +128,6 @@ fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     printer.object(json!({ "event": "workloads", "are": are, "text": notice }));
 }
 
-/// Runs all tenants concurrently until they finish or the process shuts down.
 async fn play(
     args: &DevArgs,
     sdls: &[(String, Sdl)],
@@ -178,7 +176,6 @@ async fn play(
     Ok(outcomes)
 }
 
-/// Prints the summary of `--once`: the results, the reasons for declined orders, and leftover objects.
 async fn finish(
     args: &DevArgs,
     sdls: &[(String, Sdl)],
@@ -230,8 +227,7 @@ async fn finish(
     })
 }
 
-/// Returns whether the tenant of this result is generated. Results of generated tenants are only shown in the
-/// totals.
+/// Returns true for a generated tenant, which is only shown in the totals.
 fn is_generated(outcome: &Outcome) -> bool {
     outcome.name.starts_with(load::PREFIX)
 }

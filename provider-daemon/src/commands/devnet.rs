@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const WORKLOADS: &str = "workloads are simulated, unless the provider has --cluster-k8s or --kubeconfig";
 
-/// Serves a development network until the process is stopped, or acts as a tenant on a development network.
+/// Serves a development network until the process is stopped, or acts as a tenant.
 ///
 /// # Errors
 /// Returns an error if an address is in use, a file is invalid, or the node rejects a transaction.
@@ -46,7 +46,7 @@ fn now() -> anyhow::Result<BlockTime> {
     Ok(BlockTime(i64::try_from(since.as_millis())?))
 }
 
-/// Restores the chain from the state file, or creates a new chain. A restored chain continues at the current time.
+/// Restores the chain from the state file and continues at the current time, or creates a new chain.
 fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
     let state = args.state.as_deref().map(StateFile::open).transpose()?;
     let stored = state.as_ref().and_then(StateFile::market);
@@ -99,7 +99,6 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the addresses of the network, the funded accounts, and commands to run next.
 fn introduce(args: &ServeArgs, devnet: &Devnet, keys: &Keys, accounts: &[(String, Address)]) {
     let chain_id = devnet.chain().market(|m| m.chain_id().to_owned());
     let (rpc, grpc, folder) = (devnet.rpc_url(), devnet.grpc_url(), keys.folder().display());

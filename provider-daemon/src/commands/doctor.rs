@@ -50,7 +50,7 @@ use url::Url;
 
 /// Maximum duration of the checks of one area.
 const AREA_LIMIT: Duration = Duration::from_millis(4800);
-/// Maximum duration of one check, shorter than [`AREA_LIMIT`] so that time remains to judge the responses.
+/// Maximum duration of one check, shorter than [`AREA_LIMIT`] so that time remains for the judgement.
 const CHECK_LIMIT: Duration = Duration::from_millis(4500);
 /// Maximum wait for a response of the running provider.
 const SOCKET_LIMIT: Duration = Duration::from_secs(2);
@@ -101,7 +101,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the time limit of a check: the shorter of `limit` and the time that remains for all checks.
+    /// Returns the time limit of a check: `limit`, or the remaining time of all checks if shorter.
     fn remaining(&self, limit: Duration) -> Duration {
         limit.min(CHECK_LIMIT.saturating_sub(self.began.elapsed()))
     }
@@ -110,7 +110,6 @@ impl<'a> Context<'a> {
         matches!(self.running, Ok(Some(_)))
     }
 
-    /// Returns the status of an operator that is embedded in the running provider.
     fn embedded_operator(&self, name: &str) -> Option<String> {
         let running = self.running.as_ref().ok()?.as_ref()?;
         running.operators.get(name).cloned()
@@ -208,7 +207,7 @@ async fn all(context: &Context<'_>) -> Vec<(Area, Vec<Check>)> {
     join_all(areas.map(|(area, checks)| async move { (area, limited(area, checks).await) })).await
 }
 
-/// Returns the checks of an area, or one failure if the checks exceed the time limit.
+/// Returns the checks of an area, or one failure after the time limit.
 async fn limited(area: Area, checks: BoxFuture<'_, Vec<Check>>) -> Vec<Check> {
     match tokio::time::timeout(AREA_LIMIT, checks).await {
         Ok(checks) => checks,
@@ -220,7 +219,7 @@ async fn limited(area: Area, checks: BoxFuture<'_, Vec<Check>>) -> Vec<Check> {
     }
 }
 
-/// Returns the client of the first node that proves to be usable.
+/// Returns the client of the first usable node.
 async fn first_reader(probes: Vec<Shared<BoxFuture<'_, Probe>>>) -> Option<Reader> {
     let mut probes: FuturesUnordered<_> = probes.into_iter().collect();
     while let Some(probe) = probes.next().await {
@@ -235,7 +234,7 @@ async fn first_reader(probes: Vec<Shared<BoxFuture<'_, Probe>>>) -> Option<Reade
 mod tests {
     use clap::CommandFactory;
 
-    /// Returns whether `text` starts with a command of this program, including all subcommands.
+    /// Returns true if `text` starts with a command of this program.
     fn is_command(text: &str) -> bool {
         let mut command = crate::args::Cli::command();
         for name in text

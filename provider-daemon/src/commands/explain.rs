@@ -48,7 +48,7 @@ pub struct Verdict {
     pub reason: Option<DeclineCode>,
     /// Text of the reason for a decline.
     pub message: Option<String>,
-    /// Explains for each resource unit and node whether the group fits and why; also set for a bid.
+    /// Reasons why the group fits or does not fit, for each resource unit and node; also set for a bid.
     pub explanation: Explanation,
 }
 
@@ -72,8 +72,7 @@ impl Verdict {
     }
 }
 
-/// Prints a verdict for each group of an SDL, or for one order on the chain. The exit code is 1 if a verdict
-/// is a decline.
+/// Prints a verdict for each group of an SDL, or for one order. The exit code is 1 after a decline.
 ///
 /// # Errors
 /// Returns an error if the file or a setting is invalid, or if chain or cluster cannot be read.
@@ -107,7 +106,7 @@ pub fn run(args: &ExplainArgs, home: impl FnOnce() -> anyhow::Result<PathBuf>) -
     block_on(from_flags::explain(args, &sdl))
 }
 
-/// Provider for which bids are explained: its capacity and its record on the chain.
+/// Provider for which bids are explained: its capacity and its record.
 struct ExplainedProvider {
     capacity: Capacity,
     /// Registered attributes; `None` if the provider is not registered.
@@ -118,7 +117,7 @@ struct ExplainedProvider {
 }
 
 impl ExplainedProvider {
-    /// Prints the decision about an order. Returns whether the provider would bid.
+    /// Prints the decision about an order. Returns true if the provider would bid.
     async fn explain(
         &mut self,
         order: &Order,
@@ -156,7 +155,7 @@ fn print(verdict: &Verdict, output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the SDL, or an error if the command line names no SDL. Only `--order` works without an SDL.
+/// Returns the SDL, or an error if the command line names no SDL.
 fn needed(sdl: Option<&Sdl>) -> anyhow::Result<&Sdl> {
     sdl.with_context(|| {
         WithHelp::new(

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 /// Maximum size of a PEM file, in bytes.
 const PEM_BYTES: u64 = 1024 * 1024;
 
-/// Returns the reasons why the provider cannot start with these flags and files. A remedy is on its own line,
-/// as `help: …`.
+/// Returns the reasons why the provider cannot start with these flags and files. A remedy is a separate line
+/// `help: …`.
 pub(super) fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let chain_id = given_chain_id(&args.node);
     let named = required_chain_id(&args.node);
@@ -115,7 +115,7 @@ fn certificates(args: &RunArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that `path` is a directory or can be created. Nothing is created.
+/// Checks that `path` is a directory or can be created. Creates nothing.
 fn folder(flag: &str, path: &Path) -> anyhow::Result<()> {
     for ancestor in path.ancestors() {
         match fs::metadata(ancestor) {
@@ -169,8 +169,8 @@ mod tests {
 
     const BASE: [&str; 3] = ["--bid-price-cpu-scale=1", "--chain-id=c", "--from=key"];
     const WRONG: &str = "%%wrong%%";
-    /// Flags for which every value is valid at the start: names of objects in the cluster, the keyring or the
-    /// node; the log level; and files that `run` reads later, or reads only if another setting requires them.
+    /// Flags without a check of their values at the start: names of objects, the log level, and files that
+    /// `run` reads later or only with another setting.
     const FREE: [&str; 21] = [
         "audit-log",
         "bid-price-policy",
@@ -195,7 +195,6 @@ mod tests {
         "record",
     ];
 
-    /// Returns the parse error of a command line, or the faults of its settings.
     fn verdict(root: &mut clap::Command, arguments: &[&str], is_checked: bool) -> Vec<String> {
         let command = if is_checked {
             &["config", "check"][..]

@@ -52,8 +52,8 @@ pub fn run(args: &KeysArgs, home: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Changes or exports `key`, and records this act in the audit log. `name` is the name of the act, and
-/// `destroys` is true if the act destroys the key.
+/// Changes or exports `key`, and records this act in the audit log. `destroys` is true if the act destroys
+/// the key.
 fn changed<T>(
     args: &KeysArgs,
     home: &Path,
@@ -109,8 +109,7 @@ fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lists the readable keys and reports unreadable key files. If a file is unreadable, the command prints the
-/// list and then fails.
+/// Lists the readable keys and reports unreadable key files. Fails after the list if a file is unreadable.
 fn list(args: &KeysArgs, only_names: bool, home: &Path) -> anyhow::Result<ExitCode> {
     let listing = open_keyring(&args.keyring, home)?.list()?;
     if only_names {
@@ -199,7 +198,7 @@ fn read(file: &Path) -> anyhow::Result<SecretString> {
     Ok(SecretString::from(text))
 }
 
-/// Prints a key in the form of the Go tools: in YAML as a list with one item.
+/// Prints a key as the Go tools do: in YAML as a list with one item.
 fn print_one(fields: Fields, output: KeysOutput) -> anyhow::Result<()> {
     let record = Json::Fields(fields);
     match output {

@@ -36,7 +36,7 @@ struct MigrationState {
     /// Time of the last run of the migrations, in RFC 3339.
     #[serde(default)]
     last_run: Option<String>,
-    /// All other fields of the file, such as `provider_version`, which are written back unchanged.
+    /// All other fields of the file, which are written back unchanged.
     #[serde(flatten)]
     rest: Map<String, Value>,
 }

@@ -24,8 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-/// Time to wait for the cluster at the start: practically unlimited. A provider without a cluster does not
-/// bid, and the provider status reports the cause.
+/// Time to wait for the cluster at the start: practically unlimited.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Adds a message to an error in the price settings, and a remedy if the error has none.
@@ -84,14 +83,13 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
     code
 }
 
-/// Returns a seed from the clock, so that random prices within a range are difficult to predict.
+/// Returns a seed that is difficult to predict, for random prices.
 fn seed() -> u64 {
     let nanos = std::time::UNIX_EPOCH.elapsed().map_or(1, |d| d.subsec_nanos());
     u64::from(nanos) + 1
 }
 
-/// Creates the configuration from flags and the `--provider-config` file. A limit with the duration zero is
-/// disabled.
+/// Creates the configuration from flags and the `--provider-config` file. A zero duration disables a limit.
 pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<Config> {
     let set = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let mut config = Config::new(provider, chain_id);
@@ -162,7 +160,7 @@ fn check_domain(domain: &str) -> anyhow::Result<()> {
     ))
 }
 
-/// Converts an error in the engine's configuration to a message that names the flag with the invalid value.
+/// Converts an engine configuration error to a message with the name of the flag.
 fn flag_error(error: &InvalidConfig) -> WithHelp {
     const FLAGS: [(&str, &str); 3] = [
         ("balance_check_interval", "--lease-funds-monitor-interval"),
@@ -181,9 +179,8 @@ fn flag_error(error: &InvalidConfig) -> WithHelp {
     WithHelp::new(format!("invalid value {} for {flag}", error.value()), remedy)
 }
 
-/// Returns the hostnames denied to tenants: the names in `--deployment-blocked-hostnames`, the names of the
-/// provider, and all names below the cluster domain. A tenant with a hostname of the provider, or with a
-/// subdomain of such a hostname, could impersonate the provider.
+/// Returns the hostnames denied to tenants: `--deployment-blocked-hostnames`, the provider's hostnames and
+/// their subdomains, and all names below the cluster domain.
 fn blocked_hostnames(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
     let host = record.and_then(|record| Url::parse(&record.host).ok());
     let host = host.as_ref().and_then(Url::host_str);

@@ -58,7 +58,7 @@ struct Verdict<'a> {
     /// Number of errors that are not listed.
     more_errors: usize,
     warnings: Vec<Issue<'a>>,
-    /// Hash of the manifest in hexadecimal digits; missing for an invalid SDL.
+    /// Hash of the manifest in hexadecimal; missing for an invalid SDL.
     #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<String>,
 }

@@ -45,7 +45,7 @@ fn text(heights: &[(String, Checkpoint)], output: Output) -> anyhow::Result<Stri
     Ok(heights.iter().map(line).collect())
 }
 
-/// Formats a time. A time beyond the year 9999, which a node may report, is printed as a number.
+/// Formats a time, or prints the number if the time is beyond the year 9999.
 fn date(time: BlockTime) -> String {
     u64::try_from(time.0).map_or_else(|_| time.0.to_string(), format_time)
 }

@@ -76,8 +76,8 @@ async fn answer(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Fetches the PCI ID database if the machine has none and downloads are permitted. Without the database, devices are
-/// reported by number only.
+/// Fetches the PCI ID database if the machine has none and downloads are permitted. Without the database,
+/// devices are reported by number.
 async fn fetch_names(machine: &Machine, args: &MachineArgs) {
     if machine.has_names() || !args.may_fetch(|name| std::env::var(name).ok()) {
         return;

@@ -22,11 +22,10 @@ use anyhow::{Context, bail};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Creates, signs and sends one transaction.
+/// Creates, signs and sends one transaction. The exit code is 1 if the chain rejects the transaction.
 ///
 /// # Errors
-/// Returns an error if nothing was sent, or if the result is unknown; the error text states which. A
-/// transaction that the chain rejects is printed, and the exit code is 1.
+/// Returns an error if nothing was sent, or if the result is unknown; the error text states which.
 pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     if args.how.offline && !args.how.generate_only {
         bail!(WithHelp::new(
@@ -52,7 +51,7 @@ struct TxAccount {
 }
 
 impl TxAccount {
-    /// Returns the account of `--from`. The keyring is not opened if `--from` is an address and nothing is signed.
+    /// Returns the account of `--from`. For an address, no keyring is opened if nothing is signed.
     fn from_args(args: &TxArgs, home: &Path) -> anyhow::Result<Self> {
         let from = args.signer.from.as_deref().unwrap_or_default();
         let log = args.audit.settings(home);
@@ -83,7 +82,7 @@ impl TxAccount {
         })
     }
 
-    /// Returns the ID of a deployment of this account. Fails if `--owner` names another account.
+    /// Returns the ID of a deployment of this account. Fails if `--owner` is another account.
     fn deployment(&self, dseq: u64, owner: Option<&Address>) -> anyhow::Result<DeploymentId> {
         if let Some(other) = owner.filter(|other| **other != self.address) {
             bail!(WithHelp::new(
@@ -101,7 +100,7 @@ impl TxAccount {
     }
 }
 
-/// Returns the reader for queries that precede the transaction; `None` with `--offline`.
+/// Returns the reader for queries before the transaction; `None` with `--offline`.
 fn node(args: &TxArgs) -> anyhow::Result<Option<Reader>> {
     match args.how.offline {
         true => Ok(None),
@@ -109,7 +108,6 @@ fn node(args: &TxArgs) -> anyhow::Result<Option<Reader>> {
     }
 }
 
-/// Returns whether the command succeeds only after the transaction is in a block.
 fn waits_for_block(args: &TxArgs) -> bool {
     !args.how.generate_only && !args.how.dry_run && args.how.broadcast_mode == BroadcastMode::Block
 }

@@ -122,7 +122,6 @@ fn default_here(name: &str) -> Option<String> {
     (!defaults.is_empty()).then(|| defaults.join(","))
 }
 
-/// Returns the table rows below the header `head` in `docs/configuration.md`.
 fn table(head: &str) -> Vec<&'static str> {
     let guide = include_str!("../../../../docs/configuration.md");
     let (_, rows) = guide.split_once(head).unwrap();

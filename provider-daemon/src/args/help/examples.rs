@@ -1,6 +1,6 @@
 //! Examples of every command. A test parses each example.
 
-/// Returns the examples of a command. `path` is the path of the command, without the name of the program.
+/// Returns the examples of a command. `path` excludes the name of the program.
 pub(super) fn examples(path: &str) -> &'static [&'static str] {
     let all = EXAMPLES.iter().find(|(name, _)| *name == path);
     all.map_or(&[], |(_, lines)| lines)

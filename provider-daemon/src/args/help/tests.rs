@@ -6,7 +6,7 @@ use super::with_examples;
 use crate::args::{Cli, environment, run};
 use clap::{Arg, Command, CommandFactory};
 
-/// Returns the command line with all visible options. Environment variables are not read.
+/// Returns the command line with all visible options, without environment variables.
 fn tree() -> Command {
     let root = with_examples(run::for_a_real_chain(Cli::command()));
     let mut root = environment::read_in(root, true, |_| None);
@@ -62,7 +62,6 @@ fn describes_every_command_and_flag() {
     );
 }
 
-/// Returns the reason why a help text has the wrong form, or `None` for a correct help text.
 fn fault(text: &str) -> Option<&'static str> {
     const CHARS_MAX: usize = 120;
     if text.contains('\n') || text.contains(". ") {

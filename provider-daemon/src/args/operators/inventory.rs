@@ -110,7 +110,7 @@ impl DiscoveryArgs {
 /// Namespace of the operators in the Go provider's charts.
 const SERVICES: &str = "akash-services";
 
-/// Parses the name of an image, and rejects obvious mistakes.
+/// Parses the name of an image. Rejects obvious mistakes only.
 fn image(text: &str) -> Result<String, String> {
     if text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err("invalid image name".to_owned());

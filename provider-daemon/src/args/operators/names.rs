@@ -73,7 +73,7 @@ impl NamesArgs {
     }
 
     /// Returns the rule for ownership proofs, or `None` if proofs are disabled. Hostnames under `own_domain`
-    /// (`--deployment-ingress-domain`) need no proof.
+    /// need no proof.
     ///
     /// # Errors
     /// Returns an error if proofs are enabled without `own_domain`.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Flags that a file cannot set.
 const EXCLUDED: [&str; 5] = ["home", "config", "provider-config", "help", "version"];
-/// Chart values of the Go provider, with the flags that they set.
+/// Chart values of the Go provider, with their flags.
 const CHART: [(&str, &str); 8] = [
     ("bidmindeposit", "bid-deposit"),
     ("waitready", "cluster-wait-ready-duration"),
@@ -20,7 +20,7 @@ const CHART: [(&str, &str); 8] = [
     ("letsencryptacmeemail", "cert-issuer-email"),
     ("attestationenabled", "attestation-webhook-enabled"),
 ];
-/// Keys of a `provider.yaml` for the provider record on the chain. These keys are not settings of `run`.
+/// Keys of a `provider.yaml` for the provider record on the chain, not for `run`.
 const RECORD: [&str; 8] = [
     "host",
     "jwthost",
@@ -51,7 +51,7 @@ const OBJECTS: [&str; 17] = [
     "serviceaccount",
     "tolerations",
 ];
-/// Chart values that are not settings: the name, and the reason, which names the flag to use instead.
+/// Chart values that are not settings, with the reason and the flag to use instead.
 const REPLACED: [(&str, &str); 3] = [
     ("key", "settings files cannot contain keys; use --key-file"),
     (
@@ -64,10 +64,10 @@ const REPLACED: [(&str, &str); 3] = [
          --bid-price-strategy shellScript",
     ),
 ];
-/// Maximum number of unknown keys that get a suggestion, because each suggestion compares the key with every
-/// setting. A file with more unknown keys is probably not a settings file.
+/// Maximum number of unknown keys that get a suggestion. A file with more unknown keys is probably not a
+/// settings file.
 const SUGGESTIONS_MAX: usize = 100;
-/// Minimum Jaro-Winkler similarity between an unknown key and the suggested setting.
+/// Minimum Jaro-Winkler similarity of a suggestion.
 const SIMILARITY_MIN: f64 = 0.8;
 
 /// Returns a name in lower case without separators.
@@ -76,7 +76,7 @@ pub(in crate::args) fn plain(name: &str) -> String {
     letters.map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Returns the name that is most similar to `name`, or `None` if no name is similar enough.
+/// Returns the name that is most similar to `name`, or `None` if no name reaches [`SIMILARITY_MIN`].
 pub(in crate::args) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = plain(name);
     let scored = names.map(|candidate| (strsim::jaro_winkler(&name, &plain(candidate)), candidate));
@@ -104,7 +104,7 @@ impl<'a> Keys<'a> {
         self.args.get(&plain(flag)).map(|arg| arg.get_id().as_str())
     }
 
-    /// Adds each line of a file to `found` as a setting, a note or an unknown key. Ignores keys in [`RECORD`].
+    /// Adds each line of a file as a setting, a note or an unknown key. Ignores keys in [`RECORD`].
     pub(super) fn sort(
         &self,
         lines: Vec<(String, Node)>,
@@ -227,7 +227,6 @@ fn texts(key: &str, nodes: Vec<Node>, file: &Path) -> Result<Vec<String>, String
     nodes.into_iter().map(text).collect()
 }
 
-/// Returns the command line arguments for a flag with these values.
 fn words(arg: &Arg, flag: &str, values: &[String]) -> Result<Vec<String>, String> {
     if !arg.get_action().takes_values() {
         let value = values.first().map(String::as_str).unwrap_or_default();

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Maximum size of a settings file, in bytes; a setting has about 60 bytes.
+/// Maximum size of a settings file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 const DEPTH_MAX: usize = 16;
 
@@ -22,7 +22,7 @@ pub(super) enum Node {
     Fields(Vec<(String, Self)>),
 }
 
-/// Reads a settings file. Returns its top-level keys and their values.
+/// Returns the top-level keys and values of a settings file.
 ///
 /// # Errors
 /// Returns an error with the path if the file cannot be read, is too large or is not a map of settings.

@@ -21,21 +21,21 @@ const DAYS_FEW: f64 = 7.0;
 
 #[derive(Debug)]
 struct Funds {
-    /// Configured deposit of a bid, for each denomination in which the provider bids.
+    /// Configured deposit of a bid, for each denomination of bids.
     deposits: Vec<Coin>,
-    /// Minimum deposit of a bid on the chain, for each denomination that the chain accepts.
+    /// Minimum deposit of a bid, for each denomination that the chain accepts.
     minimums: Vec<Coin>,
     /// Fee of a bid.
     fee: Coin,
     /// Balances of the account by denomination.
     balances: BTreeMap<Denom, u128>,
-    /// Balance of the fee payer (the account or its fee granter), in the denomination of the fee.
+    /// Balance of the account or its fee granter, in the denomination of the fee.
     fee_balance: u128,
     /// Fees of the transactions of the last hour; `None` if they are unknown.
     hourly_fees: Option<u128>,
 }
 
-/// Checks the balances of the account and its provider record on the chain. `reader` is the client of the first usable
+/// Checks the balances of the account and its provider record. `reader` is the client of the first usable
 /// node.
 pub(super) async fn checks(context: &Context<'_>, reader: Option<Reader>) -> Vec<Check> {
     let Some(account) = context.account.as_ref() else {
@@ -97,7 +97,7 @@ async fn funds(context: &Context<'_>, reader: &Reader, account: &Address) -> Res
     }))
 }
 
-/// Returns the fees of the provider's transactions in the last hour, from the state in the home directory.
+/// Returns the fees of the last hour, from the state in the home directory.
 async fn hourly_fees(context: &Context<'_>, account: &Address) -> Option<u128> {
     let (home, chain_id) = (context.home?.to_owned(), context.chain_id?.to_owned());
     let account = account.clone();
@@ -134,8 +134,8 @@ impl Funds {
         self.balances.get(denom).copied().unwrap_or_default()
     }
 
-    /// Returns the number of bids that the balance pays for, if each bid has the deposit `deposit`. Returns
-    /// `None` if a bid costs nothing.
+    /// Returns the number of bids that the balance pays for, or `None` if a bid costs nothing. Each bid has
+    /// this deposit.
     fn bids_with(&self, deposit: &Coin) -> Option<u128> {
         let is_shared = self.fee.denom == deposit.denom;
         let fee = if is_shared { self.fee.amount } else { 0 };
@@ -144,7 +144,7 @@ impl Funds {
 }
 
 /// Judges whether the balance pays for bid deposits in one denomination. `is_one_paid` is true if the balance
-/// pays for a bid in at least one accepted denomination.
+/// pays for a bid in some accepted denomination.
 fn judge_deposit(funds: &Funds, deposit: &Coin, is_one_paid: bool) -> Check {
     let subject = format!("balance for deposits in {}", deposit.denom);
     let Some(minimum) = funds.minimum(deposit) else {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 const SUBJECT: &str = "audit log";
 
-/// Checks the directory of the audit log. Below `home`, another area checks file modes and disk space.
+/// Checks the directory of the audit log. Another area checks modes and disk space below `home`.
 pub(super) fn checks(args: &RunArgs, home: &Path) -> Vec<Check> {
     let Some(settings) = args.audit.settings(home) else {
         return vec![Check::skipped(SUBJECT, "disabled by --audit-log none")];

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 const SUBJECT: &str = "certificate";
 const LIMIT: Duration = Duration::from_secs(4);
-/// A certificate that expires within this time causes a warning.
+/// Remaining lifetime below which a certificate causes a warning.
 const REMAINING_MIN: Duration = Duration::from_secs(14 * 24 * 3600);
 const PUBLISH: &str = "run `provider-daemon tx cert publish server`";
 
@@ -150,7 +150,7 @@ fn judge_chain(facts: &CertificateFacts) -> Check {
     }
 }
 
-/// Returns a warning if the certificate is not valid for the host name of the provider.
+/// Returns a warning if the certificate does not cover the provider's host name.
 fn judge_name(facts: &CertificateFacts, info: &CertificateInfo, generate: String) -> Option<Check> {
     let host = facts.host.to_lowercase();
     let covers = |name: &String| {

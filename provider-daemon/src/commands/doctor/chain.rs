@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 /// Maximum duration of the check of one node.
 const LIMIT: Duration = Duration::from_secs(3);
-/// Maximum age of the newest block; the network creates a block each 6 s.
+/// Maximum age of the newest block.
 const BLOCK_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// Response of one node.
@@ -21,7 +21,7 @@ pub(super) struct Probe {
     address: String,
     state: Result<NodeState, Problem>,
     took: Duration,
-    /// Client for this node alone; `None` if the node is unusable.
+    /// Client for this node; `None` if the node is unusable.
     pub(super) reader: Option<Reader>,
 }
 
@@ -44,8 +44,8 @@ impl Probe {
         self.state.as_ref().ok().map(|state| state.sync.time)
     }
 
-    /// Returns the time by which the newest block is ahead of the local clock, if the node is rejected for
-    /// this reason.
+    /// Returns how much the newest block is ahead of the local clock, if the node is rejected for this
+    /// reason.
     pub(super) const fn ahead(&self) -> Option<Duration> {
         match &self.state {
             Err(Problem::Node(Fault::Ahead { by })) => Some(*by),
@@ -146,8 +146,8 @@ fn judge_node(probe: &Probe, best: Option<Height>, now: BlockTime) -> Check {
     )
 }
 
-/// Judges a node that failed. Returns a warning if the failure may be temporary and another node works,
-/// otherwise a failure.
+/// Judges a failed node. Returns a warning if the failure may be temporary and another node works, otherwise
+/// a failure.
 fn judge_fault(subject: String, fault: &Fault, has_other: bool) -> Check {
     match fault {
         Fault::OtherChain { expected, found } => Check::failure(

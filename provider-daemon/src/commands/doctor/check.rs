@@ -44,7 +44,6 @@ pub(super) enum Area {
     Host,
     /// Nodes of the chain.
     Chain,
-    /// Balances of the account, and its provider record on the chain.
     Account,
     /// Certificate of the gateway.
     Certificate,
@@ -138,7 +137,7 @@ impl Check {
     }
 }
 
-/// Joins the first `max` texts with commas. If there are more, appends their number: `and 3 more`.
+/// Joins the first `max` texts with commas, then the number of other texts: `and 3 more`.
 pub(super) fn listed(texts: impl IntoIterator<Item = String>, max: usize) -> String {
     let mut texts: Vec<String> = texts.into_iter().collect();
     let more = texts.len().saturating_sub(max);
@@ -149,8 +148,7 @@ pub(super) fn listed(texts: impl IntoIterator<Item = String>, max: usize) -> Str
     texts.join(", ")
 }
 
-/// Returns the response of a server. Returns the reason as an error if the query fails or exceeds the time
-/// limit.
+/// Returns the response of a server, or the reason for a failure or timeout.
 pub(super) async fn within<T, E: Display>(
     limit: Duration,
     asking: impl Future<Output = Result<T, E>>,

@@ -20,8 +20,8 @@ const ADDRESSES_MAX: usize = 4;
 /// Addresses of a name; empty if the name does not exist.
 type Lookup = Result<Vec<IpAddr>, String>;
 
-/// Checks the DNS names and ports of the provider. `reader` is the client of the first usable node; if no setting
-/// contains the host name, the name is read from the chain.
+/// Checks the DNS names and ports of the provider. Without a configured host name, reads the name from the
+/// chain with `reader`.
 pub(super) async fn checks(
     context: &Context<'_>,
     reader: impl Future<Output = Option<Reader>>,
@@ -46,7 +46,6 @@ pub(super) async fn checks(
     names.into_iter().chain(ports).collect()
 }
 
-/// Returns the host name and the port in the provider record on the chain.
 async fn registered(
     context: &Context<'_>,
     reader: impl Future<Output = Option<Reader>>,
@@ -58,11 +57,11 @@ async fn registered(
     Some((url.host_str()?.to_owned(), url.port()))
 }
 
-/// DNS client (or the reason why the client cannot be created), and the maximum duration of a lookup.
+/// DNS client, or the reason for its absence, and the maximum duration of a lookup.
 type Resolver<'a> = (Result<&'a Dns, &'a String>, Duration);
 
-/// Checks the public name and the wildcard record of the domain. `is_required` is true if each HTTP service gets an
-/// automatic hostname below the domain.
+/// Checks the public name and the wildcard record of the domain. `is_required` is true if HTTP services get
+/// automatic hostnames below the domain.
 async fn names(dns: Resolver<'_>, host: &str, domain: &str, is_required: bool) -> [Check; 2] {
     // A random name proves the wildcard record, which a fixed name would not.
     let sample = match domain {
@@ -117,8 +116,8 @@ fn judge_public(host: &str, found: &Lookup) -> Check {
     }
 }
 
-/// Judges the wildcard record of `--deployment-ingress-domain`. `is_required` is true if each HTTP service gets an
-/// automatic hostname below this domain.
+/// Judges the wildcard record of `--deployment-ingress-domain`. `is_required` is true if HTTP services get
+/// automatic hostnames below this domain.
 fn judge_wildcard(domain: &str, found: &Lookup, is_required: bool) -> Check {
     if domain.is_empty() {
         return Check::skipped(WILDCARD, "--deployment-ingress-domain is not set");
@@ -167,7 +166,6 @@ fn list(addresses: &[IpAddr]) -> String {
     listed(addresses.iter().map(ToString::to_string), ADDRESSES_MAX)
 }
 
-/// Connects to both ports of the gateway under the public name.
 async fn ports(context: &Context<'_>, host: &str, public_port: Option<u16>) -> Vec<Check> {
     let gateway = &context.args.gateway;
     let rest = gateway.gateway_listen_address.0.map(|address| address.port());

@@ -17,23 +17,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const HOME: &str = "home directory";
 const MODES: &str = "file modes";
 const CLOCK: &str = "clock";
-/// Free disk space, in bytes, below which the disk may soon be full. Causes a warning.
+/// Free disk space, in bytes, below which the check warns.
 const SPACE_FEW: u64 = 1 << 30;
-/// Free disk space, in bytes, below which the state cannot be written reliably. Causes a failure.
+/// Free disk space, in bytes, below which the check fails.
 const SPACE_MIN: u64 = 100 << 20;
 /// Limit of open files that suffices for about 1000 tenant connections.
 const FILES_ENOUGH: u64 = 4096;
 /// Clock error in seconds above which the times in logs and tokens are wrong.
 const SKEW_FEW: i64 = 5;
-/// Clock error in seconds above which the provider rejects the nodes of the chain.
+/// Clock error in seconds at which the provider rejects the nodes of the chain.
 const SKEW_MAX: i64 = 60;
-/// Bits of a file mode that give access to system users other than the owner.
+/// Mode bits that give access to system users other than the owner.
 const OTHERS: u32 = 0o077;
 const FIX: &str = "run `doctor --fix`";
 /// Maximum number of files in one line.
 const FILES_MAX: usize = 3;
 
-/// Creates missing directories and restricts file modes. Returns one result for each change and each failure.
+/// Creates missing directories and restricts file modes. Returns one check for each change or failure.
 pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut failed = |line: String| {
@@ -78,8 +78,8 @@ pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
     checks
 }
 
-/// Returns the path and the mode of each secret file that other system users can access. Omits files in the
-/// home directory, which another check covers.
+/// Returns the path and mode of each secret file with access for other system users. Omits the home
+/// directory, which another check covers.
 fn secret_files(args: &RunArgs, home: Option<&Path>) -> Vec<(PathBuf, u32)> {
     let signer = &args.signer;
     let files = [
@@ -133,9 +133,8 @@ fn judge_home(home: &Path, exists: bool) -> Option<Check> {
     (!exists).then(|| Check::warning(HOME, detail, FIX))
 }
 
-/// Judges the modes of files that other system users can access. `failures` are the files with an unreadable
-/// mode. Returns `None` if `open` and `failures` are empty. `is_mounted` is true if the files may be mounted
-/// secrets.
+/// Judges the files `open`, which other system users can access. `failures` are files with an unreadable
+/// mode. Returns `None` if both are empty. `is_mounted` is true if the files may be mounted secrets.
 pub(super) fn judge_modes(
     subject: &str,
     open: &[(PathBuf, u32)],
@@ -188,12 +187,10 @@ fn judge_files(limit: Result<u64, String>) -> Check {
 #[derive(Debug)]
 struct OtherClock {
     name: &'static str,
-    /// Number of seconds by which the other clock is ahead of the local clock; negative if the other clock is
-    /// behind.
+    /// Seconds by which the other clock is ahead of the local clock; negative if behind.
     ahead: i64,
 }
 
-/// Compares the local clock with the time of the nodes and of the API server.
 pub(super) fn clock(probes: &[Probe], cluster: Option<&Cluster>) -> Check {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default();
     let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);

@@ -22,7 +22,7 @@ pub(super) struct KeyFacts {
     pub(super) check: Check,
 }
 
-/// Reads the key, and prompts for its passphrase if no setting contains the passphrase. Creates no files.
+/// Reads the key, with a prompt for an unset passphrase. Creates no files.
 pub(super) fn read(args: &SignerArgs, home: Option<&Path>) -> KeyFacts {
     let named = args.from.as_deref().and_then(|from| from.parse::<Address>().ok());
     match read_key(args, home) {

@@ -54,7 +54,6 @@ struct Version {
     git_version: String,
 }
 
-/// Connects to the cluster that the settings select, and sends one request.
 pub(super) async fn connect(context: &Context<'_>) -> Result<Cluster, NoCluster> {
     let kubernetes = &context.args.kubernetes;
     if !context.args.cluster_k8s && kubernetes.kubeconfig.is_none() {
@@ -81,7 +80,7 @@ pub(super) async fn connect(context: &Context<'_>) -> Result<Cluster, NoCluster>
     }
 }
 
-/// Parses the date of an HTTP header, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses the date of an HTTP header: `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn parse_date(text: &str) -> Option<SystemTime> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -94,7 +93,6 @@ fn parse_date(text: &str) -> Option<SystemTime> {
     humantime::parse_rfc3339(&format!("{year}-{month:02}-{day}T{time}Z")).ok()
 }
 
-/// Checks the connection, the permissions, the custom resource definitions and the HTTP routes.
 pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
     let cluster = match cluster {
         Ok(cluster) => cluster,
@@ -125,8 +123,7 @@ fn judge_absence(absence: &NoCluster) -> Check {
     }
 }
 
-/// Names of the resources that the API server has in the API version of `Manifest`; `None` if the server does
-/// not serve this version.
+/// Resource names in the API version of `Manifest`; `None` if the API server does not serve this version.
 type Served = Result<Option<Vec<String>>, String>;
 
 async fn definitions(client: &Client, limit: Duration) -> Served {
@@ -166,7 +163,7 @@ fn judge_definitions(served: &Served) -> Check {
     }
 }
 
-/// Checks that the `IngressClass` or the Gateway to which HTTP routes refer exists.
+/// Checks that the `IngressClass` or Gateway of HTTP routes exists.
 async fn routes(context: &Context<'_>, client: &Client) -> Check {
     let routes = &context.args.kubernetes.routes;
     let limit = context.remaining(LIMIT);

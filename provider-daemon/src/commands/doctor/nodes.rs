@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const SUBJECT: &str = "capacity";
 const LIMIT: Duration = Duration::from_millis(4500);
-/// Maximum number of lines about resources that are not offered.
+/// Maximum number of lines about ignored resources.
 const IGNORED_MAX: usize = 20;
 
 pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
@@ -83,7 +83,6 @@ fn judge(metrics: &Metrics) -> Vec<Check> {
     checks
 }
 
-/// Formats the number of nodes, the GPUs by model, and the storage classes.
 fn summary(metrics: &Metrics) -> String {
     let mut parts = vec![count(metrics.nodes.len(), "node")];
     let gpus = metrics.gpus_by_model().into_iter();

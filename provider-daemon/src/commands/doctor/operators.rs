@@ -52,11 +52,11 @@ const OPERATORS: [Operator; 3] = [
 enum OperatorFacts {
     /// Configured as embedded in the provider. Contains the status of the operator while the provider runs.
     Embedded(Option<String>),
-    /// The Service that the charts create for this operator does not exist.
+    /// The Service of the operator does not exist.
     NoService,
     /// HTTP status of the path `/health`, or the reason why there is no response.
     Health(Result<u16, String>),
-    /// The query for Services failed with this error, for example without permission.
+    /// The query for Services failed with this error.
     Unknown(String),
 }
 

@@ -10,8 +10,7 @@ const UPDATE: &str = "run `provider-daemon tx provider update provider.yaml`";
 /// Maximum number of attributes in one line.
 const ATTRIBUTES_MAX: usize = 5;
 
-/// Checks the provider record on the chain. `file` is the content of the `--provider-config` file, if the
-/// flag is set.
+/// Checks the provider record on the chain. `file` is the content of `--provider-config`, if set.
 pub(super) fn judge(
     record: Option<&ProviderRecord>,
     file: Option<&ProviderFile>,
@@ -57,7 +56,8 @@ pub(super) fn judge(
     checks
 }
 
-/// Returns the attributes that only one of the lists contains. A `+` marks an attribute that is missing on the chain.
+/// Returns the attributes in only one of the lists, with `+` if missing on the chain and `-` if missing in
+/// the file.
 fn differences(chain: &[Attribute], file: &[Attribute]) -> String {
     let pair = |attribute: &Attribute| format!("{}={}", attribute.key, attribute.value);
     let [chain, file] = [chain, file].map(|list| list.iter().map(pair).collect::<BTreeSet<_>>());

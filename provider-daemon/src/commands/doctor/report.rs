@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Exit code for at least one failure. Code 1 means that the checks could not run, and 2 an invalid command line.
+/// Exit code for at least one failure. Code 1: the checks could not run. Code 2: invalid command line.
 const FAILED: u8 = 3;
 const WIDTH: usize = 8;
 
@@ -38,7 +38,6 @@ impl Report {
         of_it.count()
     }
 
-    /// Returns the exit code of the process: `FAILED` after a failure, otherwise 0.
     pub(super) fn exit_code(&self) -> ExitCode {
         match self.count(Severity::Failure) {
             0 => ExitCode::SUCCESS,

@@ -18,19 +18,19 @@ use tokio::time::timeout;
 
 const SUBJECT: &str = "rights";
 const LEASES: &str = "rights in leases";
-/// Maximum time of the API query for one RBAC right.
+/// Maximum time to query one RBAC right.
 const ONE_LIMIT: Duration = Duration::from_secs(3);
-/// Maximum time of the API queries for all RBAC rights.
+/// Maximum time to query all RBAC rights.
 const LIMIT: Duration = Duration::from_secs(4);
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 16;
 const APPLY: &str = "run `kubectl apply --filename deploy/rbac`";
-/// Maximum number of leases for which RBAC rights are reviewed.
+/// Maximum number of leases with a review of RBAC rights.
 const LEASES_MAX: usize = 12;
 /// Maximum number of lease namespaces that are listed.
 const NAMESPACES_MAX: u32 = 500;
 
-/// RBAC right of the provider: one verb on one resource, and the result of the review.
+/// RBAC right of the provider (one verb on one resource) and the result of its review.
 #[derive(Debug)]
 struct RightFacts {
     rule: &'static Rule,
@@ -41,7 +41,7 @@ struct RightFacts {
     granted: Result<bool, String>,
 }
 
-/// Checks with the API server that the provider has each RBAC right that the settings require.
+/// Checks that the provider has each RBAC right that the settings require.
 pub(super) async fn checks(context: &Context<'_>, client: &Client) -> Vec<Check> {
     let records = context.args.kubernetes.k8s_manifest_ns.as_str();
     let reviews = applicable(context).into_iter();
@@ -84,7 +84,7 @@ async fn lease_namespaces(client: &Client) -> Result<Vec<String>, kube::Error> {
     Ok(names.filter(|name| is_lease_namespace(name)).collect())
 }
 
-/// Returns the results of all reviews, or `None` if the reviews exceed the time limit.
+/// Returns the results of all reviews, or `None` after the time limit.
 async fn all(reviews: Vec<BoxFuture<'_, RightFacts>>, limit: Duration) -> Option<Vec<RightFacts>> {
     let reviews = futures::stream::iter(reviews).buffer_unordered(AT_ONCE);
     timeout(limit, reviews.collect()).await.ok()
@@ -117,8 +117,8 @@ fn applicable(context: &Context<'_>) -> Vec<Right> {
     rights_of(required()).filter(applies).collect()
 }
 
-/// Checks whether a right is granted. `namespace` is the namespace of the lease. For a right of the provider,
-/// `namespace` is the namespace of the custom resources.
+/// Checks whether a right is granted. `namespace` is the namespace of the lease, or of the custom resources
+/// for a right of the provider.
 async fn review(client: &Client, (rule, resource, verb): Right, namespace: String) -> RightFacts {
     let granted = is_granted(client, ONE_LIMIT, rule, resource, verb, &namespace).await;
     RightFacts {
@@ -134,7 +134,7 @@ async fn review(client: &Client, (rule, resource, verb): Right, namespace: Strin
 enum Place {
     /// Rights in the cluster and in the namespace of the custom resources.
     Provider,
-    /// Rights in the namespaces of some leases. The field is the number of all leases.
+    /// Rights in the namespaces of some leases; the field is the number of all leases.
     Leases(usize),
 }
 
@@ -178,8 +178,7 @@ impl Place {
     }
 }
 
-/// Returns one failure for each resource with missing verbs. For the provider's own rights, each namespace
-/// has a separate failure.
+/// Returns one failure for each resource with missing verbs.
 fn judge(place: Place, facts: &[RightFacts]) -> Vec<Check> {
     let subject = place.subject();
     if place == Place::Leases(0) {

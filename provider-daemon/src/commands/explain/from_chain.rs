@@ -29,12 +29,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum time to wait for the first inventory update; a cluster with a thousand nodes needs several seconds.
+/// Maximum time to wait for the first inventory update.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
-/// Maximum number of pages of bids that are read for one order. In practice, an order has fewer bids.
+/// Maximum number of pages of bids that are read for one order.
 const BID_PAGES: usize = 16;
 
-/// Explains every group of an SDL, or the market order in `--order` if this flag is set.
+/// Explains every group of an SDL, or the order in `--order`.
 pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) -> anyhow::Result<ExitCode> {
     let run = &args.run;
     // A fixed seed, so that repeated commands print the same price.
@@ -79,8 +79,8 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) 
     Ok(code(all_bid))
 }
 
-/// Returns the provider's account, which `--from` selects. An address is returned without opening a keyring.
-/// For a name, the key must be readable.
+/// Returns the provider's account in `--from`. For a name, the key must be readable; for an address, no
+/// keyring is opened.
 fn account(args: &RunArgs, home: &Path) -> anyhow::Result<Address> {
     let from = args.signer.from.as_deref().unwrap_or_default();
     match from.parse() {
@@ -89,8 +89,8 @@ fn account(args: &RunArgs, home: &Path) -> anyhow::Result<Address> {
     }
 }
 
-/// Connects to the configured Kubernetes cluster, or creates an in-memory cluster from the flags. Also returns a
-/// description of the cluster for the output.
+/// Connects to the configured Kubernetes cluster, or creates an in-memory cluster from the flags. Also
+/// returns a description for the output.
 async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'static str)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         let backend = Backend::in_memory(&args.cluster).await;
@@ -115,7 +115,7 @@ async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'
     Ok((Backend::Kubernetes(Box::new(kubernetes)), "Kubernetes cluster"))
 }
 
-/// Returns the first inventory update. Temporary failures are retried for at most `limit`.
+/// Returns the first inventory update. Retries temporary failures for at most `limit`.
 pub(in crate::commands) async fn first(
     source: &dyn InventorySource,
     limit: Duration,
@@ -148,8 +148,8 @@ fn open_bids(snapshot: &Snapshot) -> impl Iterator<Item = &OrderId> {
     open.map(|bid| &bid.id.order)
 }
 
-/// Returns the capacity that leases and open bids do not use. A temporary engine adopts the leases and bids,
-/// as at the start of a provider. The commands of this engine are not executed.
+/// Returns the capacity that leases and open bids do not use. A temporary engine adopts the leases and bids;
+/// its commands are not executed.
 fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> anyhow::Result<Capacity> {
     let mut empty = snapshot.clone();
     // Orders without a bid of this provider reserve nothing.
@@ -178,7 +178,6 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     })
 }
 
-/// Returns the attributes of this provider that the auditors in `order` signed.
 async fn audited(chain: &AkashClient, us: &Address, order: &Order) -> anyhow::Result<Vec<AuditedAttributes>> {
     let mut audited = Vec::new();
     // An order with more auditors is declined without a query.
@@ -230,8 +229,8 @@ async fn explain_order(
     provider.explain(order, &audited, Some(others)).await
 }
 
-/// Returns the number of other providers' bids on an order. Lost bids are not counted. The second value is
-/// true if this provider has a bid in any state.
+/// Returns the number of other providers' bids on an order, without lost bids. The second value is true if
+/// this provider has a bid in any state.
 pub(super) async fn bids(
     chain: &impl ChainQuery,
     us: &Address,

@@ -13,7 +13,7 @@ use anyhow::Context;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Explains every group of an SDL, or the market order in `--order` if this flag is set.
+/// Explains every group of an SDL, or the order in `--order`.
 pub(super) async fn explain(
     args: &ExplainArgs,
     provider: &Address,
@@ -58,14 +58,12 @@ pub(super) async fn explain(
     Ok(code(all_bid))
 }
 
-/// Returns the reason not to bid if the order already has the maximum number of bids.
 async fn check_bids(screener: &Screener, others: u32) -> anyhow::Result<Option<Decline>> {
     let params = screener.chain().params().await;
     let params = params.context("cannot query the market parameters")?;
     Ok(bidding::check_bid_count(others, &params).err())
 }
 
-/// Returns the reason not to bid if the provider does not offer the reclamation window that an order requires.
 async fn check_window(screener: &Screener, wanted: Option<Duration>) -> anyhow::Result<Option<Decline>> {
     if wanted.is_none() {
         return Ok(None);
@@ -74,8 +72,7 @@ async fn check_window(screener: &Screener, wanted: Option<Duration>) -> anyhow::
     Ok(bidding::check_reclamation(wanted, Some(offered)).err())
 }
 
-/// Adds the reason `decline` to a verdict of the gateway. The gateway gets only the group, so its verdict
-/// does not cover reasons that depend on the order.
+/// Adds a reason that depends on the order to a verdict of the gateway, which gets only the group.
 fn with_order(verdict: Verdict, decline: Option<Decline>) -> Verdict {
     let Some(decline) = decline else {
         return verdict;
@@ -90,7 +87,7 @@ fn with_order(verdict: Verdict, decline: Option<Decline>) -> Verdict {
     }
 }
 
-/// Formats the reasons in the provider's response, one per line. Line breaks in the response are escaped.
+/// Formats the reasons in the provider's response, one per line, with escaped line breaks.
 fn reason_lines(reasons: &str) -> String {
     plain::line(reasons).replace("; ", "\n  gateway      ")
 }

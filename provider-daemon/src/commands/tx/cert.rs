@@ -144,7 +144,7 @@ async fn revoke(
     send(args, account, vec![to_any(&msg)], act).await
 }
 
-/// Checks that a certificate is valid for a role. A server certificate is also valid for a client.
+/// Checks the role of a certificate. A server certificate is also valid for a client.
 fn check_role(role: Role, own: &OwnCertificate) -> anyhow::Result<()> {
     if role == Role::Server && !own.info().server {
         bail!(WithHelp::new(

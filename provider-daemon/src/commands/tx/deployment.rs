@@ -170,8 +170,7 @@ fn act(name: &'static str, id: &DeploymentId, deposit: Option<&Coin>) -> Act {
     act
 }
 
-/// Runs `tx escrow deposit`. Unless `--offline` is set, first checks that the deployment is open and that the
-/// balance is sufficient.
+/// Runs `tx escrow deposit`. Without `--offline`, first checks the deployment and the balance.
 pub(super) fn deposit(command: &DepositTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let DepositTx::Deployment { amount, which } = command;
     let account = TxAccount::from_args(args, home)?;
@@ -210,7 +209,7 @@ pub(super) async fn deployment(node: &Reader, id: &DeploymentId) -> anyhow::Resu
     })
 }
 
-/// Queries a deployment, and returns an error if the deployment is closed.
+/// Queries a deployment. Fails if the deployment is closed.
 pub(super) async fn open_deployment(node: &Reader, id: &DeploymentId) -> anyhow::Result<DeploymentRecord> {
     let record = deployment(node, id).await?;
     if !record.deployment.active {
@@ -263,11 +262,11 @@ async fn check_balance(node: &Reader, account: &TxAccount, wanted: &Coin) -> any
     Ok(())
 }
 
-/// Remedy for an update that changes more than the chain allows.
+/// Remedy for an update that the chain does not allow.
 const CLOSE_FIRST: &str = "an update can change images, commands and environments only; for other resources, prices or \
                            placements close the deployment and create a new one";
 
-/// Checks that the groups in the SDL of an update equal the groups of the deployment on the chain.
+/// Checks that the SDL of an update has the same groups as the deployment.
 fn check_groups(path: &Path, sdl: &Sdl, record: &DeploymentRecord) -> anyhow::Result<()> {
     let mut wanted: Vec<&GroupSpec> = sdl.groups.iter().collect();
     // The groups on the chain are sorted by name.

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Interval between two queries for bids. A block takes longer than this interval.
+/// Interval between two queries for bids.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) fn run(command: &LeaseTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
@@ -56,7 +56,7 @@ async fn create(what: &LeaseCreateArgs, args: &TxArgs, account: &TxAccount) -> a
     Ok(code)
 }
 
-/// Returns the bid ID that the flags specify, without a query.
+/// Returns the bid ID in the flags, without a query.
 fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<BidId> {
     let Some(provider) = what.provider.clone() else {
         bail!(WithHelp::new(
@@ -76,7 +76,7 @@ fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<Bid
     })
 }
 
-/// Returns the bids to accept. With `--wait`, first waits until every order has a bid.
+/// Returns the bids to accept. With `--wait`, waits until every order has a bid.
 async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyhow::Result<Vec<BidId>> {
     let deadline = Instant::now() + what.wait.unwrap_or_default();
     let mut is_printed = false;
@@ -132,7 +132,7 @@ fn missing(what: &LeaseCreateArgs, order: &OrderId, open: impl Iterator<Item = B
     }
 }
 
-/// Returns the open orders that the flags select, or an error if there are none.
+/// Returns the open orders that the flags select. Fails if no order matches.
 async fn orders(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyhow::Result<Vec<OrderId>> {
     let record = open_deployment(node, id).await?;
     // With a provider the first order is the default, as in the Go tools.

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use url::Url;
 
-/// Maximum size of `provider.yaml`, in bytes; an attribute has about 60 bytes.
+/// Maximum size of `provider.yaml`, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Valid lengths of an attribute key on the chain, in bytes.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 2..=127;
@@ -63,7 +63,7 @@ impl ProviderFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// Returns an error with the location and the remedy if the file cannot be read or the chain would reject it.
+    /// Returns an error with location and remedy if the file cannot be read or the chain would reject it.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let name = path.display();
         let file = regular_file::open(path).with_context(|| format!("cannot open {name}"))?;

@@ -30,17 +30,15 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Gas limit, as in the Go tools, of a transaction that is only printed.
+/// Gas limit of a transaction that is only printed, as in the Go tools.
 const DEFAULT_GAS: u64 = 200_000;
-/// Gas limit of a simulated transaction: more than any message of this program needs.
+/// Gas limit of a simulated transaction, higher than any message needs.
 const SIMULATION_GAS: u64 = 10_000_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Maximum time to wait until the transaction is in a block. A transaction is valid for one minute of chain
-/// time.
+/// Maximum time to wait until the transaction is in a block.
 const WAIT_MAX: Duration = Duration::from_secs(180);
 
-/// After a confirmation, signs and sends a transaction, records the act in the audit log, and prints the
-/// result.
+/// After a confirmation, signs and sends a transaction, audits the act, and prints the result.
 pub(super) async fn send(
     args: &TxArgs,
     account: &TxAccount,
@@ -121,8 +119,8 @@ fn outcome(sent: Result<&TxResponse, &anyhow::Error>, price: &Price, mode: Broad
     }
 }
 
-/// Returns the unsigned transaction as JSON. The timeout of an unordered transaction is missing, because this
-/// timeout is relative to the latest block at the time of signing.
+/// Returns the unsigned transaction as JSON. An unordered transaction has no timeout yet, because the timeout
+/// depends on the time of signing.
 fn unsigned(
     messages: Vec<Any>,
     fee: Option<&Coin>,
@@ -230,13 +228,12 @@ enum Sequencing {
     /// Unordered transaction, which has a timeout instead of a sequence number.
     Unordered,
     /// `sequence` is the sequence number of the account. `last` is the height of the last block that may
-    /// include the transaction; 0 sets no limit. With `None`, the transaction is valid about as long as an
-    /// unordered one.
+    /// include the transaction; 0 sets no limit, and `None` sets the lifetime of an unordered transaction.
     Ordered { sequence: u64, last: Option<u64> },
 }
 
-/// Error codes of a chain without unordered transactions: unsupported feature (37), and undecodable
-/// transaction (2).
+/// Errors of a chain without unordered transactions: unsupported feature (37), and undecodable transaction
+/// (2).
 const UNORDERED_UNSUPPORTED: [u32; 2] = [37, 2];
 
 impl<'a> TransactionSender<'a> {
@@ -294,8 +291,7 @@ impl<'a> TransactionSender<'a> {
         Ok(Sequencing::Ordered { sequence, last })
     }
 
-    /// Replaces an unordered transaction with an ordered one. Returns false if the transaction is already
-    /// ordered.
+    /// Replaces an unordered transaction with an ordered one. Returns false for an ordered transaction.
     async fn use_sequence(&mut self) -> anyhow::Result<bool> {
         if self.sequencing != Sequencing::Unordered {
             return Ok(false);
@@ -308,9 +304,8 @@ impl<'a> TransactionSender<'a> {
         last.unwrap_or_else(|| self.tip.height.saturating_add(LIFETIME_BLOCKS))
     }
 
-    /// Returns the replay protection for a transaction that is signed now. The timeout of an unordered
-    /// transaction differs for each block and process, because the chain accepts a timeout only once per
-    /// account.
+    /// Returns the replay protection for a transaction that is signed now. The chain accepts each timeout of
+    /// an unordered transaction only once per account.
     fn ordering(&self) -> Ordering {
         match self.sequencing {
             Sequencing::Ordered { sequence, last } => Ordering::Ordered {
@@ -395,7 +390,7 @@ impl<'a> TransactionSender<'a> {
         }
     }
 
-    /// Returns the gas of a simulation, or the reason why the chain would reject the transaction.
+    /// Returns the gas of a simulation, or the reason for a rejection.
     async fn simulate(&self, trial: &Price) -> anyhow::Result<Result<u64, String>> {
         let signed = self.sign(trial)?;
         let simulated = self.node.simulate(signed.bytes).await;
@@ -511,7 +506,7 @@ impl<'a> TransactionSender<'a> {
     }
 }
 
-/// Returns the chain's error text for a transaction, without the stack trace of a panic.
+/// Returns the chain's error text, without the stack trace of a panic.
 fn one_line(log: &str) -> String {
     log.split("stack:").next().unwrap_or_default().trim().to_owned()
 }
