@@ -22,8 +22,8 @@ const REDIRECTS: usize = 3;
 
 pub(crate) type HttpsClient<B> = Client<HttpsConnector<HttpConnector>, B>;
 
-/// Creates a client with the certificate authorities of the system. The client keeps at most `idle` unused connections
-/// to a server.
+/// Creates a client with the system's certificate authorities. At most `idle` connections to a server remain
+/// open while unused.
 ///
 /// # Errors
 /// Returns an error if TLS cannot be configured.
@@ -51,7 +51,7 @@ where
 /// Downloads a file of at most `most` bytes.
 ///
 /// # Errors
-/// Returns an error if the server does not respond in time, or responds with an error.
+/// Returns an error if the server does not respond in time, or reports an error.
 pub(crate) async fn download(url: &Url, most: usize) -> Result<Vec<u8>, String> {
     let asked = timeout(ANSWER_TIME, fetch(url, most)).await;
     asked.map_err(|_| format!("no response within {ANSWER_TIME:?}"))?
@@ -87,7 +87,7 @@ async fn fetch(url: &Url, most: usize) -> Result<Vec<u8>, String> {
     Err(format!("more than {REDIRECTS} redirects"))
 }
 
-/// Returns the URL that a redirect with this `Location` header leads to.
+/// Returns the target URL of a redirect.
 pub(crate) fn onward(from: &Url, location: Option<&http::HeaderValue>) -> Result<Url, String> {
     let text = location
         .and_then(|value| value.to_str().ok())

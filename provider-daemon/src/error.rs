@@ -8,7 +8,7 @@ use akash_provider_core::error::chain_text;
 use std::error::Error;
 use std::{fmt, io};
 
-/// Error message with a remedy, which is printed as `help: …` on a separate line.
+/// Error message with a remedy, printed as a separate line `help: …`.
 #[derive(Debug)]
 pub(crate) struct WithHelp {
     message: String,
@@ -32,13 +32,13 @@ impl fmt::Display for WithHelp {
 
 impl Error for WithHelp {}
 
-/// Returns the lines of an error for stderr: `error: …` with all causes, and `help: …` if there is a remedy.
+/// Returns the lines of an error for stderr: `error: …` with all causes, then `help: …` for a remedy.
 #[must_use]
 pub fn error_text(error: &anyhow::Error) -> String {
     plain(&format!("error: {}", message_text(error))).into_owned()
 }
 
-/// Returns the message of an error with all causes, and `help: …` on a separate line if there is a remedy.
+/// Returns the message of an error with all causes, then `help: …` on a separate line for a remedy.
 pub(crate) fn message_text(error: &anyhow::Error) -> String {
     let text = chain_text(error.as_ref());
     match help(error) {
@@ -47,8 +47,7 @@ pub(crate) fn message_text(error: &anyhow::Error) -> String {
     }
 }
 
-/// Returns the first remedy that an error or one of its causes contains. Otherwise returns the general remedy
-/// for the first I/O error in the chain of causes.
+/// Returns the first remedy in an error or its causes, or else the general remedy for its first I/O error.
 pub(crate) fn help(error: &anyhow::Error) -> Option<&str> {
     // A remedy that was added as a context is no cause in the chain below.
     let of_context = error.downcast_ref::<WithHelp>().map(|error| error.help.as_str());
@@ -75,7 +74,6 @@ pub(crate) fn help(error: &anyhow::Error) -> Option<&str> {
     of_context.or_else(of_cause).or_else(of_io)
 }
 
-/// Returns the general remedy for a kind of I/O error, or `None` if the kind has no general remedy.
 const fn io_help(kind: io::ErrorKind) -> Option<&'static str> {
     Some(match kind {
         io::ErrorKind::NotFound => "check the path",

@@ -20,8 +20,7 @@ pub(crate) fn text(path: &Path, most: u64) -> Result<String, String> {
     String::from_utf8(bytes(path, most)?).map_err(|_| "invalid UTF-8".to_owned())
 }
 
-/// Returns the free bytes of the file system that contains a path. For a missing path, uses the nearest
-/// existing parent.
+/// Returns the free bytes of the file system of a path, or of its nearest existing parent.
 ///
 /// # Errors
 /// Returns the reason with the path.
@@ -31,7 +30,7 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64, String> {
     Ok(about.blocks_available().saturating_mul(about.fragment_size()))
 }
 
-/// Returns the text of an error in a YAML file: the line, then the problem, without an excerpt of the file.
+/// Returns a YAML error as line and problem, without an excerpt of the file.
 pub(crate) fn yaml_error(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     let Some(at) = error.location() else {

@@ -44,8 +44,7 @@ pub struct RecordArgs {
     pub record_bytes: u64,
 }
 
-/// Minimum value of `--record-bytes`, in bytes. A smaller recording cannot contain the engine state of even a
-/// small provider.
+/// Minimum value of `--record-bytes`. A smaller recording cannot contain even a small engine state.
 const LIMIT_MIN: u64 = 1 << 20;
 
 fn limit(text: &str) -> Result<u64, String> {
@@ -56,7 +55,7 @@ fn limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Header of a file, with the provider and the program that wrote the file.
+/// Header of a file: the provider, and the program that wrote the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// Version of the program that wrote the file. Another version may make other decisions.
@@ -74,20 +73,20 @@ pub(crate) struct Head {
 )]
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Record {
-    /// State of the engine, and the wall clock, before the following entries. A replay can start here.
+    /// State of the engine and wall clock before the following entries. A replay can start here.
     State {
         now: Now,
         wall: u64,
         engine: Box<Engine>,
     },
-    /// One step of the engine: its input (`None` for a timeout), and the number and checksum of its effects.
+    /// Step of the engine: its input (`None` for a timeout), and the number and checksum of its effects.
     Turn {
         now: Now,
         input: Option<Input>,
         effects: u32,
         digest: u64,
     },
-    /// Number of steps that are missing, because the engine was faster than the writer.
+    /// Number of missing steps, because the engine was faster than the writer.
     Gap { turns: u64 },
     /// Regular end of the process.
     End,
@@ -99,7 +98,7 @@ pub(crate) fn wall_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Formats a time. A time that the format cannot represent is printed as a number.
+/// Formats a time, or prints the number if the format cannot represent the time.
 pub(crate) fn format_time(wall: u64) -> String {
     // End of the year 9999, the maximum of the format.
     const LAST: u64 = 253_402_300_799_999;

@@ -72,7 +72,7 @@ impl Machine {
     /// Returns one part of the hardware.
     ///
     /// # Errors
-    /// Returns an error with the unreadable file and the cause.
+    /// Returns the unreadable file and the cause.
     pub(crate) fn part(&self, part: Part) -> Result<Value, String> {
         let tree = &self.tree;
         let pci = || pci::pci(tree, &self.names());

@@ -41,7 +41,7 @@ use writer::FileAccess;
 
 /// Remedy for an interruption of the order history.
 pub const INTERRUPTION_HELP: &str = "free space on the file system of --home, or remove the cause above; recording continues without a restart";
-/// Pause of the order history after any failure except a full disk.
+/// Pause of the order history after a failure other than a full disk.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Bounds of the history.
@@ -53,8 +53,8 @@ pub struct Bounds {
     pub bytes: u64,
 }
 
-/// Starts the order history of a provider, with its writer thread. The file is opened by the thread, so that
-/// a large or damaged file delays nothing. Returns `None` if the history is disabled.
+/// Starts the order history of a provider. Its writer thread opens the file, so that a large or damaged file
+/// delays nothing. Returns `None` if the history is disabled.
 ///
 /// # Errors
 /// Returns an error if the thread cannot be started.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Number;
 use std::fmt;
 
-/// JSON value. Objects with the same fields in a different order are not equal.
+/// JSON value. The order of the fields matters for equality.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Json {
     /// `null`; also the result of [`Json::at`] for a missing field.
@@ -27,8 +27,8 @@ pub enum Json {
 }
 
 impl Json {
-    /// Returns a field of an object; `None` if the field is missing or the value is no object. Of duplicate
-    /// fields, returns the first.
+    /// Returns a field of an object, the first of duplicate fields; `None` if the field is missing or the
+    /// value is no object.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Self> {
         let Self::Fields(fields) = self else {

@@ -38,8 +38,8 @@ use args::{Cli, Command};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Commit of the build in hexadecimal, or `unknown`. Builds in a checkout read the commit from Git, other
-/// builds from `AP_BUILD_COMMIT`.
+/// Commit of the build in hexadecimal, or `unknown`. From Git in a checkout, otherwise from
+/// `AP_BUILD_COMMIT`.
 const COMMIT: &str = env!("AP_BUILD_COMMIT");
 
 pub(crate) fn program() -> Program {
@@ -94,8 +94,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Writes a text to standard output, with control characters escaped. A closed pipe (`… | head`) is not an
-/// error.
+/// Writes a text to standard output, with escaped control characters. A closed pipe is not an error.
 pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     // The failure cannot be reported anywhere.
@@ -105,8 +104,8 @@ pub(crate) fn say(text: &str) {
     );
 }
 
-/// Writes a line that consists of `head` and `tail`. `tail` has the style `style`, if standard output is a terminal and
-/// `NO_COLOR` is not set.
+/// Writes the line `head` and `tail`. `tail` has the style `style`, unless standard output is no terminal or
+/// `NO_COLOR` is set.
 pub(crate) fn say_styled(head: &str, style: anstyle::Style, tail: &str) {
     let mut out = std::io::stdout().lock();
     let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

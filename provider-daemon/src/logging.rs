@@ -73,7 +73,7 @@ pub(crate) fn level() -> Result<String, String> {
         .clone())
 }
 
-/// Changes the level of the log. Returns the level before the change.
+/// Changes the level of the log, and returns the previous level.
 ///
 /// # Errors
 /// Returns an error if the level is invalid, or if [`start`] did not start the log of this process.
@@ -94,8 +94,8 @@ fn foreign() -> String {
 /// library: this program logs the same failures.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
-    /// Modules that log warnings about unusable chain nodes and clusters. At the default level, commands with
-    /// `is_short` omit these warnings, because such a command returns the failure as an error.
+    /// Modules that warn about unusable chain nodes and clusters. With `is_short`, the default level omits
+    /// these warnings, because the command returns the failure as an error.
     const REPORTED: [&str; 2] = ["akash_provider_chain::endpoints", "akash_provider_k8s"];
     check_log_levels(chosen)?;
     let mut levels = log_levels(chosen);

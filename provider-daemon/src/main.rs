@@ -6,7 +6,7 @@ use provider_daemon::supervise::PartFailed;
 use std::process::ExitCode;
 
 /// Allocator that returns unused memory to the system within seconds. The allocator of glibc retains unused
-/// memory after a burst of orders.
+/// memory.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

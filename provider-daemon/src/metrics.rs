@@ -45,13 +45,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum duration of the update of one metric source. After a timeout the source reports its previous
-/// values.
+/// Maximum time to update one metric source. After a timeout, the source reports its previous values.
 const REFRESH_TIME: Duration = Duration::from_secs(2);
 
 /// Source of metrics.
 pub trait MetricSource: Debug + Send + Sync + 'static {
-    /// Returns the current values. Called during a scrape, so the function must not block.
+    /// Returns the current values during a scrape. Must not block.
     fn measures(&self) -> Vec<Measure>;
 
     /// Updates values that need a query. Called before each scrape.
@@ -67,19 +66,19 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Adds a source. A component that restarts must not add its source again.
+    /// Adds a source. A restarted component must not add its source again.
     pub fn add(&self, source: impl MetricSource) {
         let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         sources.push(Arc::new(source));
     }
 
-    /// Registers all sources, including sources that are added later. The caller runs [`Metrics::refresh`]
-    /// before each scrape of the registry.
+    /// Registers all present and later sources. The caller runs [`Metrics::refresh`] before each scrape of
+    /// the registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.clone()));
     }
 
-    /// Updates all sources at the same time, up to a time limit.
+    /// Updates all sources concurrently, up to a time limit.
     pub async fn refresh(&self) {
         let sources = self.sources();
         let updates = sources

@@ -12,7 +12,7 @@ pub(crate) struct NumberedFiles {
     dir: PathBuf,
     extension: &'static str,
     limit: u64,
-    /// File number, and size in bytes, of each complete file, the oldest first.
+    /// Number and size in bytes of each complete file, the oldest first.
     old: Vec<(u64, u64)>,
     newest: u64,
 }
@@ -39,7 +39,7 @@ impl NumberedFiles {
         self.limit
     }
 
-    /// Returns the path and the size in bytes of the newest file that existed when the directory was opened.
+    /// Returns the path and size in bytes of the newest file that existed when the directory was opened.
     pub(crate) fn last(&self) -> Option<(PathBuf, u64)> {
         let (number, bytes) = self.old.last()?;
         Some((path(&self.dir, *number, self.extension), *bytes))
@@ -53,7 +53,7 @@ impl NumberedFiles {
         options.open(path(&self.dir, self.newest, self.extension))
     }
 
-    /// Counts the newest file as complete, with the size `bytes`. Removes the file instead if `is_useless` is
+    /// Counts the newest file, of `bytes` bytes, as complete. Removes the file instead if `is_useless` is
     /// true.
     pub(crate) fn finish(&mut self, bytes: u64, is_useless: bool) {
         let newest = path(&self.dir, self.newest, self.extension);
@@ -63,7 +63,6 @@ impl NumberedFiles {
         }
     }
 
-    /// Removes old files until at most `files` complete files remain.
     pub(crate) fn keep_newest(&mut self, files: usize) -> io::Result<()> {
         while self.old.len() > files {
             self.remove_first()?;
@@ -71,8 +70,8 @@ impl NumberedFiles {
         Ok(())
     }
 
-    /// Removes old files until the total size is at most the limit. `newest` is the size of the newest file
-    /// in bytes. Returns false if the newest file alone exceeds the limit.
+    /// Removes old files until the total size is within the limit. `newest` is the size of the newest file in
+    /// bytes. Returns false if this file alone exceeds the limit.
     pub(crate) fn remove_oldest(&mut self, newest: u64) -> io::Result<bool> {
         let total = |old: &[(u64, u64)]| old.iter().map(|(_, bytes)| bytes).sum::<u64>();
         while total(&self.old).saturating_add(newest) > self.limit {
@@ -97,7 +96,7 @@ fn path(dir: &Path, number: u64, extension: &str) -> PathBuf {
     dir.join(format!("{number:06}.{extension}"))
 }
 
-/// Returns the number and the size of each file with this extension and a number as its name; ignores other files.
+/// Returns the number and size of each file with a number as its name. Ignores other files.
 fn numbered(dir: &Path, extension: &str) -> io::Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {

@@ -29,34 +29,34 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Maximum size of a request in bytes; the longest request contains a lease ID.
+/// Maximum size of a request in bytes.
 const REQUEST_MAX: u64 = 4 * 1024;
 /// Maximum size of a response in bytes, sufficient for several hundred thousand leases.
 const RESPONSE_MAX: u64 = 64 * 1024 * 1024;
-/// Maximum duration of a request. The longest request is `harden`, which rewrites all pods of a lease.
+/// Maximum duration of a request. The longest request rewrites all pods of a lease.
 const WORK_LIMIT: Duration = Duration::from_secs(120);
 
 fn path(home: &Path) -> PathBuf {
     home.join("provider.sock")
 }
 
-/// Request of an operator command. The field `ask` of the JSON contains the kind of request.
+/// Request of an operator command. The JSON field `ask` is the kind of request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 enum Request {
     /// Returns the state of the circuit breaker.
     Breaker,
-    /// Releases the circuit breaker, so that the provider closes the leases that wait for the release.
+    /// Releases the circuit breaker, so that the provider closes the waiting leases.
     ReleaseBreaker {
-        /// Owner (tenant) for whom the circuit breaker is released; `None` to release it for all leases.
+        /// Tenant for which the circuit breaker is released; `None` for all leases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Address>,
     },
-    /// Compares the chain, the cluster and the state of the provider, and repairs the differences.
+    /// Compares chain, cluster and provider state, and repairs the differences.
     Scan {
         /// True to report the differences without repairing them.
         dry_run: bool,
-        /// True to confirm the deletions for which the embedded operators require a confirmation.
+        /// True to confirm the deletions that wait for a confirmation.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         confirm: bool,
     },
@@ -66,7 +66,7 @@ enum Request {
     Capacity,
     /// Returns the status of the operators that are embedded in the provider.
     Operators,
-    /// Changes the pods of a lease to the isolation level in the settings of the provider.
+    /// Applies the provider's isolation level to the pods of a lease.
     Harden {
         /// Market order and provider of the lease.
         lease: LeaseId,
@@ -110,32 +110,31 @@ struct LeaseLine {
     phase: String,
     /// Last known health of the workload.
     health: Health,
-    /// Total unhealthy time in milliseconds; reset when the workload becomes healthy or a new version is
-    /// deployed.
+    /// Total unhealthy time in milliseconds, reset when the workload becomes healthy or is deployed.
     #[serde(default)]
     known_unhealthy_ms: u64,
     /// Unhealthy time after which the provider closes the lease, in milliseconds.
     #[serde(default)]
     unhealthy_limit_ms: Option<u64>,
-    /// Problem with the Manifest record of the lease in the cluster, such as invalid content.
+    /// Problem with the lease's Manifest object, such as invalid content.
     record_problem: Option<String>,
-    /// Reason why the provider does not close the lease yet.
+    /// Reason why the lease is not closed yet.
     waiting_for: Option<String>,
-    /// Time at which the circuit breaker started to hold the close of the lease.
+    /// Time since which the circuit breaker delays the close of the lease.
     #[serde(default)]
     held_since: Option<String>,
-    /// Last error that a cluster operation on the workload returned.
+    /// Last error of a cluster operation on the workload of the lease.
     last_error: Option<String>,
     /// Error of the last withdrawal of earnings.
     #[serde(default)]
     payout_error: Option<String>,
-    /// Price per block; `None` if only the teardown of the workload remains.
+    /// Price per block; `None` if only the workload remains to be deleted.
     #[serde(default)]
     price: Option<DecCoin>,
-    /// Price of 30 days at the average block time of the newest blocks.
+    /// Price of 30 days at the average time of recent blocks.
     #[serde(default)]
     price_30_days: Option<DecCoin>,
-    /// Earnings since the creation of the lease, as far as the escrow account can pay; `None` if unknown.
+    /// Earnings since the creation of the lease that the escrow account can pay; `None` if unknown.
     #[serde(default)]
     accrued: Option<DecCoin>,
     /// Withdrawn part of `accrued`; `None` if unknown.
@@ -153,23 +152,23 @@ enum Response {
         /// Owners (tenants) for whom the circuit breaker tripped separately.
         #[serde(default)]
         held_owners: Vec<String>,
-        /// Number of closes within the window. One owner adds at most half of `allowed` to this number.
+        /// Number of closes within the window. One owner counts for at most half of `allowed`.
         recent: u32,
         /// Maximum number of closes within the window.
         allowed: u32,
-        /// Leases that are closed only after the release of the circuit breaker.
+        /// Leases that wait for the release of the circuit breaker.
         waiting: Vec<String>,
-        /// Reason why the circuit breaker lets no lease be closed; `None` if some leases can be closed.
+        /// Reason why the circuit breaker prevents all closes; `None` if some leases can be closed.
         shut_because: Option<String>,
     },
     /// The circuit breaker was released.
     Released {
         /// True if the circuit breaker prevented closes before the release.
         was_tripped: bool,
-        /// Leases that waited for the release of the circuit breaker. The provider now closes these leases.
+        /// Leases that waited for the release and are now closed.
         waited: Vec<String>,
     },
-    /// Differences between the chain, the cluster and the state of the provider.
+    /// Differences between chain, cluster and provider state.
     Scanned {
         /// One line per difference.
         findings: Vec<String>,
@@ -191,7 +190,7 @@ enum Response {
         /// Status of each operator, by name.
         operators: BTreeMap<String, Value>,
     },
-    /// The pods of the lease now have the isolation level in the settings of the provider.
+    /// The pods of the lease now have the provider's isolation level.
     Hardened,
     /// The close of the lease is being sent to the chain.
     Ending,
@@ -212,7 +211,7 @@ enum Response {
     },
     /// Summary of the recorded orders.
     Summary {
-        /// Counts of the orders, and the price or capacity changes that would have won or admitted the most orders.
+        /// Counts of the orders, and the changes of price or capacity that would have won the most orders.
         summary: Summary,
         /// Status of the recording.
         #[serde(flatten)]
@@ -220,12 +219,12 @@ enum Response {
     },
     /// Status of the order history.
     History {
-        /// Status of the recording; `None` if the order history is disabled.
+        /// Status of the order history; `None` if the history is disabled.
         health: Option<HistoryHealth>,
     },
     /// The request failed.
     Refused {
-        /// Reason for the refusal, for the person who ran the command.
+        /// Reason for the refusal, as text for the caller.
         message: String,
     },
 }

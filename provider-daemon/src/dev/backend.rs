@@ -13,11 +13,11 @@ const BANNER: &str = "this workload is simulated: nothing of it runs";
 /// Cluster and inventory of the embedded market.
 #[derive(Debug)]
 pub enum Backend {
-    /// In-memory cluster: workloads are scheduled and reported as running, but nothing runs.
+    /// In-memory cluster: workloads are reported as running, but nothing runs.
     Memory(InMemory),
     /// Processes of the local machine.
     Processes(Box<Processes>),
-    /// Pods of a Kubernetes cluster. The pods continue to run when this program ends.
+    /// Pods of a Kubernetes cluster, which continue to run when this program ends.
     Kubernetes(Box<Kubernetes>),
 }
 
@@ -51,7 +51,7 @@ impl Backend {
         Self::Memory(memory)
     }
 
-    /// Sets the public host for forwarded ports of an in-memory cluster. Has no effect on other clusters.
+    /// Sets the public host for forwarded ports of an in-memory cluster. No effect on other clusters.
     #[must_use]
     pub fn at_public_host(self, host: &str) -> Self {
         match &self {
@@ -71,7 +71,7 @@ impl Backend {
         }
     }
 
-    /// Returns a keyword and a notice for workloads that do not run as pods: simulated workloads and local processes.
+    /// Returns a keyword and a notice for workloads that do not run as pods.
     #[must_use]
     pub const fn notice(&self) -> Option<(&'static str, &'static str)> {
         match self {
@@ -107,7 +107,7 @@ impl Backend {
         }
     }
 
-    /// Returns the lease objects that remain in the cluster, one line each.
+    /// Returns the remaining lease objects in the cluster, one line each.
     ///
     /// # Errors
     /// Returns an error if the cluster does not respond.
@@ -132,7 +132,7 @@ impl Backend {
 }
 
 impl InMemory {
-    /// Publishes the number of used IP addresses if the number changed.
+    /// Publishes the number of used IP addresses after a change.
     async fn tell_capacity(&self) {
         let leased_ips = match self.cluster.leased_ips() {
             Some(facet) => facet.usage().await.ok(),

@@ -5,23 +5,20 @@ use akash_provider_core::types::DeclineCode;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Decline reasons for missing capacity. After another tenant has released resources, a new order may
-/// succeed.
+/// Decline reasons for missing capacity. A new order may succeed after other tenants release resources.
 const FOR_CAPACITY: [DeclineCode; 3] = [
     DeclineCode::InsufficientCapacity,
     DeclineCode::LeasedIpsExhausted,
     DeclineCode::ExternalPortsExhausted,
 ];
-/// Number of waiting tenants that may retry when one tenant releases its resources. These resources may
-/// suffice for several tenants.
+/// Number of waiting tenants that may retry when one tenant releases its resources.
 const RELEASED: usize = 4;
-/// Limit of unused permits: at this number, no more permits are added. Each permit allows one retry, which is
-/// an order that the provider must evaluate.
+/// Maximum number of unused permits. Each permit allows one retry.
 const RELEASED_MAX: usize = 32;
-/// Interval at which a waiting tenant checks whether any resources are still in use.
+/// Interval at which a waiting tenant checks for resources in use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Queue of tenants that create a new order after other tenants have released resources.
+/// Queue of tenants that retry after other tenants release resources.
 #[derive(Debug)]
 pub struct CapacityQueue {
     free: Semaphore,
@@ -36,7 +33,7 @@ impl Default for CapacityQueue {
 }
 
 impl CapacityQueue {
-    /// Returns whether a later order can succeed after a decline for this reason.
+    /// Returns true if a later order can succeed after a decline for this reason.
     #[must_use]
     pub fn is_for_capacity(reason: DeclineCode) -> bool {
         FOR_CAPACITY.contains(&reason)
@@ -50,8 +47,8 @@ impl CapacityQueue {
         }
     }
 
-    /// Waits for a permit; callers get permits in the order of their calls. Returns `false` if no resources
-    /// were in use for the time `limit`.
+    /// Waits for a permit, in the order of the calls. Returns `false` if no resources were in use for the
+    /// time `limit`.
     pub async fn wait(&self, is_taken: impl Fn() -> bool, limit: Duration) -> bool {
         // One place in the queue for the whole wait. A new place for each check would never reach the front.
         let (turn, mut since) = (self.free.acquire(), Instant::now());

@@ -24,15 +24,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Default port of the gateway, as in the Go provider. If the default port is in use, another port is tried.
-/// A requested port must be free.
+/// Default port of the gateway. If the default port is in use, another port is tried. A requested port must
+/// be free.
 const PORT: u16 = 8443;
 /// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Number, for `names::tenant`, of the account that deploys the SDL files of the command line.
+/// Number, for `names::tenant`, of the account that deploys the SDL files.
 const GIVEN: u32 = 0;
-/// Balance of the tenant account that deploys the given SDLs, in millionths of each token: 1,000 AKT and
-/// 1,000 ACT.
+/// Balance of the account that deploys the given SDLs, in millionths of each token.
 const MONEY: u128 = 1_000_000_000;
 /// Name of the tenant's key in the keyring.
 const TENANT: &str = "tenant";
@@ -193,7 +192,6 @@ pub(super) const fn is_wanted(args: &DevArgs) -> bool {
     !args.once || args.gateway_listen_address.is_some()
 }
 
-/// Stores the address of the gateway in the provider record of the dev chain.
 fn register(world: &World, address: SocketAddr) -> anyhow::Result<()> {
     world.chain.market(|market| {
         let mut record = market
@@ -221,13 +219,12 @@ fn fund_tenant(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Formats the address of the gateway, and the error that prevents the creation of the tenant's key.
 fn without_key(address: SocketAddr, error: &anyhow::Error) -> String {
     let error = message_text(error);
     format!("gateway at https://{address}; cannot create the key of the tenant: {error}")
 }
 
-/// Returns the keyring directory with the key of the tenant that deploys the SDLs. This key is no secret.
+/// Returns the keyring directory with the tenant's key, which is no secret.
 fn tenants_keyring() -> anyhow::Result<PathBuf> {
     let folder = cache("dev")?;
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -242,7 +239,6 @@ fn tenants_keyring() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Creates a certificate of the provider for this run, and publishes it on the dev chain.
 fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],
@@ -259,7 +255,7 @@ fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     Ok(own)
 }
 
-/// Returns the address with the next port number. Port 0, for any unused port, stays 0.
+/// Returns the address with the next port. Port 0 (any unused port) stays 0.
 fn next_port(address: SocketAddr) -> SocketAddr {
     let next = match address.port() {
         0 => 0,
@@ -293,7 +289,7 @@ fn is_taken(error: &anyhow::Error) -> bool {
     matches!(listen, Some(GatewayError::Listen { why, .. }) if why.kind() == ErrorKind::AddrInUse)
 }
 
-/// Returns a token for the tenant of the given SDLs, and stores the public key of the tenant on the chain.
+/// Returns a token for the tenant of the given SDLs, and stores the tenant's public key on the chain.
 fn tenants_token(world: &World, now: Duration) -> anyhow::Result<String> {
     let key = names::tenant_key(GIVEN)?;
     let public = key.public().as_bytes().to_vec();

@@ -27,11 +27,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Maximum number of objects of another chain that an error message lists.
+/// Maximum number of foreign objects in an error message.
 const LISTED_MAX: usize = 5;
 
-/// Connected Kubernetes cluster. Dropping the value ends the background tasks of the connection. Pods
-/// continue to run.
+/// Connected Kubernetes cluster. Pods continue to run after the value is dropped.
 #[derive(Debug)]
 pub struct Kubernetes {
     client: OpaqueClient,
@@ -57,7 +56,7 @@ impl Debug for OpaqueClient {
 }
 
 impl Kubernetes {
-    /// Connects to a cluster for the embedded chain. Connecting changes nothing in the cluster.
+    /// Connects to a cluster for the embedded chain, without changing the cluster.
     ///
     /// # Errors
     /// Returns an error if the kubeconfig is invalid, the cluster does not respond, or the cluster has leases
@@ -84,9 +83,8 @@ impl Kubernetes {
         .await
     }
 
-    /// Connects to a cluster for a real chain. The cluster may already contain leases of this chain. Without
-    /// a kubeconfig, the cluster of `KUBECONFIG`, of `~/.kube/config` or of this pod is used. The client
-    /// writes only while the provider leads.
+    /// Connects to a cluster for a real chain, possibly with existing leases. Without a kubeconfig, uses the
+    /// cluster of `KUBECONFIG`, `~/.kube/config` or this pod. Writes only while the provider leads.
     ///
     /// # Errors
     /// Returns an error if the kubeconfig is invalid, or if the cluster does not respond.
@@ -111,8 +109,8 @@ impl Kubernetes {
         Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
     }
 
-    /// Starts the Kubernetes backend. The embedded operators have their own leader elections and use
-    /// `client`. All other requests use `guarded`, which writes only while the provider leads.
+    /// Starts the Kubernetes backend. `guarded` writes only while the provider leads. The embedded operators
+    /// use `client`, because operators have their own leader elections.
     async fn start(
         client: Client,
         guarded: Client,
@@ -159,7 +157,7 @@ impl Kubernetes {
         })
     }
 
-    /// Starts the embedded operators. Only the first call has an effect.
+    /// Starts the embedded operators, at the first call only.
     pub(crate) fn run_operators(&self, prepared: OperatorPlan) {
         self.operators.get_or_init(|| {
             let (client, args) = (&self.client.0, &self.args);
@@ -167,8 +165,7 @@ impl Kubernetes {
         });
     }
 
-    /// Loads the stored events of leases from `store`, and stores new events there. Only the first call has
-    /// an effect.
+    /// Loads the lease events in `store`, and stores new events there. Only the first call has an effect.
     pub(crate) fn persist_events(&self, store: Arc<dyn EventStore>) {
         let history = Arc::clone(self.cluster.state().history());
         self.events
@@ -216,7 +213,7 @@ impl Kubernetes {
         }
     }
 
-    /// Applies the isolation level in the current settings to the running pods of a lease.
+    /// Applies the current isolation settings to the running pods of a lease.
     ///
     /// # Errors
     /// Returns an error if the lease is unknown, or if the API server rejects the change.
@@ -224,7 +221,7 @@ impl Kubernetes {
         self.cluster.harden(lease).await
     }
 
-    /// Returns the remaining namespaces, custom resources and Secrets of this chain in the cluster, one line each.
+    /// Returns the remaining objects of this chain in the cluster, one line each.
     pub(super) async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         let client = &self.client.0;
         let mut left = Vec::new();
@@ -248,7 +245,7 @@ impl Kubernetes {
     }
 }
 
-/// Rejects a cluster with leases of another chain. The embedded chain must not change these leases.
+/// Rejects a cluster with leases of another chain.
 async fn refuse_foreign(client: &Client, chain_id: &str, args: &KubernetesArgs) -> anyhow::Result<()> {
     let found = foreign_leases(client, chain_id, &args.k8s_manifest_ns, args.kube_call_timeout);
     let found = found
@@ -289,10 +286,10 @@ fn is_embedded(chain: &str) -> bool {
     chain.starts_with("dev-")
 }
 
-/// Deletes the objects of an embedded chain from a cluster; returns one line for each deleted object.
+/// Deletes the objects of an embedded chain from a cluster. Returns one line for each deleted object.
 ///
 /// # Errors
-/// Returns an error if the chain ID does not belong to an embedded chain, or if the cluster does not respond.
+/// Returns an error if the chain ID is not of an embedded chain, or if the cluster does not respond.
 pub async fn remove_leftovers(
     kubeconfig: &Path,
     args: &KubernetesArgs,
@@ -335,7 +332,7 @@ where
     Ok(removed)
 }
 
-/// Returns the objects that a provider of this chain created, selected by their labels.
+/// Returns the objects with the labels of a provider of this chain.
 async fn made_by<K>(api: &Api<K>, chain_id: &str) -> anyhow::Result<Vec<K>>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + serde::de::DeserializeOwned,

@@ -14,20 +14,19 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum interval of block queries while a transaction is pending.
+/// Maximum interval of block queries during a pending transaction.
 const POLL_MAX: Duration = Duration::from_secs(1);
 
 /// Chain client of the provider, and its background tasks.
 #[derive(Debug)]
 pub struct Link {
     client: Arc<dyn ChainClient>,
-    /// Development network that connects provider and market, with the task of the chain client; `None` for a
+    /// Development network between provider and market, with the task of the chain client; `None` for a
     /// direct connection.
     wire: Option<(Devnet, JoinHandle<()>)>,
 }
 
-/// Returns the account of the provider. With `--wire`, this is an account with a known key, because the
-/// provider must sign transactions.
+/// Returns the account of the provider. With `--wire`, an account with a known key, for signatures.
 ///
 /// # Errors
 /// Returns an error only for an invalid constant.
@@ -81,8 +80,8 @@ impl Link {
         Arc::clone(&self.client)
     }
 
-    /// Returns true if a development network connects the provider to the market, so that the provider
-    /// receives changes with the next block.
+    /// Returns true if a development network connects provider and market. The provider then receives changes
+    /// with the next block.
     #[must_use]
     pub const fn is_wire(&self) -> bool {
         self.wire.is_some()
@@ -94,7 +93,7 @@ impl Link {
         self.wire.as_ref().map(|(devnet, _)| devnet.rpc_url())
     }
 
-    /// Waits until the chain client has stopped after a shutdown, and then stops the development network.
+    /// Waits until the chain client has stopped, then stops the development network.
     ///
     /// # Errors
     /// Returns an error if the task of the chain client failed.

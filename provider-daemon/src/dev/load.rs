@@ -6,8 +6,8 @@ use anyhow::Context;
 /// Prefix of the names of generated tenants.
 pub const PREFIX: &str = "load-";
 
-/// Generator of orders (SplitMix64). The algorithm is implemented here, so that the orders of a seed do not
-/// depend on the version of a library.
+/// Generator of orders (SplitMix64). Implemented here, so that a seed gives the same orders with every
+/// library version.
 #[derive(Debug, Clone)]
 pub struct Orders {
     state: u64,

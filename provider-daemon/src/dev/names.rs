@@ -21,7 +21,7 @@ pub fn provider() -> anyhow::Result<Address> {
     Ok(Address::from_bytes(b"embedded-provider-01")?)
 }
 
-/// Returns the private key of a provider that uses the network protocols. This key is no secret.
+/// Returns the private key of the provider for `--wire`. This key is no secret.
 ///
 /// # Errors
 /// Returns an error only for an invalid constant.
@@ -38,7 +38,7 @@ pub fn tenant(number: u32) -> anyhow::Result<Address> {
     Ok(tenant_key(number)?.address().clone())
 }
 
-/// Returns the private key of a tenant. This key is no secret, so any user can act as the tenant.
+/// Returns the private key of a tenant. This key is no secret.
 ///
 /// # Errors
 /// Returns an error only for an invalid number.

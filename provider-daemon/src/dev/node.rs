@@ -5,9 +5,9 @@ use akash_provider_core::chain::MemoryChain;
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// First port to try, different from port 26657 of real nodes and development networks.
+/// First port to try, different from the usual port 26657.
 const FIRST_PORT: u16 = 26_757;
-/// Number of consecutive ports to try. If all these ports are in use, the operating system selects a port.
+/// Number of consecutive ports to try before the operating system selects a port.
 const TRIED: u16 = 20;
 
 /// Serves a chain at the first unused port.

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of deployments with a stored start time.
 const ORDERS_MAX: usize = 10_000;
-/// Maximum number of leases in `settled`. While `settled` is full, all health changes are printed.
+/// Maximum number of leases in `settled`. If `settled` is full, all health changes are printed.
 const SETTLED_MAX: usize = 20_000;
-/// Age above which the stored start time of a deployment can be removed.
+/// Age at which the stored start time of a deployment can be removed.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// Returns the text of an event; `None` for events without text.
@@ -36,16 +36,16 @@ pub struct Printer {
     started: Instant,
     clock: Clock,
     names: Mutex<BTreeMap<DeploymentId, (String, Instant)>>,
-    /// Open leases that are healthy with their latest manifest. For other leases, a change to an unhealthy
-    /// state is not printed.
+    /// Open leases that are healthy with their latest manifest. An unhealthy state of another lease is not
+    /// printed.
     settled: Mutex<BTreeSet<LeaseId>>,
 }
 
 /// Time at the start of each line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
-    /// Seconds since the first market order of the deployment, for short runs. Before this order, seconds
-    /// since the start of the process.
+    /// Seconds since the first order of the deployment. Before this order, seconds since the start of the
+    /// process.
     Elapsed,
     /// Time of day in UTC with full IDs, for logs.
     Wall,
@@ -99,7 +99,6 @@ impl Printer {
         }
     }
 
-    /// Starts the elapsed time of a deployment at its first order.
     fn ordered(&self, id: &DeploymentId) {
         if let Ok(mut names) = self.names.lock()
             && self.make_space(&mut names)
@@ -109,7 +108,7 @@ impl Printer {
         }
     }
 
-    /// Removes old entries from a full map of names. Returns whether the map has space for a new entry.
+    /// Removes old entries from a full map. Returns true if the map has space for a new entry.
     fn make_space(&self, names: &mut BTreeMap<DeploymentId, (String, Instant)>) -> bool {
         if self.clock == Clock::Wall && names.len() >= ORDERS_MAX {
             names.retain(|_, (_, since)| since.elapsed() < ORDER_AGE_MAX);
@@ -132,7 +131,7 @@ impl Printer {
         }
     }
 
-    /// Returns whether an event is printed. The unhealthy state of a starting or closing workload is not
+    /// Returns true if an event is printed. The unhealthy state of a starting or closing workload is not
     /// printed.
     fn is_printed(&self, event: &Event) -> bool {
         match event {
@@ -268,7 +267,7 @@ fn now() -> String {
 /// Prints the events of the provider as they arrive.
 ///
 /// # Errors
-/// Returns an error if the bus accepts no more subscribers.
+/// Returns an error if the bus has too many subscribers.
 pub async fn print_facts(
     bus: &LocalBus,
     printer: &Arc<Printer>,

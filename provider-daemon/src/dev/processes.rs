@@ -19,8 +19,7 @@ pub(super) const NOTICE: &str = "services run as processes of this machine with 
      service runs its command and args with its env; no image is pulled, and nothing is isolated or limited. Clients of \
      the gateway can run programs here. For a global port such as 8080, a service must listen on the unused port of \
      localhost that it receives as PORT_8080 and that lease-status reports";
-/// Part of the name of the directory for the processes: `STATE_FILE.processes` with a state file, otherwise
-/// `processes-PID-TIME`.
+/// Part of the directory name: `STATE_FILE.processes` with a state file, otherwise `processes-PID-TIME`.
 const BESIDE: &str = "processes";
 
 /// Cluster that runs workloads as local processes.
@@ -33,8 +32,8 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Opens the cluster. With a state file, the directory of the cluster is beside that file, and the
-    /// previous processes start again. Without a state file, the cluster is empty.
+    /// Opens the cluster. With a state file, the previous processes start again; otherwise the cluster is
+    /// empty.
     ///
     /// # Errors
     /// Returns an error if the directory cannot be created or read.
@@ -96,7 +95,7 @@ fn beside(state: &Path) -> PathBuf {
     name.into()
 }
 
-/// Returns a directory for this run only, so that processes of other runs do not start.
+/// Returns a directory for this run only.
 fn own_folder() -> anyhow::Result<PathBuf> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let name = format!("{BESIDE}-{}-{}", std::process::id(), since.as_millis());

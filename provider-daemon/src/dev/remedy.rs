@@ -4,7 +4,7 @@ use crate::args::{ClusterArgs, DevArgs, PricingArgs, Strategy};
 use akash_provider_core::types::{DeclineCode, GroupSpec, quantity};
 use std::path::PathBuf;
 
-/// Returns the flags of `dev` with which the provider would bid on the SDL, or another remedy.
+/// Returns the flags of `dev` with which the provider would bid, or another remedy.
 #[must_use]
 pub fn remedy(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> String {
     let flags = match reason {
@@ -36,7 +36,6 @@ pub fn remedy(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> Stri
     format!("{}, or --accept-any", flags.join(" "))
 }
 
-/// Returns the remedy for a price that is missing, zero or negative.
 fn no_price(pricing: &PricingArgs) -> String {
     let path = |path: &Option<PathBuf>| {
         let path = path.as_ref().map(|path| path.display().to_string());
@@ -54,7 +53,6 @@ fn no_price(pricing: &PricingArgs) -> String {
     }
 }
 
-/// Returns the remedy for a price above the maximum of the SDL.
 fn too_expensive(pricing: &PricingArgs) -> String {
     let lower = match pricing.bid_price_strategy {
         Strategy::ShellScript => "lower the prices of the price script",

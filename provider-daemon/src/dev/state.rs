@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum file size, in bytes; a market with 100,000 deployments has about 200 MiB.
+/// Maximum file size, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -95,8 +95,7 @@ impl StateFile {
         chain.on_change(move |market| file.keep(|contents| contents.market = Some(market.clone())));
     }
 
-    /// Applies `change` to the content and writes the file. If the write fails, the error is logged and the
-    /// market continues.
+    /// Applies `change` and writes the file. A failure is logged, and the market continues.
     fn keep(&self, change: impl FnOnce(&mut Contents)) {
         if let Err(error) = self.change(change) {
             tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the market; a restart continues at the last stored state");

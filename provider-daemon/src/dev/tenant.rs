@@ -18,17 +18,17 @@ use data_encoding::HEXLOWER;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Maximum time that a tenant waits for the next event, in block times.
+/// Maximum number of block times that a tenant waits for the next event.
 const WAIT_BLOCKS: u32 = 60;
 /// Lower limit of the time that [`WAIT_BLOCKS`] sets.
 const WAIT_MIN: Duration = Duration::from_secs(20);
-/// Maximum number of declined attempts that a tenant makes while no other tenant uses capacity.
+/// Maximum number of declined attempts of a tenant while no other tenant uses capacity.
 const ATTEMPTS_MAX: u32 = 2;
-/// Time without a lease of the provider after which a tenant stops waiting for capacity, in block times.
+/// Number of block times without any lease at the provider after which a tenant stops waiting for capacity.
 const IDLE_BLOCKS: u32 = 3;
 /// Lower limit of the time that [`IDLE_BLOCKS`] sets.
 const IDLE_MIN: Duration = Duration::from_secs(1);
-/// Interval between two checks of the chain, the cluster and the provider.
+/// Interval at which a tenant checks chain, cluster and provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// Initial deposit of a deployment, in the smallest unit of the token.
 const DEPOSIT: u128 = 50_000_000;
@@ -48,7 +48,7 @@ pub(crate) fn create_deployment(id: DeploymentId, sdl: &Sdl, deposit: Coin) -> T
 pub struct Outcome {
     /// Name of the SDL.
     pub name: String,
-    /// Time from the creation of the deployment until each of its orders has a bid.
+    /// Time from the creation of the deployment until all orders have a bid.
     pub to_bid: Option<Duration>,
     /// Time from the creation of the deployment until all services run.
     pub to_run: Option<Duration>,
@@ -62,7 +62,7 @@ pub struct Outcome {
     pub reason: Option<DeclineCode>,
     /// Duration for which the tenant waited for released capacity.
     pub waited: Option<Duration>,
-    /// Remedy for a failure, or the changes after which the provider would bid on the SDL.
+    /// Remedy for a failure, or the flags with which the provider would bid.
     pub remedy: Option<String>,
 }
 
@@ -82,12 +82,12 @@ pub struct Tenant {
     name: String,
     sdl: Sdl,
     started: Instant,
-    /// Queue of tenants that wait for capacity; a tenant without a queue stops after the first decline.
+    /// Queue for capacity; without a queue, the tenant stops after the first decline.
     queue: Option<Arc<CapacityQueue>>,
 }
 
 impl Tenant {
-    /// Creates a tenant for one SDL. The caller must pass a different `dseq` for each deployment of the same account.
+    /// Creates a tenant for one SDL. Each deployment of an account needs a different `dseq`.
     ///
     /// # Errors
     /// Returns an error only for an invalid account number.
@@ -114,15 +114,14 @@ impl Tenant {
         })
     }
 
-    /// Sets the queue in which the tenant waits for capacity that other tenants release.
+    /// Sets the queue in which the tenant waits for capacity.
     #[must_use]
     pub fn with_queue(mut self, queue: &Arc<CapacityQueue>) -> Self {
         self.queue = Some(Arc::clone(queue));
         self
     }
 
-    /// Acts as the tenant until all services of the deployment run. With `to_the_end`, the tenant also
-    /// updates and closes its deployment.
+    /// Acts as the tenant until all services run. With `to_the_end`, also updates and closes the deployment.
     pub async fn play(mut self, to_the_end: bool) -> Outcome {
         let (mut waited, mut vain) = (Duration::ZERO, 0);
         let mut outcome = loop {
@@ -153,7 +152,7 @@ impl Tenant {
         outcome
     }
 
-    /// Runs one deployment, from the current state of this deployment on the chain.
+    /// Runs one deployment from its current state on the chain.
     async fn attempt(&mut self, to_the_end: bool) -> Outcome {
         self.started = Instant::now();
         let mut outcome = Outcome {
@@ -263,7 +262,6 @@ impl Tenant {
         })
     }
 
-    /// Waits for bids, and returns the cheapest bid of every order.
     async fn bids(&self, outcome: &mut Outcome) -> anyhow::Result<Vec<Bid>> {
         let orders = self.orders();
         let deadline = self.deadline();
@@ -329,8 +327,7 @@ impl Tenant {
         }
     }
 
-    /// Returns whether the provider has deployed the manifest with this hash, and whether all services are
-    /// healthy.
+    /// Returns true if the provider has deployed this manifest, and all services are healthy.
     async fn all_run(&self, leases: &[LeaseId], hash: [u8; 32]) -> bool {
         let (status, hash) = (self.world.status(), HEXLOWER.encode(&hash));
         let mine = status.deployments.iter().find(|d| d.deployment == self.id);
@@ -351,7 +348,7 @@ impl Tenant {
         true
     }
 
-    /// Returns whether the cluster reports all services as healthy. The provider may report the health later.
+    /// Returns true if the cluster reports all services as healthy, possibly before the provider.
     async fn all_serve(&self, leases: &[LeaseId]) -> bool {
         for lease in leases {
             match self.world.cluster.lease_status(lease).await {

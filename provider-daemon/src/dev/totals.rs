@@ -23,8 +23,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Returns the totals. `orders` is the number of orders, and `ended` yields the outcomes of the finished
-    /// tenants.
+    /// Returns the totals of `orders` orders and the outcomes `ended`.
     #[must_use]
     pub fn from_outcomes<'a>(orders: u32, ended: impl Iterator<Item = &'a Outcome>) -> Self {
         let mut totals = Self {

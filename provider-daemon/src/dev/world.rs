@@ -26,18 +26,17 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Interval at which the provider's status and the block height are polled.
+/// Polling interval of the provider's status and the block height.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Chain, cluster and provider.
 #[derive(Debug)]
 pub struct World {
-    /// Chain of the market. Tenants always use this chain directly, even if the provider uses the network
-    /// protocols.
+    /// Chain of the market, which tenants always use directly.
     pub chain: MemoryChain,
     /// Account of the provider, registered and funded from the start.
     pub provider: Address,
-    /// Cluster of the leases, in which tenants check the health of their services.
+    /// Cluster of the leases.
     pub cluster: Arc<dyn Cluster>,
     /// Handle of the running provider, ready after [`World::start`].
     pub handle: ProviderHandle,
@@ -54,7 +53,7 @@ pub struct World {
 }
 
 impl World {
-    /// Starts the chain, the cluster and the provider. Returns when the provider is ready.
+    /// Starts the chain, the cluster and the provider, and waits until the provider is ready.
     ///
     /// # Errors
     /// Returns an error if a setting is invalid, or if the provider does not become ready.
@@ -135,15 +134,14 @@ impl World {
         Ok(world)
     }
 
-    /// Returns the latest status of the provider. All tenants share one periodic query, which limits the
-    /// load.
+    /// Returns the latest status of the provider, from a periodic query for all tenants.
     #[must_use]
     pub fn status(&self) -> Arc<Status> {
         self.status.borrow().clone()
     }
 
-    /// Waits until the provider can observe earlier changes of the market. If the provider uses the network
-    /// protocols, waits for the next block; otherwise, does not wait.
+    /// Waits until the provider can observe earlier changes of the market: with `--wire`, until the next
+    /// block.
     pub async fn settled(&self) {
         let height = || self.chain.market(|m| m.height());
         let before = height();
@@ -152,7 +150,7 @@ impl World {
         }
     }
 
-    /// Returns the RPC URL of the development network, or `None` if the provider uses the chain directly.
+    /// Returns the RPC URL of the development network, or `None` for a direct connection.
     #[must_use]
     pub fn rpc_url(&self) -> Option<String> {
         self.link.rpc_url()
@@ -253,15 +251,14 @@ fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Returns a reclamation window that suffices for all these SDLs and that the chain accepts. Returns `None`
-/// if no SDL requests a window.
+/// Returns the widest reclamation window of these SDLs, at least the minimum of the chain. `None` if no SDL
+/// requests a window.
 pub(crate) fn widest_reclamation<'a>(sdls: impl IntoIterator<Item = &'a Sdl>) -> Option<Duration> {
     let wanted = sdls.into_iter().filter_map(|sdl| sdl.reclamation_min_window);
     let least = network_params().min_reclamation_window;
     wanted.max().map(|window| window.max(least))
 }
 
-/// Returns the largest number of volumes that one resource unit has.
 pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) -> u32 {
     let units = groups.into_iter().flat_map(|g| &g.resources);
     let most = units.map(|u| u.resources.storage.len()).max().unwrap_or(0);
@@ -347,7 +344,7 @@ fn watch_status(
     (tokio::spawn(asking), status)
 }
 
-/// Starts a task that adds a block to the chain and advances the cluster after each interval `block_time`.
+/// Adds a block to the chain and advances the cluster after each interval `block_time`.
 fn make_blocks(
     chain: &MemoryChain,
     backend: &Arc<Backend>,

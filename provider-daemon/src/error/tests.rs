@@ -42,7 +42,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the string literal at the start of `code` or of its `format!` argument, without Rust line
+/// Returns the string literal at the start of `code` or of its `format!` argument, without line
 /// continuations.
 fn literal(code: &str) -> Option<String> {
     let mut text = String::new();
@@ -62,7 +62,7 @@ fn literal(code: &str) -> Option<String> {
     None
 }
 
-/// Returns whether an error text starts with a capitalized word or ends with a full stop.
+/// Returns true for a text with a capitalized first word or a full stop at the end.
 fn is_sentence(text: &str) -> bool {
     let mut start = text.chars();
     let is_capitalized =
@@ -71,7 +71,7 @@ fn is_sentence(text: &str) -> bool {
     (is_capitalized && !is_name) || (text.ends_with('.') && !text.ends_with(".."))
 }
 
-/// Returns whether the literal at `at` is in code, and not in a comment or a test.
+/// Returns true if the literal at `at` is not in a comment or a test.
 fn builds_an_error(code: &str, at: usize) -> bool {
     let tests = code.find("#[cfg(test)]").unwrap_or(code.len());
     let line = code[..at].rfind('\n').map_or(0, |end| end + 1);

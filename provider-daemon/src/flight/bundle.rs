@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tar::{Builder, Header};
 
-/// List of the data that a recording replaces or omits. `bundle` prints this text.
+/// List of the data that a recording replaces or omits, for the output of `bundle`.
 const TAKEN_OUT: &str = "\
 Removed before writing, and replaced by taken-out-<hash>-<length>:
   values of environment variables of services (the names of the variables remain)
@@ -44,8 +44,7 @@ pub struct BundleArgs {
     pub until: Option<u64>,
 }
 
-/// Packs a recording, or its part within a time window, and adds the settings, the status, and the result of
-/// a replay.
+/// Packs a recording, or its part within a time window, with settings, status and replay result.
 ///
 /// # Errors
 /// Returns an error if no part can be replayed, the window is empty, or the file cannot be written.
@@ -121,8 +120,8 @@ fn add(tar: &mut Builder<impl Write>, name: impl AsRef<Path>, bytes: &[u8]) -> a
     Ok(())
 }
 
-/// Returns the files with entries in the time window. The first entry of a file is an engine state with the
-/// start time of the file.
+/// Returns the files with entries in the time window. The first entry of a file has the start time of the
+/// file.
 fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::Result<Vec<PathBuf>> {
     if let (Some(from), Some(until)) = (from, until)
         && from > until

@@ -106,7 +106,7 @@ fn describe_request(request: &Request) -> String {
     }
 }
 
-/// Formats an enum value as the name of its variant (serialized in the field `field`) and its scalar fields.
+/// Formats an enum value: its variant (in the field `field`) and its scalar fields.
 fn tag(of: &impl Serialize, field: &str) -> String {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(of) else {
         return "value without a description".to_owned();

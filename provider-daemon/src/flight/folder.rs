@@ -13,7 +13,7 @@ pub(super) fn open(dir: &Path, limit: u64) -> anyhow::Result<NumberedFiles> {
 }
 
 /// Returns the file size at which the recorder starts the next file. `limit` is the size limit of the
-/// directory, in bytes.
+/// directory.
 pub(super) fn rotation_size(limit: u64) -> u64 {
     (limit / 8).clamp(64 << 10, 32 << 20)
 }

@@ -19,7 +19,7 @@ const HEAD_MAX: usize = 64 << 10;
 // Maximum sizes of one part, compressed and uncompressed.
 const PART_MAX: usize = 256 << 20;
 const RAW_MAX: usize = 1 << 30;
-/// Length of the header of a part, in bytes: the length (4 bytes) and the checksum (4 bytes) of the content.
+/// Length of the header of a part, in bytes: length (4) and checksum (4) of the content.
 const START: usize = 8;
 /// Number of bytes by which a buffer grows.
 const STEP: usize = 64 << 10;
@@ -88,8 +88,7 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Adds a record to the uncompressed bytes, which [`pack`](Self::pack) compresses and
-    /// [`store`](Self::store) then writes to the file.
+    /// Adds a record to the bytes for [`pack`](Self::pack) and [`store`](Self::store).
     pub(super) fn push(&mut self, record: &Record) -> io::Result<()> {
         let at = self.raw.len();
         self.raw.extend([0; 4]);
@@ -117,7 +116,7 @@ impl<W: Write> Encoder<W> {
         self.is_empty
     }
 
-    /// Compresses the waiting bytes and returns the length that the file will have after [`store`](Self::store).
+    /// Compresses the added records. Returns the length of the file after [`store`](Self::store).
     pub(super) fn pack(&mut self) -> io::Result<u64> {
         let before = self.deflate.total_in();
         loop {
@@ -155,7 +154,7 @@ pub(super) struct Decoder<R> {
     raw: Vec<u8>,
     /// Number of consumed bytes of `raw`.
     used: usize,
-    /// Offset of the current part in the file. The next part starts at `at`.
+    /// Offset of the current part; the next part starts at `at`.
     part: u64,
     at: u64,
 }
@@ -275,7 +274,6 @@ impl<R: Read> Decoder<R> {
         Ok(Some(bytes))
     }
 
-    /// Reads until the buffer is full or the input ends.
     fn fill(&mut self, into: &mut [u8]) -> Result<usize, ReadError> {
         let mut read = 0;
         while let Some(rest) = into.get_mut(read..).filter(|rest| !rest.is_empty()) {

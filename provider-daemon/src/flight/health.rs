@@ -11,7 +11,7 @@ pub struct Health(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     trouble: Mutex<Option<String>>,
-    /// True while the recorder is paused by an error. The recorder reads this value at every step.
+    /// True while an error pauses the recorder. Read at every step.
     is_paused: AtomicBool,
     missed: AtomicU64,
     written: AtomicU64,
@@ -20,12 +20,12 @@ struct Inner {
 /// Status of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordingStatus {
-    /// True if the recorder writes the inputs of the provider; false while writing fails.
+    /// True if inputs are recorded; false while writing fails.
     pub is_written: bool,
-    /// Error of the last write, if the write failed. The recorder retries.
+    /// Error of the last write, until a retry succeeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Number of steps that are missing in the recording since the start of the process.
+    /// Number of missing steps since the start of the process.
     pub missed: u64,
     /// Number of bytes written to the recording since the start.
     pub written_bytes: u64,
@@ -57,7 +57,7 @@ impl Health {
         self.0.is_paused.store(false, Ordering::Relaxed);
     }
 
-    /// Sets the error of the last write; `None` clears the error. Returns the previous error.
+    /// Sets or clears the error of the last write. Returns the previous error.
     pub(super) fn set_error(&self, trouble: Option<String>) -> Option<String> {
         let mut current = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *current, trouble)

@@ -46,7 +46,7 @@ impl Recording {
     /// Returns the next item, or `None` at the end.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be opened, has another format, or belongs to another provider or chain.
+    /// Returns an error if a file cannot be opened, has another format, or is of another provider or chain.
     pub(super) fn next(&mut self) -> anyhow::Result<Option<Item>> {
         if let Some((path, decoder)) = &mut self.open {
             match decoder.next() {
@@ -102,7 +102,7 @@ fn check_origin(name: &str, before: &Head, head: &Head) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the time of the first state in a file, or `None` if the file has no readable state.
+/// Returns the time of the first state in a file, or `None` without a readable state.
 pub(super) fn start_time(path: &Path) -> anyhow::Result<Option<u64>> {
     let mut recording = Recording::from_files(vec![path.to_owned()]);
     while let Some(found) = recording.next()? {

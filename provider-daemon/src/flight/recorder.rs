@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Capacity of the recorder's queue, in steps.
 const QUEUE: usize = 8192;
-/// Delay before the recorder sends the engine's state again, if the full queue rejected the state.
+/// Delay after a full queue before the recorder sends the engine's state again.
 const RETRY: Duration = Duration::from_millis(250);
 /// Maximum time to write the last steps after the engine has stopped.
 const LAST: Duration = Duration::from_secs(5);
@@ -28,8 +28,7 @@ const LAST: Duration = Duration::from_secs(5);
 /// Recorder of the engine's steps.
 #[derive(Debug)]
 pub struct FlightRecorder {
-    /// Queue of messages. The messages are boxed, because a new channel allocates the memory of all its
-    /// slots.
+    /// Queue of messages, boxed because a channel allocates all its slots at once.
     queue: SyncSender<Box<Message>>,
     key: Key,
     /// Whether the writer needs the engine's state to start a file.
@@ -37,15 +36,14 @@ pub struct FlightRecorder {
     health: Health,
     /// Whether the writer has ended.
     stopped: bool,
-    /// Number of steps that the full queue rejected since the last accepted message.
+    /// Number of steps that a full queue has rejected since the last accepted message.
     missed: u64,
-    /// Time at which the full queue last rejected a state. The recorder waits before the next attempt,
-    /// because a copy of the state is expensive.
+    /// Time of the last rejected state. The next attempt waits, because copying the state is expensive.
     refused: Option<Instant>,
     open: Option<(Now, Option<Input>)>,
 }
 
-/// Handle that waits until the writer has written the last steps.
+/// Handle that waits for the last writes of a recording.
 #[derive(Debug)]
 pub struct Finish {
     writer: JoinHandle<()>,
@@ -100,8 +98,7 @@ pub(super) fn with_queue(
 }
 
 impl FlightRecorder {
-    /// Sends the state of the engine to the writer. A state is required at the start of each file and after
-    /// missing steps.
+    /// Sends the engine's state, for the start of a file or the end of a gap.
     fn offer_state(&mut self, engine: &Engine, now: Now) {
         if self.refused.is_some_and(|at| at.elapsed() < RETRY) {
             return;
@@ -173,7 +170,7 @@ impl Finish {
         self.health.clone()
     }
 
-    /// Waits until the last steps are written. Drop the recorder before the call.
+    /// Waits until the last steps are written. Drop the recorder first.
     pub async fn wait(self) {
         let writer = tokio::task::spawn_blocking(move || self.writer.join());
         if !matches!(tokio::time::timeout(LAST, writer).await, Ok(Ok(Ok(())))) {

@@ -4,11 +4,11 @@ use anyhow::Context;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-/// Length of a stored hash, in bytes: enough to avoid equal hashes of different secrets.
+/// Length of a stored hash, in bytes.
 const KEPT: usize = 12;
 
-/// Random key of this process for the hashes that replace secrets. The key is not stored, so a reader of the recording
-/// cannot verify a guessed secret.
+/// Random key for the hashes that replace secrets. The key is not stored, so a reader of the recording cannot
+/// verify a guessed secret.
 #[derive(Clone)]
 pub(super) struct Key([u8; 32]);
 
@@ -26,8 +26,8 @@ impl Key {
         Ok(Self(key))
     }
 
-    /// Returns the replacement of a secret. Equal secrets have equal replacements. A replacement reveals the length of
-    /// the secret, rounded up to a power of two.
+    /// Returns the replacement of a secret, equal for equal secrets. Reveals the length, rounded up to a
+    /// power of two.
     pub(super) fn redact(&self, secret: &str) -> String {
         // The key has a fixed length, and the truncated hash does not allow a length extension.
         let digest = Sha256::new().chain_update(self.0).chain_update(secret).finalize();

@@ -40,14 +40,13 @@ pub struct ReplayArgs {
     pub output: Output,
 }
 
-/// Number of items in a batch. The queue of batches contains some thousand steps of a few hundred bytes each.
+/// Number of items in a batch. An item takes a few hundred bytes.
 const BATCH: usize = 256;
 const BATCHES: usize = 8;
 
 type Batch = Vec<anyhow::Result<Item>>;
 
-/// Reads a recording and sends its items in batches. Stops at the end, at the first error, or when the
-/// receiver is dropped.
+/// Reads a recording and sends its items in batches, until the end, an error, or a dropped receiver.
 fn read_ahead(recording: &mut Recording, batches: &SyncSender<Batch>) {
     loop {
         let found = || recording.next().transpose();
@@ -75,11 +74,10 @@ pub(super) struct Outcome {
     pub(super) inputs: u64,
     /// Number of effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
-    /// Number of differences between recording and replay: steps with different effects, and states with a
-    /// different status.
+    /// Number of steps with different effects, and of states with a different status.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
-    /// Number of steps that are missing in the recording, because the engine was faster than the writer.
+    /// Number of missing steps, because the engine was faster than the writer.
     pub(super) missing: u64,
     pub(super) skipped: u64,
     /// Unreadable parts of the recording, with the reason.
@@ -98,8 +96,7 @@ pub(super) struct Turn<'a> {
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
     head: Option<Head>,
-    /// Replayed engine, with the monotonic time and the wall clock of the recorded state from which the
-    /// replay started.
+    /// Replayed engine, with the monotonic time and wall clock of the replay's first state.
     engine: Option<(Box<Engine>, Mono, u64)>,
     /// Replayed engine at the last gap, or at the end of the recording.
     ended: Option<Box<Engine>>,
@@ -107,7 +104,7 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// Returns the head of the last file; earlier files may have another version.
+    /// Returns the head of the last file.
     pub(super) const fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }
@@ -125,7 +122,7 @@ impl Replay {
         }
     }
 
-    /// Replays the recording up to the time limit, and calls `watch` with each step.
+    /// Replays the recording up to the time `until`, and calls `watch` with each step.
     pub(super) fn run(
         &mut self,
         recording: &mut Recording,
@@ -157,7 +154,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Processes an item. Returns true if the item is later than the time limit of the replay.
+    /// Processes an item. Returns true if the item is later than `until`.
     fn go_on(
         &mut self,
         found: Item,
@@ -180,7 +177,7 @@ impl Replay {
         Ok(false)
     }
 
-    /// Processes a record. Returns true if the record is later than the time limit of the replay.
+    /// Processes a record. Returns true if the record is later than `until`.
     fn take(
         &mut self,
         record: Record,
@@ -211,7 +208,7 @@ impl Replay {
         Ok(false)
     }
 
-    /// Counts a difference if the status of the replayed engine differs from the status of a recorded state.
+    /// Counts a difference if the replayed engine does not have the recorded status.
     fn goes_on(&mut self, recorded: &Engine, now: Now) -> anyhow::Result<()> {
         // Calculated in any case, so that an invalid state is reported here.
         let recorded = status(recorded, now)?;
@@ -286,8 +283,8 @@ impl Replay {
 /// Help text for an engine that panics on a recording.
 const DEFECT: &str = "report the defect with the output of `bundle`, if the recording is unchanged";
 
-/// Returns the status of a recorded engine. Fails if the recorded state is inconsistent, which a valid
-/// checksum does not exclude.
+/// Returns the status of a recorded engine. Fails if the recorded state is inconsistent despite a valid
+/// checksum.
 pub(super) fn status(engine: &Engine, now: Now) -> anyhow::Result<Status> {
     let status = catch_unwind(AssertUnwindSafe(|| engine.status(now)));
     status.map_err(|_| WithHelp::new("invalid state in the recording", DEFECT).into())
@@ -296,8 +293,8 @@ pub(super) fn status(engine: &Engine, now: Now) -> anyhow::Result<Status> {
 /// Replays a recording and reports differences. The exit code is 1 after a difference.
 ///
 /// # Errors
-/// Returns an error if the folder is not a recording, has another format, belongs to several providers, or
-/// cannot be replayed.
+/// Returns an error if the folder is not a recording, has another format, has several providers, or cannot be
+/// replayed.
 pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let mut recording = Recording::open(&args.dir)?;
     let mut replay = Replay::default();

@@ -55,7 +55,6 @@ fn snapshot() -> Snapshot {
     market.snapshot(&ACCOUNT.parse().unwrap())
 }
 
-/// Returns the first inputs of a provider: orders, blocks, and a manifest without a waiting client.
 fn inputs(turns: u64) -> Vec<Option<Input>> {
     let submit = Request::SubmitManifest {
         deployment: order(1).deployment().clone(),
@@ -90,7 +89,7 @@ fn drive(recorder: &mut impl Recorder, engine: &mut Engine, turn: u64, input: Op
     recorder.record_effects(&effects);
 }
 
-/// Records `turns` steps. The queue of the recorder has space for all steps.
+/// Records `turns` steps, with a queue for all steps.
 fn record_in(dir: &Path, limit: u64, turns: u64) {
     let (mut recorder, finish) =
         with_queue(folder::open(dir, limit).unwrap(), head("test"), 1 << 20).unwrap();

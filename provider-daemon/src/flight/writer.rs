@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 // Sizes above this are written at once, others after a pause: a crash of the machine may lose that much.
 const FLUSH_SIZE: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Interval at which the writer takes messages from the queue. Even a busy engine does not fill the queue within this
-/// time.
+/// Interval at which the writer takes messages from the queue.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(15);
 /// Initial and maximum pause before the next attempt to write after an error.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -54,11 +53,11 @@ pub(super) struct Writer {
     wants_state: Arc<AtomicBool>,
     health: Health,
     file: Option<Encoder<File>>,
-    /// Number of recorded steps that are not in a file yet.
+    /// Number of recorded steps that are not yet in a file.
     unsaved: u64,
-    /// Number of lost steps for which no gap record exists yet.
+    /// Number of lost steps without a gap record.
     lost: u64,
-    /// Number of lost steps in gap records that no file contains yet.
+    /// Number of lost steps in gap records that are not yet in a file.
     unsaved_gaps: u64,
     pause: Duration,
 }
@@ -85,7 +84,6 @@ impl Writer {
         }
     }
 
-    /// Writes messages until the recorder is dropped. Retries after errors.
     pub(super) fn run(mut self, messages: &Receiver<Box<Message>>) {
         loop {
             let written = catch_unwind(AssertUnwindSafe(|| self.write(messages)));
@@ -101,7 +99,7 @@ impl Writer {
         }
     }
 
-    /// Closes the file after an error. The next file starts with a state of the engine.
+    /// Closes the file after an error. The next file starts with an engine state.
     fn fail(&mut self, why: String) {
         self.health.pause();
         let unsaved = std::mem::take(&mut self.unsaved);
@@ -125,7 +123,7 @@ impl Writer {
         self.health.missed(turns);
     }
 
-    /// Discards messages until the pause ends. Returns false if the recorder was dropped.
+    /// Discards messages during the pause. Returns false if the recorder was dropped.
     fn discard_during_pause(&mut self, messages: &Receiver<Box<Message>>) -> bool {
         let until = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(RETRY_PAUSE.1);
@@ -217,7 +215,6 @@ impl Writer {
         }
     }
 
-    /// Returns true if no file is open or the current file is full.
     fn is_full(&self) -> bool {
         let file = self.file.as_ref();
         file.is_none_or(|file| file.written() >= rotation_size(self.folder.limit()))

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 /// Directory in which the kernel lists threads.
 const THREADS: &str = "/sys/devices/system/cpu";
-/// Maximum size of `/proc/cpuinfo`, in bytes; 512 threads have 1 MiB.
+/// Maximum size of `/proc/cpuinfo`, in bytes.
 const TEXT_MAX: u64 = 16 << 20;
 const THREADS_MAX: usize = 8192;
 
-/// Processors. The JSON fields are those of the library ghw, including fields of its older versions.
+/// Processors, with the JSON fields of present and older versions of the library ghw.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Cpu {
     total_cores: u32,
@@ -41,10 +41,10 @@ struct Core {
 
 type Fields<'a> = BTreeMap<&'a str, &'a str>;
 
-/// Returns the online threads, grouped by processor and core.
+/// Returns the online threads, by processor and core.
 ///
 /// # Errors
-/// Returns an error if the threads cannot be listed, or if there are too many.
+/// Returns an error if the threads cannot be listed, or are too many.
 pub(super) fn cpu(tree: &Tree) -> Result<Cpu, String> {
     let text = tree.text("/proc/cpuinfo", TEXT_MAX);
     let text = text.map_err(|error| format!("/proc/cpuinfo: {error}"))?;

@@ -5,7 +5,7 @@ use super::tree::Tree;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Directory in which the kernel lists cards with a display driver.
+/// Directory of cards with a display driver.
 const CARDS: &str = "/sys/class/drm";
 /// Index of a card without a display driver.
 const NO_NUMBER: i64 = -1;
@@ -30,8 +30,8 @@ struct Node {
     id: u32,
 }
 
-/// Returns the display cards. Also returns other PCI devices of the display and accelerator classes, because
-/// a compute-only driver creates no display card.
+/// Returns the display cards, and other PCI devices of the display and accelerator classes. A compute-only
+/// driver creates no display card.
 ///
 /// # Errors
 /// Returns an error if existing cards cannot be read.

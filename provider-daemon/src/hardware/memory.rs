@@ -10,7 +10,7 @@ const PAGES: &str = "/sys/kernel/mm/hugepages";
 /// Maximum size of `/proc/meminfo`, in bytes.
 const TEXT_MAX: u64 = 1 << 20;
 
-/// Memory. The JSON fields are those of the library ghw.
+/// Memory, with the JSON fields of the library ghw.
 #[derive(Debug, Serialize)]
 pub(crate) struct Memory {
     total_physical_bytes: u64,
@@ -34,7 +34,7 @@ struct Pages {
 /// Returns the physical and the usable memory.
 ///
 /// # Errors
-/// Returns an error if the usable memory is not reported.
+/// Returns an error if the usable memory is missing.
 pub(super) fn memory(tree: &Tree) -> Result<Memory, String> {
     let text = tree.text("/proc/meminfo", TEXT_MAX);
     let text = text.map_err(|error| format!("/proc/meminfo: {error}"))?;

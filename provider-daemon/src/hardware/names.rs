@@ -11,9 +11,9 @@
 use super::tree::Tree;
 use std::collections::BTreeMap;
 
-/// Maximum size of the PCI ID database, in bytes; the current database has 1.5 MiB.
+/// Maximum size of the PCI ID database, in bytes.
 pub(crate) const DATABASE_MAX: usize = 8 << 20;
-/// Maximum number of entries in the PCI ID database; the current database has 40,000 entries.
+/// Maximum number of entries in the PCI ID database.
 const ENTRIES_MAX: usize = 200_000;
 /// Maximum length of a name, in characters.
 const NAME_MAX: usize = 256;
@@ -25,13 +25,13 @@ const PLACES: [&str; 3] = [
 ];
 const UNKNOWN: &str = "unknown";
 
-/// Names by key. A key is `v` and the numbers of vendor, product and subsystem, or `c` and the numbers of
-/// class, subclass and interface.
+/// Names by key: `v` with the numbers of vendor, product and subsystem, or `c` with the numbers of class,
+/// subclass and interface.
 #[derive(Debug, Default)]
 pub(crate) struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// Reads the database of the machine. Without a readable database, the result is empty.
+    /// Reads the database of the machine. Empty without a readable database.
     pub(super) fn from_tree(tree: &Tree) -> Self {
         let texts = PLACES
             .iter()
@@ -79,7 +79,7 @@ impl Names {
         self.0.is_empty()
     }
 
-    /// Returns the name in the database for these numbers, which are in lower-case hexadecimal.
+    /// Returns the name for these numbers in lower-case hexadecimal.
     pub(super) fn name(&self, kind: char, numbers: &[&str]) -> String {
         let key = format!("{kind}{}", numbers.concat());
         self.0.get(&key).map_or(UNKNOWN, String::as_str).to_owned()

@@ -7,14 +7,14 @@ use serde::Serialize;
 const DEVICES: &str = "/sys/bus/pci/devices";
 const DEVICES_MAX: usize = 4096;
 
-/// PCI devices. The JSON field has the name that the library ghw uses.
+/// PCI devices, with the JSON field of the library ghw.
 #[derive(Debug, Serialize)]
 pub(crate) struct Pci {
     #[serde(rename = "Devices")]
     pub(super) devices: Vec<Device>,
 }
 
-/// ID of a vendor, product or class, with its name in the PCI ID database.
+/// ID of a vendor, product or class, with its name.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct NamedId {
     pub(super) id: String,
@@ -55,7 +55,7 @@ pub(super) fn pci(tree: &Tree, names: &Names) -> Result<Pci, String> {
     })
 }
 
-/// Reads a device; `None` if the vendor number or the product number is missing or invalid.
+/// Reads a device; `None` if its vendor or product number is missing or invalid.
 fn device(tree: &Tree, names: &Names, address: &str) -> Option<Device> {
     let place = format!("{DEVICES}/{address}");
     let number = |file: &str, digits: usize| hexadecimal(&tree.value(&format!("{place}/{file}"))?, digits);
@@ -92,7 +92,7 @@ fn device(tree: &Tree, names: &Names, address: &str) -> Option<Device> {
     })
 }
 
-/// Returns the NUMA node of a device, or `None` if the device belongs to no node.
+/// Returns the NUMA node of a device, if any.
 pub(super) fn memory_node(tree: &Tree, address: &str) -> Option<u32> {
     tree.number(&format!("{DEVICES}/{address}/numa_node"))
 }
@@ -104,7 +104,7 @@ fn hexadecimal(text: &str, digits: usize) -> Option<String> {
     is_number.then(|| number.to_ascii_lowercase())
 }
 
-/// Returns whether a name is a PCI address such as `0000:3b:00.0`.
+/// Returns true for a PCI address such as `0000:3b:00.0`.
 pub(super) fn is_address(text: &str) -> bool {
     let is_hexadecimal = |text: &str, digits: std::ops::RangeInclusive<usize>| {
         digits.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())

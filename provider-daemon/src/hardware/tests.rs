@@ -40,7 +40,7 @@ impl Made {
         symlink(to, path).unwrap();
     }
 
-    /// Creates the files with which the kernel lists a device behind a bridge.
+    /// Creates the kernel files of a device behind a bridge.
     fn device(&self, address: &str, vendor: &str, device: &str, class: &str) {
         let place = format!("sys/devices/pci0000:00/0000:00:03.0/{address}");
         for (file, text) in [

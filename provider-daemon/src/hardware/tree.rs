@@ -8,10 +8,10 @@ use std::str::FromStr;
 
 /// Maximum size of a file with one value, in bytes.
 const VALUE_MAX: u64 = 4 << 10;
-/// Maximum number of names in a directory; a machine with terabytes of memory has ten thousand memory blocks.
+/// Maximum number of names in a directory.
 const NAMES_MAX: usize = 65_536;
 
-/// Reader of kernel files below a root directory: `/`, or a test directory.
+/// Reader of kernel files below `/` or a test directory.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     root: PathBuf,
@@ -28,7 +28,7 @@ impl Tree {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Returns the text of a file of at most `most` bytes; invalid UTF-8 is replaced.
+    /// Returns the text of a file of at most `most` bytes. Replaces invalid UTF-8.
     pub(super) fn text(&self, path: &str, most: u64) -> io::Result<String> {
         let place = self.at(path);
         // Opening a named pipe would block.
@@ -45,7 +45,6 @@ impl Tree {
         Some(text.trim().to_owned())
     }
 
-    /// Returns the number in a file, or `None` if the file has no number.
     pub(super) fn number<N: FromStr>(&self, path: &str) -> Option<N> {
         self.value(path)?.parse().ok()
     }
@@ -73,7 +72,8 @@ impl Tree {
         Ok(names)
     }
 
-    /// Returns the target of a symbolic link, or `None` if the path is not a link. The target need not exist.
+    /// Returns the target of a symbolic link, even if the target is missing. `None` if the path is not a
+    /// link.
     pub(super) fn link(&self, path: &str) -> Option<String> {
         let to = std::fs::read_link(self.at(path)).ok()?;
         to.into_os_string().into_string().ok()

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 const CHANGES_MAX: usize = 3;
-/// Maximum number of distinct causes of lost and declined orders; further causes are ignored.
+/// Maximum number of distinct causes; further causes are ignored.
 const CAUSES_MAX: usize = 10_000;
 /// Hundredths of a percent in 100 %.
 const SCALE: i64 = 10_000;
@@ -26,30 +26,27 @@ pub struct Change {
     pub cause: String,
     /// Number of orders with this cause.
     pub affected: usize,
-    /// Number of orders with this cause that would have been won or admitted after the change.
+    /// Number of orders that the change would have won or admitted.
     pub orders: usize,
     /// Description of the change, with its numbers.
     pub text: String,
 }
 
-/// Lost and declined orders, by the cause of the loss or decline.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    /// For each order that a cheaper provider won: the price reduction that reaches the winner's price, in
-    /// hundredths of a percent.
+    /// Price reduction to the winner's price, in hundredths of a percent, for each order lost by price.
     lost: Vec<i64>,
-    /// For each order with a price above the tenant's maximum: the price reduction that reaches this maximum,
-    /// in hundredths of a percent.
+    /// Price reduction to the tenant's maximum price, in hundredths of a percent, for each order above this
+    /// maximum.
     too_high: Vec<i64>,
     /// Number of declines by code and missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,
     /// Requested CPU (millicores), memory and storage (bytes) of each order without GPUs that was declined
-    /// for missing capacity.
+    /// for capacity.
     capacity: Vec<(u64, u64, u64)>,
 }
 
 impl Causes {
-    /// Adds a lost or declined order. Other orders are ignored.
     pub(super) fn add(&mut self, record: &OrderRecord) {
         match record.outcome {
             Outcome::Lost => {
@@ -175,8 +172,8 @@ fn models(models: &[String]) -> String {
     }
 }
 
-/// Returns the reduction from `price` to `target` in hundredths of a percent, rounded up. Returns `None` if
-/// the price is not above the target, or if the denominations differ.
+/// Returns the reduction from `price` to `target` in hundredths of a percent, rounded up. `None` if the price
+/// is not above the target, or the denominations differ.
 fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     if price.denom != target.denom || target.amount >= price.amount {
         return None;
@@ -190,8 +187,8 @@ fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     i64::try_from(whole).ok()?.checked_add(i64::from(!is_exact))
 }
 
-/// Returns the price reduction with the highest value of `admitted orders × remaining price`. Each item of
-/// `reductions` is the smallest reduction that admits one order.
+/// Returns the price reduction with the highest `admitted orders × remaining price`. Each item of
+/// `reductions` is the smallest that admits one order.
 fn price_change(
     cause: &str,
     mut reductions: Vec<i64>,
@@ -218,8 +215,7 @@ fn price_change(
     })
 }
 
-/// Returns the additional free capacity that would have sufficed for each of three quarters of the orders,
-/// one order at a time.
+/// Returns the additional capacity that suffices for three quarters of the orders, one at a time.
 fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     if orders.is_empty() {
         return None;

@@ -9,7 +9,7 @@ use akash_provider_core::types::{
 };
 use std::sync::Arc;
 
-/// Maximum difference between a price and the sum of its components, which are rounded separately.
+/// Maximum difference between a price and the sum of its rounded components.
 const ROUNDING: Dec = Dec::from_scaled(1_000_000);
 
 /// Fact that the order history records, with its time.
@@ -34,9 +34,9 @@ pub(super) enum Kind {
     Event(Arc<Event>),
     /// Group of the order, as on the chain.
     Group(Arc<GroupSpec>),
-    /// Request and result of a price calculation. The result is a price per block.
+    /// Request and result (per block) of a price calculation.
     Price(Box<PriceRequest>, DecCoin),
-    /// Account and price per block of another provider that got the lease.
+    /// Provider and price per block of a lease that another provider got.
     OtherLease(Address, DecCoin),
     /// The lease of this provider was closed on the chain.
     LeaseEnded(CloseReason),
@@ -76,8 +76,7 @@ impl Fact {
         Some(Self { subject, at, kind })
     }
 
-    /// Returns whether the fact creates the record of an order. Other facts about an order without a record
-    /// are ignored, because old records are removed.
+    /// Returns true if the fact creates the record of an order. Other facts without a record are ignored.
     pub(super) fn creates_record(&self) -> bool {
         let Kind::Event(event) = &self.kind else {
             return false;
@@ -132,8 +131,8 @@ impl Fact {
     }
 }
 
-/// Returns the components of a price. The list is empty if the strategy does not explain its prices, or if
-/// its prices changed since the calculation.
+/// Returns the components of a price. Empty if the strategy does not explain its prices, or if its prices
+/// have changed.
 fn lines_of(request: &PriceRequest, price: &DecCoin, pricing: &dyn PricingStrategy) -> Vec<Line> {
     let lines = pricing.price_lines(request).unwrap_or_default();
     let sum = lines
@@ -204,7 +203,7 @@ fn apply_event(record: &mut OrderRecord, at: Moment, event: &Event) {
     }
 }
 
-/// Returns the name and the details of an event that only adds a step to the record.
+/// Returns name and details of an event that only adds a step.
 fn simple_step(event: &Event) -> (&'static str, String) {
     match event {
         Event::BidsNotCounted { message, .. } => ("bids_not_counted", message.clone()),

@@ -19,7 +19,7 @@ pub struct OrderFilter {
     /// Selects orders that were declined with this code.
     #[serde(default)]
     pub code: Option<DeclineCode>,
-    /// Selects orders that were received at this time or later, in milliseconds since the Unix epoch.
+    /// Earliest receipt of the selected orders, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub since: u64,
     /// Maximum number of returned records.
@@ -37,7 +37,7 @@ impl OrderFilter {
         (!self.declined || record.outcome == Outcome::Declined) && self.code.is_none_or(is_code)
     }
 
-    /// Reads the newest records that match, newest first.
+    /// Reads the newest matching records, newest first.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
@@ -56,7 +56,7 @@ impl OrderFilter {
     }
 }
 
-/// Reference to one or more orders: `OWNER/DSEQ/GSEQ/OSEQ`, the lease of an order, `OWNER/DSEQ`, or `DSEQ`.
+/// Reference to one or more orders: `OWNER/DSEQ/GSEQ/OSEQ`, a lease ID, `OWNER/DSEQ`, or `DSEQ`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderRef {
@@ -90,8 +90,7 @@ impl FromStr for OrderRef {
 }
 
 impl OrderRef {
-    /// Reads the records of the orders that this reference selects, with the earnings of their leases. `height` is
-    /// the newest known block.
+    /// Reads the selected records, with the earnings of their leases. `height` is the newest known block.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
@@ -109,7 +108,7 @@ impl OrderRef {
         Ok(records)
     }
 
-    /// Reads the records of the orders that this reference selects.
+    /// Reads the selected records.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.

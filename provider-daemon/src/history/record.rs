@@ -6,9 +6,9 @@ use akash_provider_core::types::{Address, CloseReason, DecCoin, DeclineCode, Gro
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Maximum number of steps of a record. If an order has more steps, its first 32 and its latest 32 steps are retained.
+/// Maximum number of steps of a record. A longer record retains its first 32 and its latest 32 steps.
 const STEPS_MAX: usize = 64;
-/// Maximum length of a text in a record, in characters. Tenants choose the names in these texts.
+/// Maximum length of a text in a record, in characters.
 const TEXT_MAX: usize = 400;
 /// Maximum number of GPU models, and of storage classes, in a record.
 const NAMES_MAX: usize = 16;
@@ -50,13 +50,13 @@ impl Outcome {
 /// Block height and time of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Moment {
-    /// Height of the block that contains the fact, or of the newest block if the fact is not on the chain.
+    /// Height of the block with the fact, or of the newest block if the fact is not on the chain.
     pub height: u64,
-    /// Time of the provider's clock, in milliseconds since the Unix epoch.
+    /// Time on the provider's clock, in milliseconds since the Unix epoch.
     pub time: u64,
 }
 
-/// Resources that an order requests, and the maximum price of the tenant.
+/// Resources that an order requests, and its maximum price.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Requested {
     /// Millicores of all replicas.
@@ -87,7 +87,7 @@ pub struct Requested {
 pub struct RecordedDecline {
     /// Machine-readable reason.
     pub code: DeclineCode,
-    /// Reason as text, with the values that the engine compared, such as the price and the maximum.
+    /// Reason as text, with the compared values.
     pub message: String,
 }
 
@@ -132,13 +132,13 @@ pub struct OrderRecord {
     pub seen: Moment,
     /// Outcome until now.
     pub outcome: Outcome,
-    /// Requested resources; `None` if the provider has not received the group of the order.
+    /// Requested resources; `None` if the group is unknown.
     #[serde(default)]
     pub requested: Option<Requested>,
-    /// Price per block: first the calculated price, later the price of the bid.
+    /// Price per block: the calculated price until the bid, then the price of the bid.
     #[serde(default)]
     pub price: Option<DecCoin>,
-    /// Components of the price, if the pricing strategy explains its prices.
+    /// Components of the price, if the strategy explains its prices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub price_lines: Vec<Line>,
     /// Last reason not to bid.
@@ -153,8 +153,8 @@ pub struct OrderRecord {
     /// End of the lease.
     #[serde(default)]
     pub end: Option<LeaseEnd>,
-    /// Earnings of the lease at its price, until its end or the newest block. The escrow account may have contained
-    /// less. Computed when the record is read, not stored.
+    /// Earnings of the lease until its end or the newest block, possibly more than the escrow account
+    /// contained. Computed when the record is read, not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accrued: Option<DecCoin>,
     /// Steps in the order of their occurrence.
@@ -198,7 +198,7 @@ impl OrderRecord {
         self.steps.push(Step { at, step, detail });
     }
 
-    /// Returns the earnings of the lease at its price, until its end or until `height`. Returns `None` without a lease.
+    /// Returns the earnings of the lease until its end or until `height`. `None` without a lease.
     pub(super) fn accrued_at(&self, height: u64) -> Option<DecCoin> {
         let (price, won) = (self.price.as_ref()?, self.won?);
         let end = self.end.as_ref().map_or(height, |end| end.at.height);
@@ -206,12 +206,12 @@ impl OrderRecord {
         Some(DecCoin::new(&price.denom, amount))
     }
 
-    /// Returns whether the record has a lease that has not ended.
+    /// Returns true if the record has a lease that has not ended.
     pub(super) fn has_lease(&self) -> bool {
         self.outcome == Outcome::Won && self.end.is_none()
     }
 
-    /// Returns this provider's price and the winner's price, if the winner's price is lower and has the same
+    /// Returns this provider's price and the winner's price, if the winner's is lower in the same
     /// denomination.
     pub(super) fn cheaper_winner(&self) -> Option<(&DecCoin, &DecCoin)> {
         let (price, winner) = (self.price.as_ref()?, &self.winner.as_ref()?.price);
@@ -221,7 +221,7 @@ impl OrderRecord {
 }
 
 impl Requested {
-    /// Returns the resources that a group requests, summed over all units and replicas.
+    /// Returns the requested resources of a group, summed over all units and replicas.
     pub(super) fn from_group(group: &GroupSpec) -> Self {
         let mut requested = Self {
             ips: group.leased_ips(),

@@ -11,10 +11,10 @@ use akash_provider_core::types::{Address, ChainEvent, Event, GroupSpec, Now, Ord
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Maximum number of stored requests for unfinished price calculations. The oldest request is removed first.
+/// Maximum number of requests for unfinished price calculations. The oldest request is removed first.
 const REQUESTS_MAX: usize = 1024;
 
-/// Recorder that sends the engine's decisions to the writer of the order history.
+/// Recorder of the engine's decisions, for the order history.
 #[derive(Debug)]
 pub struct HistoryRecorder {
     sender: FactSender,
@@ -23,7 +23,7 @@ pub struct HistoryRecorder {
     at: Moment,
     /// Requests of unfinished price calculations, oldest first.
     requests: VecDeque<(EffectId, PriceRequest)>,
-    /// Chain snapshot, if the current input of the engine is a `Resync`.
+    /// Chain snapshot, if the engine's current input is a `Resync`.
     snapshot: Option<Arc<Snapshot>>,
 }
 
@@ -38,8 +38,7 @@ impl HistoryRecorder {
         }
     }
 
-    /// Sets the account of this provider, so that the leases of this account are not recorded as leases of
-    /// another provider.
+    /// Sets the account of this provider, so that its leases are not recorded as leases of another provider.
     #[must_use]
     pub fn of_provider(mut self, provider: Address) -> Self {
         self.provider = Some(provider);
@@ -95,7 +94,6 @@ impl HistoryRecorder {
         }
     }
 
-    /// Sends the writer the groups of new orders in a snapshot.
     fn groups(&self, snapshot: &Snapshot, effects: &[Effect]) {
         let groups: HashMap<&OrderId, &Arc<GroupSpec>> = snapshot
             .orders

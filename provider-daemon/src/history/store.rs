@@ -14,12 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const FILE: &str = "orders.redb";
 /// Minimum value of `--order-history-bytes`, in bytes.
 pub const LIMIT_MIN: u64 = 64 << 10;
-/// Version of the tables and records, incremented when a table or a field changes its meaning.
+/// Version of the tables and records, incremented with every incompatible change.
 const LAYOUT: u64 = 1;
-/// Main table. Key: the time at which the provider received the order, and the order ID. Value: the JSON
-/// record.
+/// Main table. Key: time of receipt and order ID. Value: JSON record.
 const RECORDS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("orders");
-/// Index of the main table. Key: the order ID. Value: the time part of the order's key in the main table.
+/// Index. Key: order ID. Value: time of receipt in the key of [`RECORDS`].
 const TIMES: TableDefinition<'_, &str, u64> = TableDefinition::new("order-times");
 
 /// Records in the file.
@@ -58,7 +57,7 @@ impl HistoryStore {
         }
     }
 
-    /// Creates a store from an open database, and computes the size of its records.
+    /// Creates a store from an open database, and computes its size.
     pub(super) fn with_database(database: Database) -> Result<Self, redb::Error> {
         let store = Self {
             database: Arc::new(database),
@@ -79,7 +78,7 @@ impl HistoryStore {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Calls `visit` with each order ID and encoded record, newest order first, until `visit` returns false.
+    /// Calls `visit` with each order ID and encoded record, newest first, until `visit` returns false.
     fn each_row(&self, mut visit: impl FnMut(&str, &[u8]) -> bool) -> Result<(), redb::Error> {
         let read = self.database.begin_read().map_err(any)?;
         let Some(table) = existing(&read, RECORDS)? else {
@@ -95,8 +94,8 @@ impl HistoryStore {
         Ok(())
     }
 
-    /// Calls `visit` with each record, newest order first, until `visit` returns false. Records that cannot
-    /// be decoded are skipped.
+    /// Calls `visit` with each record, newest order first, until `visit` returns false. Skips undecodable
+    /// records.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
@@ -122,7 +121,7 @@ impl HistoryStore {
         Ok(record.and_then(|record| serde_json::from_slice(record.value()).ok()))
     }
 
-    /// Returns at most `limit` orders. The text form of each order ID starts with `prefix`.
+    /// Returns at most `limit` orders with an ID that starts with `prefix`.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
@@ -142,7 +141,7 @@ impl HistoryStore {
         Ok(orders)
     }
 
-    /// Writes records, and removes the oldest records beyond the maximum age or size, in one transaction.
+    /// Writes records and removes the oldest records beyond `bounds`, in one transaction.
     ///
     /// # Errors
     /// Returns an error if the transaction fails. The file is then unchanged, and must be opened again before
@@ -207,7 +206,7 @@ fn oldest_outside(
     }))
 }
 
-/// Returns the size of a record with its entries in both tables, in bytes.
+/// Returns the size of a record in both tables, in bytes.
 fn size(order: &str, record: &[u8]) -> u64 {
     // Each table stores the order and its time.
     2 * (order.len() as u64 + 8) + record.len() as u64

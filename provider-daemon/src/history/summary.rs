@@ -7,7 +7,7 @@ use akash_provider_core::types::{Dec, DecCoin, DeclineCode, Denom};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Counts of orders, and the price or capacity changes that would have won or admitted the most orders.
+/// Counts of orders, and the changes of price or capacity that would have won the most orders.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// Start of the summarized period, in milliseconds since the Unix epoch.
@@ -16,18 +16,17 @@ pub struct Summary {
     pub outcomes: BTreeMap<Outcome, usize>,
     /// Number of declined orders by code.
     pub declines: BTreeMap<DeclineCode, u64>,
-    /// Number of lost orders for which the winner had a lower price than this provider.
+    /// Number of lost orders with a winner that had a lower price.
     pub lost_by_price: usize,
-    /// Earnings of the won leases by denomination: `price per block × number of blocks` until the end of the
-    /// lease, or until the newest block for an active lease. The escrow account of a lease may have contained
-    /// less.
+    /// Earnings of the won leases by denomination, until the end of the lease or the newest block. The escrow
+    /// account of a lease may have contained less.
     pub accrued: Vec<DecCoin>,
     /// Changes that would have won or admitted the most orders, the best change first.
     pub changes: Vec<Change>,
 }
 
 impl Summary {
-    /// Summarizes the orders that were received at `since` or later. `height` is the newest known block.
+    /// Summarizes the orders received at `since` or later. `height` is the newest known block.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.

@@ -18,31 +18,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Capacity of the history queue, in facts. A provider under full load fills the queue within several
-/// seconds.
+/// Capacity of the history queue, in facts.
 const QUEUE: usize = 8192;
 /// Maximum number of facts in a transaction.
 const BATCH_MAX: u64 = 2048;
 /// Time for which facts are collected before a transaction. A crash loses the collected facts.
 const COLLECT: Duration = Duration::from_millis(500);
-/// Maximum time that a reader waits until all facts queued before the read are written.
+/// Maximum time that a reader waits until queued facts are written.
 const FLUSH: Duration = Duration::from_secs(2);
 /// Maximum time to write the queued facts when the provider stops.
 const LAST: Duration = Duration::from_secs(5);
-/// Maximum number of orders that are read from the file to apply an event of their deployment.
+/// Maximum number of orders in the file that an event of a deployment updates.
 const ORDERS_OF_DEPLOYMENT_MAX: usize = 256;
 
-/// Access to the history file, and to the free space of its file system.
+/// Access to the history file and the free space of its disk.
 pub(super) struct FileAccess {
     /// Opens the file.
     pub(super) open: Box<dyn FnMut() -> Result<HistoryStore, StateError> + Send>,
-    /// Returns whether the file system has space for a write.
+    /// Returns true if the disk has space for a write.
     pub(super) has_space: Box<dyn Fn() -> bool + Send>,
 }
 
 #[derive(Debug)]
 enum Message {
-    /// Fact to record, boxed because a new channel allocates the memory of all its slots.
+    /// Boxed, because a channel allocates all its slots at once.
     Fact(Box<Fact>),
     /// Request to write all earlier facts and then respond.
     Flush(SyncSender<()>),
@@ -57,7 +56,7 @@ pub(super) struct FactSender {
 }
 
 impl FactSender {
-    /// Sends a fact to the writer. If the queue is full, the fact is dropped and counted.
+    /// Sends a fact to the writer. A full queue drops and counts the fact.
     pub(super) fn send(&self, fact: Fact) {
         if self.queue.try_send(Message::Fact(Box::new(fact))).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
@@ -68,7 +67,7 @@ impl FactSender {
 #[derive(Debug, Default)]
 struct Shared {
     dropped: AtomicU64,
-    /// True if the warning about a slow writer is already logged.
+    /// True after the warning about a slow writer.
     is_slow: AtomicBool,
     store: Mutex<Option<HistoryStore>>,
     /// Last failure of the history file; `None` while facts are recorded.
@@ -85,7 +84,7 @@ pub struct HistoryHealth {
     /// Last failure of the history file; `None` while facts are recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Number of interruptions of the recording since the start. Each interruption is logged once.
+    /// Number of interruptions of the recording since the start.
     pub interruptions: u64,
 }
 
@@ -97,8 +96,8 @@ pub struct History {
 }
 
 impl History {
-    /// Returns the store; `None` while the file cannot be opened. First waits, for at most two seconds, until
-    /// the writer has written all facts that were queued before the call.
+    /// Returns the store, after the queued facts are written or two seconds have passed. `None` while the
+    /// file cannot be opened.
     #[must_use]
     pub fn store(&self) -> Option<HistoryStore> {
         let (done, written) = sync_channel(1);
@@ -172,7 +171,7 @@ struct Writer {
     pricing: Arc<dyn PricingStrategy>,
     /// Duration of the pause after any failure except a full disk.
     retry: Duration,
-    /// Pause after a failure, until the next attempt to write.
+    /// Pause after a failure.
     pause: Option<WritePause>,
     /// Records of the current batch.
     changed: BTreeMap<OrderId, OrderRecord>,
@@ -199,8 +198,7 @@ impl Writer {
         }
     }
 
-    /// Applies the facts of one batch. Returns the readers that wait for the batch, and whether the writer
-    /// must end.
+    /// Applies the facts of one batch. Returns the waiting readers, and whether the writer must end.
     fn collect(&mut self, first: Message, messages: &Receiver<Message>) -> (Vec<SyncSender<()>>, bool) {
         let until = Instant::now() + COLLECT;
         let (mut next, mut flush) = (Some(first), Vec::new());
@@ -280,8 +278,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the record of an order from the batch or the file. Creates a missing record if
-    /// `fact.creates_record()` is true. Otherwise, a missing record results in `None`.
+    /// Returns the record of an order from the batch or the file. Creates a missing record only if
+    /// `fact.creates_record()` is true.
     fn record(
         &mut self,
         store: &HistoryStore,
@@ -301,7 +299,7 @@ impl Writer {
         }
     }
 
-    /// Writes the batch. If the write fails, the facts of the batch are counted as dropped.
+    /// Writes the batch. A failure counts its facts as dropped.
     fn write(&mut self) {
         let changed = std::mem::take(&mut self.changed);
         let is_written = !changed.is_empty();
@@ -350,8 +348,7 @@ impl Writer {
         }
     }
 
-    /// Stops recording until the next attempt to write, and counts the facts of the batch as dropped. Logs
-    /// only the first failure.
+    /// Stops recording until the next attempt, and counts the batch as dropped. Logs only the first failure.
     fn fail(&mut self, why: &str, is_full: bool) {
         *locked(&self.shared.store) = None;
         self.changed.clear();

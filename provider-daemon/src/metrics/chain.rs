@@ -20,7 +20,7 @@ const BALANCE_AGE: Duration = Duration::from_secs(30);
 pub(crate) struct ChainSource {
     client: AkashClient,
     account: Address,
-    /// Denominations in which the balance of the account is queried.
+    /// Denominations of the queried balances.
     denoms: Vec<Denom>,
     balances: Arc<Mutex<Balances>>,
 }
@@ -32,8 +32,8 @@ struct Balances {
 }
 
 impl ChainSource {
-    /// Creates the metric source for the chain client of an account. Balances are queried at most every 30 s,
-    /// and only for a scrape.
+    /// Creates the metric source for the chain client of an account. Scrapes query the balances at most every
+    /// 30 s.
     pub(crate) fn new(client: AkashClient, account: Address, mut denoms: Vec<Denom>) -> Self {
         denoms.sort();
         denoms.dedup();
@@ -45,7 +45,7 @@ impl ChainSource {
         }
     }
 
-    /// Returns true if the balances must be queried, and then marks the balances as queried.
+    /// Returns true if the balances must be queried, and marks the balances as queried.
     fn is_due(&self) -> bool {
         let mut balances = self.balances.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = balances.queried.is_none_or(|at| at.elapsed() >= BALANCE_AGE);
@@ -61,7 +61,7 @@ impl ChainSource {
         balances.amounts.clone()
     }
 
-    /// Returns the total fees of all transactions that a block contains, by denomination.
+    /// Returns the fees of all included transactions, by denomination.
     pub(super) fn fees(&self) -> BTreeMap<Denom, u64> {
         let transactions = self.client.statistics().transactions;
         transactions.map(|counts| counts.fees).unwrap_or_default()

@@ -37,8 +37,8 @@ impl Collector for Metrics {
     }
 }
 
-/// Merges measures with the same name, because the Prometheus and `OpenMetrics` formats allow each name only
-/// once. Adds a measure with the number of values dropped because of the limit per metric.
+/// Merges measures with the same name, because both text formats allow each name only once. Adds a measure
+/// with the number of dropped values.
 fn merged(measures: Vec<Measure>) -> Vec<Measure> {
     let mut positions: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut merged: Vec<Measure> = Vec::new();

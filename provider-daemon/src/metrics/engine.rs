@@ -19,7 +19,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub struct EngineSource {
     handle: ProviderHandle,
-    /// Total number of external ports that the provider offers (`--cluster-node-port-quantity`).
+    /// Number of external ports that the provider offers (`--cluster-node-port-quantity`).
     external_ports: u32,
     is_per_lease: bool,
     status: RwLock<Arc<Status>>,
@@ -80,8 +80,8 @@ type Counts = BTreeMap<&'static str, u64>;
 /// Counts by the values of two labels.
 type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Adds one value for each count. The label `label` contains the name of the count. Names in `values` without
-/// a count get the value 0.
+/// Adds one value for each count, with the name in the label `label`. Names in `values` without a count get
+/// 0.
 fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Counts) -> Measure {
     let measure = values
         .iter()
@@ -91,8 +91,7 @@ fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Coun
     })
 }
 
-/// Adds one value for each count. The labels `labels` contain the two names of the count. Pairs of names in
-/// `values` without a count get the value 0.
+/// Adds one value for each count, with the two names in `labels`. Pairs of `values` without a count get 0.
 fn by_pair(
     measure: Measure,
     labels: [&'static str; 2],

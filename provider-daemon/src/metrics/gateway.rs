@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Expiry of the certificate of the gateway, in seconds since the Unix epoch. Clones share the value.
+/// Expiry of the gateway's certificate, in seconds since the Unix epoch. Clones share the value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CertificateExpiry(Arc<AtomicU64>);
 

@@ -2,8 +2,7 @@
 
 use akash_provider_k8s::statistics::{ApiCall, ApiResult, Verb};
 
-/// Returns the value of the label `result`, as in the request metric of the Go provider. A read of a missing
-/// object counts as `success`.
+/// Returns the label `result` of the Go provider's request metric. A read of a missing object is a `success`.
 pub(super) fn go_result(call: &ApiCall) -> &'static str {
     match call.result {
         ApiResult::Success | ApiResult::Created => "success",
@@ -12,9 +11,8 @@ pub(super) fn go_result(call: &ApiCall) -> &'static str {
     }
 }
 
-/// Returns the values of the label `action` in the Go provider's request metric, or no value for a request that the Go
-/// provider does not count. For some requests, the Go provider has two names, which depend on the calling function.
-/// Such a request counts under both names.
+/// Returns the labels `action` of the Go provider's request metric: no label for a request that the Go
+/// provider does not count, and two labels for a request with two names.
 pub(super) fn go_actions(call: &ApiCall) -> impl Iterator<Item = &'static str> {
     let action = go_action(call);
     let alias = match action {

@@ -19,7 +19,7 @@ pub(crate) struct ClusterValues {
     pub(crate) statistics: ClusterStatistics,
     pub(crate) watches: BTreeMap<Kind, WatchState>,
     pub(crate) ignored: IgnoredResources,
-    /// Number of objects with the label `akash.network=true` that belong to no lease.
+    /// Number of objects with the label `akash.network=true` and without a lease.
     pub(crate) orphans: usize,
     /// States of the inventory watches, by kind of object.
     pub(crate) inventory: InventoryWatches,

@@ -33,8 +33,8 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Creates a histogram from its buckets and the sum of all observations. Each bucket is a pair: its upper
-    /// bound, and the number of observations above the previous bound. The last bound is infinite.
+    /// Creates a histogram from its buckets and the sum of all observations. A bucket is an upper bound and
+    /// the number of observations above the previous bound. The last bound is infinite.
     #[must_use]
     pub const fn new(buckets: Vec<(f64, u64)>, sum: f64) -> Self {
         Self { buckets, sum }
@@ -80,15 +80,14 @@ impl Measure {
         Self::new(name, help, Kind::Gauge)
     }
 
-    /// Creates a counter. The name is given without the suffix `_total`, which the encoder adds.
+    /// Creates a counter. `name` has no suffix `_total`; the encoder adds the suffix.
     #[must_use]
     pub const fn counter(name: &'static str, help: &'static str) -> Self {
         Self::new(name, help, Kind::Counter)
     }
 
-    /// Creates a counter with a name of the Go provider. Both text formats contain the name without the
-    /// suffix `_total`, so that existing dashboards find the counter. `OpenMetrics` requires the suffix for
-    /// counters, so the type there is `unknown`.
+    /// Creates a counter with a name of the Go provider, without the suffix `_total`. `OpenMetrics` requires
+    /// this suffix for counters, so the type there is `unknown`.
     #[must_use]
     pub const fn go_counter(name: &'static str, help: &'static str) -> Self {
         Self::new(name, help, Kind::GoCounter)
@@ -106,8 +105,7 @@ impl Measure {
         self.with_value(labels, Value::Number(value))
     }
 
-    /// Adds a distribution for these labels. If the labels already have a distribution, the new distribution
-    /// is dropped.
+    /// Adds a distribution, unless the labels already have a distribution.
     #[must_use]
     pub fn with_histogram<const N: usize>(self, labels: [(&'static str, &str); N], value: Histogram) -> Self {
         self.with_value(labels, Value::Histogram(value))
@@ -140,7 +138,6 @@ impl Measure {
         }
     }
 
-    /// Adds the values of another measure with the same name.
     pub(super) fn merge(&mut self, other: Self) {
         self.dropped += other.dropped;
         for (labels, value) in other.values {
@@ -148,13 +145,13 @@ impl Measure {
         }
     }
 
-    /// Returns the name of the metric. The name of a counter does not contain the suffix `_total`.
+    /// Returns the name of the metric, without the suffix `_total` of counters.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns the number if the metric has exactly one value and this value is a number.
+    /// Returns the number of a metric with exactly one value.
     #[cfg(test)]
     pub(super) fn number(&self) -> Option<f64> {
         let mut values = self.values.values();

@@ -60,7 +60,7 @@ impl PartsSource {
         [running, stalled, restarts, stalls]
     }
 
-    /// Returns the metrics of this instance's role. A single instance always leads.
+    /// Returns the metrics of this instance's role. A single instance is always the leader.
     fn leadership(&self) -> [Measure; 2] {
         let leader = Measure::gauge("akash_provider_leader", "1 if this instance leads");
         let help = "Election term in which this instance leads; each new leader has a higher term";

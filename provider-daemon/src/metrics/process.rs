@@ -7,7 +7,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
 use std::time::SystemTime;
 
-/// Source of the metrics of this process. Names and units are those of the Prometheus client libraries.
+/// Source of the metrics of this process, with the names and units of the Prometheus client libraries.
 #[derive(Debug)]
 pub(crate) struct ProcessSource {
     /// Start of the process, in seconds since the Unix epoch.
@@ -40,8 +40,7 @@ fn setting(variable: SysconfVar, default: f64) -> f64 {
         .map_or(default, |value| value as f64)
 }
 
-/// Returns the start of the process in seconds since the Unix epoch. `ticks` is the number of clock ticks per
-/// second.
+/// Returns the start of the process in seconds since the Unix epoch. `ticks` are the clock ticks per second.
 fn started(ticks: f64) -> Option<f64> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;

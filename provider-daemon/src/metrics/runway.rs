@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 
 /// Maximum duration over which the spending is averaged.
 const WINDOW_MAX: Duration = Duration::from_secs(86_400);
-/// Minimum duration over which the spending is averaged. This minimum limits the effect of the many bids
-/// after a start.
+/// Minimum duration for the average of the spending, because of the many bids after a start.
 const WINDOW_MIN: Duration = Duration::from_secs(3_600);
 /// Minimum time between two stored samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(600);
 
-/// Amounts spent since the start of the process, by denomination. A returned deposit reduces the amount.
+/// Amounts spent since the start of the process, minus returned deposits, by denomination.
 type Totals = BTreeMap<Denom, i128>;
 
 #[derive(Debug)]
@@ -113,7 +112,7 @@ impl Spending {
         }
     }
 
-    /// Returns the amount that is spent per second, or `None` if nothing was spent.
+    /// Returns the amount spent per second, or `None` if nothing was spent.
     fn rate(&self, denom: &Denom, total: i128, now: Instant) -> Option<f64> {
         let samples = self.samples.get(denom);
         let (at, before) = samples

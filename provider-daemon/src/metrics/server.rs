@@ -15,8 +15,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Ratio of the lifetime of a cached text to the duration of its computation. [`LIFETIME_MAX`] limits the
-/// lifetime. Scrapes use at most 1/50 of a core if a computation takes at most 0.1 s.
+/// Ratio of the lifetime of a cached text, at most [`LIFETIME_MAX`], to the duration of its computation.
 const LIFETIME_RATIO: u32 = 50;
 /// Maximum lifetime of a cached text.
 const LIFETIME_MAX: Duration = Duration::from_secs(5);
@@ -139,7 +138,7 @@ mod tests {
     /// Part of a label value: the characters that both formats escape.
     const LABEL: &str = "\"\\\n";
 
-    /// Metric source that counts its scrapes. Its metric has a label value of 4 KiB.
+    /// Metric source that counts its scrapes, with a label value of 4 KiB.
     #[derive(Debug, Clone, Default)]
     struct Source(Arc<AtomicU32>);
 

@@ -66,9 +66,8 @@ impl Metrics {
     }
 }
 
-/// Converts the `OpenMetrics` text of this module to the Prometheus format. In the Prometheus format, the
-/// description of a counter contains the counter's name with the suffix. Metrics of the type `unknown` are
-/// counters with names of the Go provider.
+/// Converts the `OpenMetrics` text of this module to the Prometheus format. The type `unknown` becomes a
+/// counter with a name of the Go provider.
 fn prometheus_text(open: &str) -> String {
     let mut text = String::with_capacity(open.len());
     let mut help = None;
@@ -98,7 +97,7 @@ fn prometheus_text(open: &str) -> String {
     text
 }
 
-/// Converts the bound of a bucket to the form of the Go provider, if the metric has a name of the Go provider.
+/// Formats the bucket bound as the Go provider does. `None` if the metric has no name of the Go provider.
 fn go_bound(line: &str) -> Option<String> {
     let (name, rest) = line
         .split_once("{le=\"")
@@ -170,7 +169,7 @@ mod tests {
         assert!(open.ends_with("# EOF\n") && !prometheus.contains("# EOF"));
     }
 
-    /// Source of histograms with the bounds of the Go provider, one of them with a name of the Go provider.
+    /// Source of histograms with the bounds of the Go provider.
     #[derive(Debug)]
     struct Bounds;
 

@@ -7,7 +7,7 @@ use akash_provider_core::audit::{Act, ActKind, ActOutcome, Actor};
 const ALL: &str = "all leases";
 
 impl Request {
-    /// Returns the act that the audit log records for this request, or `None` if the request changes nothing.
+    /// Returns the act for the audit log, or `None` if the request changes nothing.
     pub(super) fn act(&self, actor: Actor) -> Option<Act> {
         let command = |name, destroys| ActKind::Command { name, destroys };
         let (kind, subject) = match self {

@@ -19,8 +19,7 @@ pub(super) fn respond(status: &Status) -> Response {
     }
 }
 
-/// Prints the free capacity of each node and storage class, and the resources that are not offered, with
-/// remedies.
+/// Prints the free capacity, and the resources that are not offered, with remedies.
 pub(super) fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     let Response::Capacity { is_known, capacity } = granted(ask(home, &Request::Capacity)?)? else {
         bail!(odd());

@@ -19,15 +19,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Maximum wait for the response. Before this limit, the provider stops the work on the request and reports a
-/// timeout.
+/// Maximum wait for the response, longer than the provider's own limit.
 pub(super) const RESPONSE_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::from_secs(10));
 
 /// Runs a command against the provider with this home directory.
 ///
 /// # Errors
-/// Returns an error if no provider runs, if the connection fails, or if the provider refuses the request.
-/// `harden` reports the result of each lease, and exits with code 1 if any lease could not be hardened.
+/// Returns an error if no provider runs, the connection fails, or the provider refuses the request. `harden`
+/// reports each lease, and exits with code 1 if any lease could not be hardened.
 pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
     match command {
         OperatorCommand::Breaker(args) => match &args.action {
@@ -216,7 +215,8 @@ fn describe(line: &LeaseLine) -> String {
     text
 }
 
-/// Formats the price and the earnings of a lease as one line; empty if only the teardown of the workload remains.
+/// Formats the price and the earnings of a lease as one line; empty if only the workload remains to be
+/// deleted.
 fn earnings(line: &LeaseLine) -> String {
     let Some(price) = &line.price else {
         return String::new();
@@ -333,20 +333,18 @@ pub(super) fn odd() -> &'static str {
 pub(crate) struct RunningProvider {
     /// Whether the circuit breaker tripped, for all leases or for some owners.
     pub(crate) is_tripped: bool,
-    /// Reason why the circuit breaker lets no lease be closed, such as the waiting time after a start; `None`
-    /// if some leases can be closed.
+    /// Reason why the circuit breaker prevents all closes; `None` if some leases can be closed.
     pub(crate) closes_held: Option<String>,
-    /// Status of each embedded operator by name, as one line of text.
+    /// Status of each embedded operator, by name.
     pub(crate) operators: BTreeMap<String, String>,
     /// Status of the order history; `None` if the history is disabled or unknown.
     pub(crate) history: Option<HistoryHealth>,
 }
 
-/// Returns the state of the provider that runs with this home directory, or `None` if no provider runs.
+/// Returns the state of the provider with this home directory, or `None` if no provider runs.
 ///
 /// # Errors
-/// Returns an error if the provider does not respond within `limit`, or if this system user has no permission
-/// to query the provider.
+/// Returns an error if the provider does not respond within `limit`, or denies this system user.
 pub(crate) fn running_provider(home: &Path, limit: Duration) -> anyhow::Result<Option<RunningProvider>> {
     let Some(breaker) = ask_if_running(home, &Request::Breaker, limit)? else {
         return Ok(None);
@@ -403,7 +401,7 @@ fn ask_within(home: &Path, request: &Request, limit: Duration) -> anyhow::Result
     exchange(stream, &at, request, limit)
 }
 
-/// Sends a request to the provider with this home directory. Returns `None` if no provider runs.
+/// Sends a request to the provider with this home directory. `None` if no provider runs.
 pub(super) fn ask_if_running(
     home: &Path,
     request: &Request,

@@ -4,14 +4,13 @@ use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{DeploymentId, Event, LeaseId};
 use anstyle::{AnsiColor, Style};
 
-/// Text of an event, with the deployment that the event concerns.
+/// Text of an event, with the deployment.
 pub(super) struct Line {
     pub(super) deployment: DeploymentId,
     pub(super) what: &'static str,
     pub(super) detail: String,
 }
 
-/// Returns the terminal style of an event: green for earnings, red for failures, dim for released resources.
 pub(super) fn style(event: &Event) -> Style {
     let colour = |colour: AnsiColor| colour.on_default();
     match event {
@@ -36,7 +35,7 @@ pub(super) fn style(event: &Event) -> Style {
     }
 }
 
-/// Returns a short form of a deployment ID: the first 12 characters of the owner's address, and the dseq.
+/// Returns a short deployment ID: the first 12 characters of the owner, and the dseq.
 pub(super) fn short(id: &DeploymentId) -> String {
     let owner: String = id.owner.as_str().chars().take(12).collect();
     format!("{owner}/{}", id.dseq)

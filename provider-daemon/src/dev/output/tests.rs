@@ -11,7 +11,7 @@ fn order(dseq: u64) -> OrderId {
     lease(dseq).order
 }
 
-/// Prints two events of a lease: its order, and its change to a healthy state.
+/// Prints the order and the healthy state of a lease.
 fn begin(printer: &Printer, dseq: u64) {
     printer.event(&Event::OrderSeen { order: order(dseq) });
     printer.event(&Event::HealthChanged {

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 
 /// Order or lease for which a replay prints the steps.
 pub(super) struct Subject {
-    /// Common prefix of the ID of the order or lease, and of all IDs below this ID.
+    /// Common prefix of the ID of the order or lease and of the IDs below it.
     path: String,
-    /// IDs of the deployment and the group that contain the order or lease, as JSON strings.
+    /// IDs of the deployment and group, as JSON strings.
     around: [String; 2],
-    /// Pending calls and requests that concern the order or lease.
+    /// Pending calls and requests about the order or lease.
     calls: BTreeSet<EffectId>,
     requests: BTreeSet<RequestId>,
 }
@@ -39,8 +39,8 @@ impl Subject {
         }
     }
 
-    /// Returns one description for each effect of the step on the order or lease. Returns `None` if the step
-    /// does not concern the order or lease.
+    /// Returns the effects of a step on the order or lease as texts. `None` if the step does not concern the
+    /// order or lease.
     pub(super) fn touched(&mut self, turn: &Turn<'_>) -> Option<Vec<String>> {
         let asked = match turn.input {
             // Both name everything. Only their effects show whether they concern it.
@@ -78,8 +78,8 @@ impl Subject {
         }
     }
 
-    /// Returns true if a value contains the id of the order or lease. Ids are strings; each id has the id of its parent
-    /// as a prefix.
+    /// Returns true if a value contains the ID of the order or lease, an ID below this ID, or the ID of the
+    /// group or deployment.
     fn names(&self, what: &impl Serialize) -> bool {
         let Ok(text) = serde_json::to_string(what) else {
             return false;

@@ -20,8 +20,7 @@ pub(super) fn sum(amounts: impl Iterator<Item = u64>) -> f64 {
 type Amounts = [f64; 4];
 const STATES: [&str; 4] = ["allocatable", "available", "active", "pending"];
 
-/// Returns the amounts of one resource: the sums over all nodes, over active reservations and over pending
-/// reservations.
+/// Returns the amounts of one resource: of all nodes, of active reservations and of pending reservations.
 fn amounts(
     values: &Values<'_>,
     of_node: impl Fn(&NodeMetrics) -> Pair,
@@ -86,7 +85,6 @@ fn nodes(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the metrics of GPUs, ports, IP addresses and unusable resources.
 fn other(values: &Values<'_>) -> Vec<Measure> {
     let inventory = &values.status.inventory;
     let ports = [
@@ -130,7 +128,6 @@ fn other(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the metrics of all GPUs by vendor and model, of the available GPUs, and of the difference.
 fn devices(values: &Values<'_>) -> [Measure; 3] {
     let mut measures = [
         Measure::gauge(
@@ -159,8 +156,6 @@ fn devices(values: &Values<'_>) -> [Measure; 3] {
     measures
 }
 
-/// Returns the metric of the persistent storage in bytes, by storage class and by state (allocatable, available,
-/// active, pending).
 fn storage(values: &Values<'_>) -> Measure {
     let inventory = &values.status.inventory;
     let mut storage = Measure::gauge(

@@ -68,7 +68,6 @@ fn leases(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the metrics of closed leases, lease health and manifests.
 fn life(values: &Values<'_>) -> Vec<Measure> {
     let (status, counts) = (values.status, values.counts);
     vec![

@@ -49,7 +49,6 @@ fn calls(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the metrics of scans and of recounts of the reservations.
 fn scans(values: &Values<'_>) -> Vec<Measure> {
     let (status, counts) = (values.status, values.counts);
     let scans = counts

@@ -3,7 +3,6 @@ use super::*;
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::ProviderStatistics;
 
-/// Returns the value of the metric `name` with these label values.
 fn value(measures: &[Measure], name: &str, labels: &[&str]) -> f64 {
     let measure = measures.iter().find(|measure| measure.name() == name).unwrap();
     let found = measure.values().iter().find(|(keys, _)| {
