@@ -58,7 +58,7 @@ impl Otlp {
     }
 }
 
-/// Starts the enabled exports. Returns no recorder if traces are not exported.
+/// Returns no recorder if traces are not exported.
 ///
 /// # Errors
 /// Returns an error if the settings of the exporter are invalid. An unavailable collector is not an error.
@@ -83,8 +83,8 @@ pub fn start(
     Ok((recorder, Otlp { traces, logs }))
 }
 
-/// Returns the URL of the collector for a signal. Returns `None` if the flags and the standard variables contain no
-/// URL, or if a standard variable disables the signal.
+/// Returns the collector URL of a signal. Returns `None` without a URL, or if a standard variable disables
+/// the signal.
 fn endpoint(args: &OtlpArgs, signal: &str, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let name = signal.to_uppercase();
     if variable(&format!("OTEL_{name}_EXPORTER")).is_some_and(|exporter| exporter == "none") {
@@ -128,7 +128,7 @@ fn invalid(error: String) -> WithHelp {
     )
 }
 
-/// Returns the attributes of this process, including the attributes from `OTEL_SERVICE_NAME` and
+/// Returns the attributes of this process, with those from `OTEL_SERVICE_NAME` and
 /// `OTEL_RESOURCE_ATTRIBUTES`.
 fn resource(provider: &Address, chain_id: &str) -> Resource {
     let own = [

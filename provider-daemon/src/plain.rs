@@ -17,19 +17,19 @@ pub fn is_active(c: char) -> bool {
     is_hidden || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// Escapes invisible and control characters in a text. Line breaks and tabs stay unchanged.
+/// Escapes invisible and control characters, except line breaks and tabs.
 #[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     without(text, is_active)
 }
 
-/// Formats a number and a noun: the singular for 1, and the plural otherwise.
+/// Formats a number and a noun, with a plural `s` unless the number is 1.
 #[must_use]
 pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Escapes control characters and line breaks in a text that is part of a line.
+/// Escapes control characters and line breaks, for a text within a line.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     without(text, |c| is_active(c) || c == '\n')
@@ -60,10 +60,8 @@ fn without(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Log writer that prints each event on one line.
-///
-/// With colors, this writer does not escape the character U+001B, with which the log formatter starts each
-/// color code. The log formatter itself escapes this character in the values of fields.
+/// Log writer that prints each event on one line. With colors, U+001B is not escaped: it starts the color
+/// codes, and the log formatter escapes it in field values.
 #[derive(Debug)]
 pub struct LogWriter<W> {
     to: W,
@@ -71,7 +69,7 @@ pub struct LogWriter<W> {
 }
 
 impl<W> LogWriter<W> {
-    /// Creates a writer; `has_colors` states whether the log formatter adds colors.
+    /// Creates a writer. `has_colors` is true if the log formatter adds colors.
     pub const fn new(to: W, has_colors: bool) -> Self {
         Self { to, has_colors }
     }

@@ -12,22 +12,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Maximum file size, in bytes; sufficient for a thousand rules with a hundred tenants each.
+/// Maximum file size, in bytes; enough for a thousand rules with a hundred tenants each.
 const BYTES_MAX: u64 = 8 << 20;
 /// Minimum interval between two checks of the policy file.
 const AGE_MAX: Duration = Duration::from_millis(500);
-/// Maximum number of blocks for which a price policy is stored. All orders of a block are priced within
-/// seconds.
+/// Maximum number of blocks with a stored price policy.
 const BLOCKS: usize = 16;
 
-/// Pricing strategy with a policy from a file. A change of the file reloads the policy. While the file is
-/// invalid, the last valid policy stays in force. Clones share the policy.
+/// Price policy from a file, reloaded after each change. While the file is invalid, the last valid policy
+/// stays in force. Clones share the policy.
 #[derive(Debug, Clone)]
 pub(crate) struct FilePolicy {
     path: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Time of the last check of the file. The lock is held during a check, so that concurrent callers wait
-    /// for the result.
+    /// Time of the last check; locked during a check so that concurrent callers wait for the result.
     checked: Arc<tokio::sync::Mutex<Instant>>,
 }
 
@@ -36,16 +34,15 @@ struct State {
     policy: Arc<Policy>,
     /// Number of successful reloads.
     version: u64,
-    /// Price policy of each block: the policy that applied when the first order of the block was priced.
+    /// Policy that applied when the first order of a block was priced.
     block_policies: VecDeque<(Height, Arc<Policy>)>,
-    /// File metadata at the last read; `None` after a failed read, so that the next check reads the file
-    /// again.
+    /// File metadata at the last read; `None` after a failed read.
     stamp: Option<Stamp>,
-    /// Error of the last check of the file. The same error is logged only once.
+    /// Error of the last check; logged once.
     error: Option<String>,
 }
 
-/// File metadata, including the ctime. The metadata changes whenever the content changes.
+/// File metadata with the ctime; differs after each change of the content.
 pub(crate) type Stamp = (u64, u64, [i64; 4]);
 
 impl FilePolicy {
@@ -70,8 +67,8 @@ impl FilePolicy {
         })
     }
 
-    /// Reloads the file after each change and notifies the provider, which then reconsiders orders that were
-    /// declined because of the price. Returns when the provider stops.
+    /// Reloads the file after each change, so that the provider reconsiders orders declined for their price.
+    /// Returns when the provider stops.
     pub(crate) async fn follow(self, handle: ProviderHandle) {
         let mut last_version = locked(&self.state).version;
         loop {
@@ -87,8 +84,7 @@ impl FilePolicy {
         }
     }
 
-    /// Checks the file if the last check is older than [`AGE_MAX`]. Returns the version of the current
-    /// policy.
+    /// Checks the file at most once per [`AGE_MAX`]. Returns the current version of the policy.
     async fn refresh(&self) -> u64 {
         let mut checked = self.checked.lock().await;
         if checked.elapsed() >= AGE_MAX {
@@ -103,7 +99,7 @@ impl FilePolicy {
         locked(&self.state).version
     }
 
-    /// Returns the policy for all orders of the block in `request`.
+    /// Returns the policy of the block in `request`, the same for all its orders.
     fn policy_of(&self, request: &PriceRequest) -> Arc<Policy> {
         let mut state = locked(&self.state);
         let policy = Arc::clone(&state.policy);
@@ -146,13 +142,12 @@ fn look(path: &Path, state: &Mutex<State>) {
     }
 }
 
-/// Returns true if the file with these metadata has already been read successfully.
 fn is_read(state: &Mutex<State>, seen: Option<Stamp>) -> bool {
     seen.is_some() && locked(state).stamp == seen
 }
 
-/// Applies the result of a read. The next check repeats a failed read. A file with an invalid policy is read
-/// again only after a change.
+/// Applies the result of a read. A failed read is repeated; an invalid file is read again only after a
+/// change.
 fn take(path: &Path, state: &Mutex<State>, seen: Option<Stamp>, text: Result<String, String>) {
     let has_text = text.is_ok();
     let read = text.and_then(|text| policy(path, &text));
@@ -300,7 +295,7 @@ mod tests {
         }
     }
 
-    /// The cause of a failed read may be outside of the file, such as too many open files.
+    /// A read can fail for a reason outside of the file, such as too many open files.
     #[test]
     fn after_a_failed_read_an_unchanged_file_is_read_again() {
         let folder = tempfile::tempdir().unwrap();

@@ -65,15 +65,13 @@ pub struct Plan<'a> {
     pub args: &'a RunArgs,
     /// Home directory, which contains the persisted state.
     pub home: &'a Path,
-    /// Configuration of the engine. The start of the provider adds the stored state of the circuit breaker,
-    /// and sets `leased_ips` if the cluster can lease IP addresses.
+    /// Configuration of the engine, without the stored state of the circuit breaker.
     pub config: Config,
-    /// Private key of the provider's account. This key signs transactions and decrypts the certificate file
-    /// of the gateway.
+    /// Private key of the provider's account, which signs transactions and decrypts the gateway certificate.
     pub key: PrivateKey,
     /// Strategy that calculates prices, for bids and for screening.
     pub pricing: Arc<dyn PricingStrategy>,
-    /// Policy file that `pricing` uses; `None` for any other strategy.
+    /// Policy file of `pricing`; `None` for any other strategy.
     pub(crate) policy: Option<FilePolicy>,
     /// Printer of events, as text or JSON.
     pub printer: Arc<Printer>,
@@ -197,7 +195,6 @@ fn process_source(parts: &Supervisor, ha: &Ha, state: &State, recordings: &Recor
     }
 }
 
-/// Returns the configuration of screening requests, which use the same rules as bids.
 fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
     Screening {
         config: config.clone(),
@@ -205,7 +202,7 @@ fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
     }
 }
 
-/// Stops embedded operators and releases their election leases, so that another process can take over immediately.
+/// Stops embedded operators and releases their election leases, for an immediate fail-over.
 async fn stop_operators(cluster: Option<ClusterProxy>) {
     if let Some(cluster) = cluster {
         cluster.stop_operators().await;
@@ -225,7 +222,7 @@ fn remember(
     Ok(())
 }
 
-/// Raises the limit of open files, because each client connection needs an open file.
+/// Raises the limit of open files; each client connection needs one.
 fn raise_open_files() {
     match raise() {
         Ok(files) => tracing::debug!(files, "limit of open files raised"),

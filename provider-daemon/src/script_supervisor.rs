@@ -6,12 +6,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// First argument of a supervisor process, before the path of the script. No command has this name.
+/// First argument of a supervisor process, before the script path. No command has this name.
 const ARGUMENT: &str = "--supervise-price-script";
 
 static IS_AVAILABLE: AtomicBool = AtomicBool::new(false);
 
-/// If this process is a supervisor, runs its price script and returns the exit code. Otherwise enables
+/// Runs the price script and returns the exit code if this process is a supervisor. Otherwise enables
 /// supervisors for the scripts of this process, and returns `None`. Must be called first in `main`.
 pub fn start() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
@@ -26,8 +26,8 @@ pub fn start() -> Option<ExitCode> {
     }))
 }
 
-/// Returns the command prefix that runs a script under a supervisor; empty in programs without supervisors,
-/// such as tests.
+/// Returns the command prefix that runs a script under a supervisor; empty if supervisors are unavailable, as
+/// in tests.
 pub(crate) fn command() -> Vec<OsString> {
     if IS_AVAILABLE.load(Ordering::Relaxed) {
         vec!["/proc/self/exe".into(), ARGUMENT.into()]

@@ -16,12 +16,12 @@ use akash_provider_chain::keyring::DEFAULT_PATH;
 
 /// Maximum length of a secret, in bytes.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
-/// Maximum number of attempts to type a secret correctly at a terminal.
+/// Maximum number of attempts to type a secret.
 const ATTEMPTS: u32 = 3;
 /// First line of an exported key.
 const ARMOR: &str = "-----BEGIN TENDERMINT PRIVATE KEY-----";
 
-/// Prompts for a secret at the terminal, or reads the next line of standard input.
+/// Reads a secret from the terminal, or the next line of standard input.
 ///
 /// # Errors
 /// Returns an error if the line is missing, too long or not UTF-8.
@@ -42,8 +42,7 @@ pub fn prompt(what: &str) -> anyhow::Result<SecretString> {
     Ok(typed)
 }
 
-/// Prompts for a new secret twice, to detect typing errors. If the secret comes from standard input, one line is
-/// enough.
+/// Prompts for a new secret, at a terminal twice.
 ///
 /// # Errors
 /// Returns an error if [`prompt`] fails, or if the two inputs differ.
@@ -65,7 +64,7 @@ pub fn prompt_new(what: &str) -> anyhow::Result<SecretString> {
     Ok(first)
 }
 
-/// Prompts for a confirmation. Only the inputs `yes` and `y` confirm; a missing input is a refusal.
+/// Prompts for a confirmation. Only `yes` and `y` confirm; a missing input is a refusal.
 ///
 /// # Errors
 /// Returns an error if standard input cannot be read.
@@ -96,7 +95,7 @@ fn next_line() -> anyhow::Result<SecretString> {
     Ok(SecretString::from(text.strip_suffix('\r').unwrap_or(text)))
 }
 
-/// Opens the keyring. Prompts for the passphrase unless the passphrase is configured.
+/// Opens the keyring, and prompts for the passphrase unless it is configured.
 ///
 /// # Errors
 /// Returns an error if the backend, the directory or the passphrase is invalid.
@@ -136,8 +135,8 @@ fn configured_passphrase(args: &KeyringArgs) -> anyhow::Result<Option<SecretStri
     from_environment("keyring-passphrase")
 }
 
-/// Returns the secret in the environment variable of the setting `name`, or `None` if the variable is not set. Secrets
-/// have no flags, because command lines are visible to other users.
+/// Returns the secret in the environment variable of the setting `name`; `None` if not set. Secrets have no
+/// flags, because other users can see command lines.
 fn from_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
     let Some(variable) = variable(name, |name| std::env::var(name).ok()) else {
         return Ok(None);
@@ -145,7 +144,7 @@ fn from_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
     Ok(Some(SecretSource::Variable(variable).read()?))
 }
 
-/// Checks the settings of the signing key, without its passphrase.
+/// Checks the settings of the signing key, without the passphrase.
 ///
 /// # Errors
 /// Returns an error if the backend is invalid, if no key is selected, or if the key file or the mnemonic is
@@ -181,8 +180,7 @@ fn from(args: &SignerArgs) -> anyhow::Result<&str> {
 /// Returns the signing key.
 ///
 /// # Errors
-/// Returns an error if no key is selected, or if the key is unavailable. The error contains the location of
-/// the key and the remedy.
+/// Returns an error with the location of the key and the remedy if no key is selected or available.
 pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
     let Some(key) = secret_key(args)? else {
         let from = from(args)?;
@@ -203,7 +201,7 @@ pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
     Ok(key)
 }
 
-/// Returns the key from `--key-file` or from the environment variable, or `None` if the key is in a keyring.
+/// Returns the key from `--key-file` or the environment variable; `None` if the key is in a keyring.
 fn secret_key(args: &SignerArgs) -> anyhow::Result<Option<PrivateKey>> {
     let Some(path) = &args.key_file else {
         let mnemonic = from_environment("key-mnemonic")?;

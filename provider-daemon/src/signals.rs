@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Time for which further signals are ignored after the first signal. The terminal and the supervisor may
-/// send one signal each.
+/// Time after the first signal in which further signals are ignored. The terminal and the supervisor may both
+/// send one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Cancels `shutdown` with the first signal, and `abort` with a later signal. A closed terminal counts as a
-/// signal.
+/// Cancels `shutdown` at the first signal, and `abort` at a later signal.
 ///
 /// # Errors
 /// Returns an error if signal handlers cannot be installed.

@@ -38,10 +38,10 @@ use std::time::SystemTime;
 pub const FILE: &str = "state.redb";
 /// Size of the page cache, in bytes.
 const CACHE_BYTES: usize = 1 << 20;
-/// Table with metadata of the file, such as the version of its layout.
+/// Table with metadata of the file, such as its layout version.
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 const LAYOUT: &str = "layout";
-/// Version of the table layout, incremented when the meaning of a table changes.
+/// Version of the table layout, incremented when a table changes its meaning.
 const LAYOUT_NOW: u64 = 1;
 
 /// Failure to open the state.
@@ -74,10 +74,10 @@ pub enum StateError {
         /// Cause, such as a missing permission.
         source: std::io::Error,
     },
-    /// The database cannot open the file, although the file is not damaged.
+    /// The database cannot open the undamaged file.
     #[error("cannot open {}", path.display())]
     Database {
-        /// Path of the file. The file is not damaged and is not renamed.
+        /// Path of the file, which is not damaged and is not renamed.
         path: PathBuf,
         /// Cause; boxed because of its size.
         source: Box<redb::Error>,
@@ -85,7 +85,7 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Returns the remedy. Returns `None` for `Io` and `Database`, because their remedy depends on the cause.
+    /// Returns the remedy; `None` if the remedy depends on the cause.
     pub(crate) const fn help(&self) -> Option<&'static str> {
         match self {
             Self::InUse { .. } => Some("stop that provider, or choose another --home"),
@@ -119,12 +119,12 @@ pub struct State {
     path: PathBuf,
 }
 
-/// Opened state, and the new path of a state file that this version cannot read.
+/// Opened state, and the new path of an unreadable state file.
 #[derive(Debug)]
 pub struct OpenedState {
-    /// Opened state. The state is empty if `moved_aside` is set.
+    /// Opened state; empty if `moved_aside` is set.
     pub state: State,
-    /// Path to which a damaged file, or the file of a later version, was renamed; `None` if the file was read.
+    /// New path of a damaged file, or of a later version's file; `None` if the file was read.
     pub moved_aside: Option<PathBuf>,
 }
 
@@ -134,8 +134,8 @@ enum OpenError {
 }
 
 impl State {
-    /// Opens the state in a home directory. Creates the directory (0700) and the file (0600) if they are
-    /// missing, and removes the access of other system users to all files in the directory.
+    /// Opens the state in a home directory. Creates missing files, and denies other system users access to
+    /// all files in the directory.
     ///
     /// # Errors
     /// Returns an error if another process uses the file, or if the file system refuses an operation.
@@ -164,8 +164,8 @@ impl State {
         Ok(OpenedState::new(database, path, moved_aside))
     }
 
-    /// Creates the home directory (0700) if it is missing, and removes the access of other system users to
-    /// all files in the directory. Returns one line for each failure.
+    /// Creates the home directory (0700) if missing, and denies other system users access to its files.
+    /// Returns one line for each failure.
     #[must_use]
     pub fn restrict_access(home: &Path) -> Vec<String> {
         match private::folder(home) {
@@ -174,8 +174,8 @@ impl State {
         }
     }
 
-    /// Returns the path and mode of each entry that other system users can access in a home directory. Also
-    /// returns one line for each entry that cannot be read.
+    /// Returns the path and mode of each entry that other system users can access. Also returns one line for
+    /// each unreadable entry.
     #[must_use]
     pub fn accessible_files(home: &Path) -> (Vec<(PathBuf, u32)>, Vec<String>) {
         private::accessible(home, &home.join(FILE))
@@ -200,8 +200,8 @@ impl OpenedState {
     }
 }
 
-/// Opens or creates a database file of the home directory. If the file is damaged, renames it, creates an
-/// empty file, and returns the new path of the damaged file.
+/// Opens or creates a database file. Renames a damaged file, creates an empty file, and returns the new path
+/// of the damaged file.
 ///
 /// # Errors
 /// Returns an error if the file is unusable but not damaged, or if its layout is newer than `layout`.
@@ -230,7 +230,7 @@ pub(crate) fn open_file(path: &Path, layout: u64) -> Result<(Database, Option<Pa
     }
 }
 
-/// Opens or creates the file, checks its integrity and writes the layout version of a new file.
+/// Opens the file and checks its integrity, or creates the file with the layout version.
 fn open_or_create(path: &Path, layout: u64) -> Result<Database, OpenError> {
     // The library reports damage as an error or, with assertions, as a panic.
     let opened = catch_unwind(AssertUnwindSafe(|| open(path, layout)));
@@ -267,7 +267,7 @@ fn open(path: &Path, supported: u64) -> Result<Database, OpenError> {
     Ok(database)
 }
 
-/// Opens a table for reading. Returns `None` if nothing was written to the table yet.
+/// Opens a table for reading; `None` if the table was never written.
 pub(crate) fn existing<K: Key + 'static, V: Value + 'static>(
     read: &ReadTransaction,
     table: TableDefinition<'_, K, V>,
@@ -297,7 +297,7 @@ fn write_layout(database: &Database, layout: u64) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Classifies an error as damage of the file, or as any other failure.
+/// Classifies an error as damage of the file or another failure.
 fn classify(path: &Path, error: redb::Error) -> OpenError {
     let path = path.to_owned();
     let damaged = |error: &redb::Error| OpenError::Damaged(error.to_string());
@@ -329,7 +329,7 @@ fn classify(path: &Path, error: redb::Error) -> OpenError {
     }
 }
 
-/// Renames the file to an unused name that contains the reason.
+/// Renames the file to an unused name with the reason.
 fn move_aside(path: &Path, reason: &str) -> Result<PathBuf, StateError> {
     let seconds = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

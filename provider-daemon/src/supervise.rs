@@ -32,7 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Future of a part; `Err` is the reason why the part failed.
 pub type Work = BoxFuture<'static, Result<(), String>>;
 
-/// Supervised parts of the provider. Dropping the supervisor aborts the parts.
+/// Supervised parts of the provider, aborted when the supervisor is dropped.
 #[derive(Debug)]
 pub struct Supervisor {
     running: FuturesUnordered<BoxFuture<'static, Result<(), PartFailed>>>,
@@ -41,8 +41,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Creates a supervisor. After `draining` is cancelled, no part is restarted, and a part that ends
-    /// without an error has not failed.
+    /// Creates a supervisor. After `draining` is cancelled, no part is restarted, and a part may end without
+    /// failing.
     #[must_use]
     pub fn new(draining: CancellationToken) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Supervisor {
         }
     }
 
-    /// Runs a part without restarts, whatever its policy is. The end of the part ends the provider.
+    /// Runs a part without restarts. The end of the part ends the provider.
     pub fn once(&mut self, part: Part, work: impl FnOnce(&Pulse) -> Work) {
         let pulse = self.pulses.add(part);
         let mut work = Some(work(&pulse));
@@ -65,20 +65,19 @@ impl Supervisor {
         self.supervise(part, pulse, move |pulse| Some(begin(pulse)));
     }
 
-    /// Adds a part that this supervisor does not run, and returns its pulse. The watchdog checks this part
-    /// too.
+    /// Adds a part that runs elsewhere, and returns its pulse for the watchdog.
     #[must_use]
     pub fn pulse(&self, part: Part) -> Pulse {
         self.pulses.add(part)
     }
 
-    /// Returns the pulses of all parts, including parts that are added later.
+    /// Returns the pulses of all parts, including later parts.
     #[must_use]
     pub fn pulses(&self) -> Pulses {
         self.pulses.clone()
     }
 
-    /// Starts the watchdog for all parts, including parts that are added later.
+    /// Starts the watchdog for all parts, including later parts.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be created.
@@ -86,7 +85,7 @@ impl Supervisor {
         Watchdog::start(self.pulses.clone())
     }
 
-    /// Waits for the first permanent failure of a part. Never returns without a failure.
+    /// Waits for the first permanent failure of a part, possibly forever.
     pub async fn failure(&mut self) -> PartFailed {
         while let Some(ended) = self.running.next().await {
             if let Err(failed) = ended {
@@ -99,7 +98,7 @@ impl Supervisor {
     /// Waits until all parts have ended.
     ///
     /// # Errors
-    /// Returns the first permanent failure, after all other parts have ended.
+    /// Returns the first permanent failure of a part.
     pub async fn end(mut self) -> Result<(), PartFailed> {
         let mut failure = None;
         while let Some(ended) = self.running.next().await {

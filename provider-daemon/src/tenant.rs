@@ -47,8 +47,8 @@ use std::process::ExitCode;
 /// Runs a tenant command.
 ///
 /// # Errors
-/// Returns the failed operation with its cause and remedy. If only some of several providers fail, the failures are
-/// printed as they occur and the exit code is 1.
+/// Returns the failed operation with its cause and remedy. If only some of several providers fail, prints the
+/// failures and returns exit code 1.
 pub fn run(command: &TenantCommand, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
     match command {
         TenantCommand::SendManifest(args) => block_on(send_manifest::run(args, &home?)),
@@ -73,7 +73,7 @@ pub(crate) fn help<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&
         .map(error::ProviderError::help)
 }
 
-/// Runs a command to its end. Does not wait for threads that still block on the terminal.
+/// Runs a command to its end. Does not wait for threads blocked on the terminal.
 fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

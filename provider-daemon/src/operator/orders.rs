@@ -38,7 +38,7 @@ pub(super) fn list(home: &Path, args: &OrdersArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the timeline of an order, or of all orders of a deployment. The exit code is 1 if there is no record.
+/// Shows the timeline of an order, or of all orders of a deployment. Exits with 1 without a record.
 pub(super) fn show(home: &Path, args: &OrderArgs) -> anyhow::Result<ExitCode> {
     let order = args.id.clone();
     let (orders, health) = read(home, &Request::Order { order }, |store| {
@@ -108,7 +108,7 @@ fn stopped(home: &Path) -> anyhow::Result<HistoryStore> {
     })
 }
 
-/// Adds the status of the recording to a result, as JSON.
+/// Combines a result with the status of the recording.
 fn object(name: &str, result: Value, health: &HistoryHealth) -> Value {
     let mut object = json!({ "dropped": health.dropped });
     object[name] = result;
@@ -118,7 +118,7 @@ fn object(name: &str, result: Value, health: &HistoryHealth) -> Value {
     object
 }
 
-/// Returns a notice if the history could not record some facts, otherwise an empty text.
+/// Returns a notice about missing records, or an empty text.
 fn health_text(health: &HistoryHealth) -> String {
     let facts = plain::count(usize::try_from(health.dropped).unwrap_or(usize::MAX), "fact");
     match (&health.problem, health.dropped) {
@@ -131,7 +131,6 @@ fn health_text(health: &HistoryHealth) -> String {
     }
 }
 
-/// Returns the current time minus `age`, in milliseconds since the Unix epoch.
 fn start_of(age: Duration) -> u64 {
     wall_ms().saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
 }

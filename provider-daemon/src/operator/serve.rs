@@ -26,27 +26,27 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// 9999-12-31T23:59:59Z in seconds since the Unix epoch, the last RFC 3339 date.
+/// 9999-12-31T23:59:59Z, the last RFC 3339 date, in seconds since the Unix epoch.
 const LAST_DATE: u64 = 253_402_300_799;
 
 /// Milliseconds of 30 days.
 const MONTH_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
-/// File mode of the socket, which permits access by its owner and root only.
+/// File mode of the socket: access for its owner and root only.
 const MODE: u32 = 0o600;
 /// Maximum number of concurrent requests. Further clients wait.
 const AT_ONCE: usize = 8;
-/// Maximum time to receive a request, and maximum time to send its response.
+/// Time limit to receive a request, and to send its response.
 const LINE_LIMIT: Duration = Duration::from_secs(5);
-/// Delay after a failed accept, for example because too many files are open.
+/// Delay after a failed accept.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Handler of the requests on the socket; cloned for each connection.
+/// Handler of socket requests; cloned for each connection.
 #[derive(Debug, Clone)]
 pub(crate) struct SocketHandler {
     /// Running provider.
     pub(crate) handle: ProviderHandle,
-    /// Kubernetes cluster; `None` if the leases run in the in-memory cluster.
+    /// Kubernetes cluster; `None` for the in-memory cluster.
     pub(crate) cluster: Option<ClusterProxy>,
     /// Order history; `None` if disabled.
     pub(crate) history: Option<History>,
@@ -68,8 +68,7 @@ impl Drop for Socket {
     }
 }
 
-/// Serves requests on the socket until `until` is cancelled. If the socket cannot be opened, the provider
-/// runs without a socket.
+/// Serves requests on the socket until `until` is cancelled. Returns at once if the socket cannot be opened.
 pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: CancellationToken) {
     let socket = match open(&path(&home)) {
         Ok(socket) => socket,
@@ -121,8 +120,7 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
     }
 }
 
-/// Removes the socket of an earlier process, and then opens the socket. The earlier process has ended,
-/// because the provider holds the lock of the home directory. A file that is not a socket is never removed.
+/// Opens the socket, and first removes the socket of an earlier process. Never removes any other file.
 fn open(path: &Path) -> io::Result<Socket> {
     match fs::symlink_metadata(path) {
         // Links are not followed, because their target is unknown.
@@ -141,8 +139,8 @@ fn open(path: &Path) -> io::Result<Socket> {
     })
 }
 
-/// Returns true if the peer is root or the owner of the socket. The file mode alone is not sufficient:
-/// another user may connect before the mode is set.
+/// Returns true if the peer is root or the owner of the socket. Another user may have connected before the
+/// file mode was set.
 fn is_allowed(stream: &UnixStream, owner: u32) -> bool {
     const ROOT: u32 = 0;
     stream
@@ -169,7 +167,7 @@ async fn converse(stream: UnixStream, handler: &SocketHandler) -> io::Result<()>
 }
 
 impl SocketHandler {
-    /// Executes a request. The audit log records each request that can change something.
+    /// Executes a request. The audit log records requests that can change something.
     async fn execute(&self, request: Request, actor: Actor) -> Response {
         let act = request.act(actor);
         let act = self.audit.as_ref().zip(act).map(|(audit, act)| audit.act(act));
@@ -258,7 +256,6 @@ impl SocketHandler {
         .await
     }
 
-    /// Reads the order history in a thread for blocking work.
     async fn read_history(
         &self,
         read: impl FnOnce(&HistoryStore, HistoryHealth) -> Result<Response, redb::Error> + Send + 'static,
@@ -357,8 +354,7 @@ impl SocketHandler {
     }
 }
 
-/// Returns one line for each embedded operator that withholds deletions of cluster objects until a
-/// confirmation.
+/// Returns one line for each embedded operator with withheld deletions.
 fn held_deletions(operators: &BTreeMap<&'static str, Value>) -> Vec<String> {
     let lines = operators.iter().filter_map(|(name, status)| {
         let hold = status.get("hold")?;
@@ -447,7 +443,7 @@ fn lease_line(status: &Status, info: &LeaseInfo, earnings: Option<LeaseEarnings>
     }
 }
 
-/// Formats a block time as an RFC 3339 date, at most `LAST_DATE`.
+/// Formats a block time as an RFC 3339 date.
 fn date(at: BlockTime) -> String {
     let seconds = u64::try_from(at.0 / 1000).unwrap_or_default().min(LAST_DATE);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()

@@ -24,8 +24,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Maximum size of a response in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Requests that the operator immediately retries the failed objects of a lease. `what` is the kind of these
-/// objects, for the output.
+/// Makes the operator retry the failed objects of a lease. `what` names the kind of object, for the output.
 ///
 /// # Errors
 /// Returns an error if no operator listens on this machine and port, or if the operator refuses.

@@ -86,7 +86,7 @@ impl<O: Operator> EmbeddedOperator for RunningOperator<O> {
     }
 }
 
-/// Validated settings of the operators, read before the first request to the cluster.
+/// Validated settings of the embedded operators.
 #[derive(Debug, Default)]
 pub(crate) struct OperatorPlan {
     wanted: Vec<EmbeddedOperatorArg>,
@@ -95,9 +95,9 @@ pub(crate) struct OperatorPlan {
 }
 
 impl OperatorPlan {
-    /// Reads the flags of the embedded operators: those in `--with-operators`, or else those in `usual`.
-    /// Hostnames under `own_domain` need no ownership proof. The list of GPUs is stored in the directory
-    /// `home`.
+    /// Reads the flags of the embedded operators. Without `--with-operators`, these are the operators in
+    /// `usual`. Hostnames under `own_domain` need no ownership proof. The directory `home` stores the GPU
+    /// list.
     ///
     /// # Errors
     /// Returns an error for invalid or unreadable inventory rules, for `--hostname-proof` with an empty
@@ -136,8 +136,8 @@ impl OperatorPlan {
     }
 }
 
-/// Operators in this process. Each operator takes part in the leader election with operator pods and other
-/// providers. Dropping the value stops the operators at once.
+/// Operators in this process, each with its own leader election. Dropping the value stops the operators at
+/// once.
 #[derive(Default)]
 pub(crate) struct EmbeddedOperators(Vec<Box<dyn EmbeddedOperator>>);
 
@@ -186,13 +186,12 @@ impl EmbeddedOperators {
         self.0.iter().map(|part| part.values()).collect()
     }
 
-    /// Confirms the deletions that the operators withhold. Returns one line for each operator with withheld
-    /// deletions.
+    /// Confirms the withheld deletions. Returns one line for each operator that had some.
     pub(crate) fn confirm(&self) -> Vec<String> {
         self.0.iter().filter_map(|part| part.confirm()).collect()
     }
 
-    /// Stops all operators, waits for their running work, and then releases their election leases.
+    /// Stops all operators, waits for their work, and then releases their election leases.
     pub(crate) async fn stop(&self) {
         join_all(self.0.iter().map(|part| part.stop())).await;
     }

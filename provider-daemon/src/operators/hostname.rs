@@ -36,7 +36,7 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Maximum number of hostnames in one response of `/status`. Such a response has about 4 MiB.
+/// Maximum number of hostnames in one response of `/status`: about 4 MiB.
 const NAMES_MAX: usize = 10_000;
 
 /// Runs the operator until a signal stops the process.
@@ -54,7 +54,6 @@ pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Reachability probes and ownership proofs of hostnames, configured from the flags.
 #[derive(Debug, Default)]
 pub(super) struct HostnameChecks {
     probe: Option<Probe>,
@@ -62,7 +61,7 @@ pub(super) struct HostnameChecks {
 }
 
 impl HostnameChecks {
-    /// Creates the configuration. `rule` selects the hostnames that need a proof.
+    /// `rule` selects the hostnames that need a proof.
     ///
     /// # Errors
     /// Returns an error if no resolvers are configured.
@@ -84,7 +83,6 @@ impl HostnameChecks {
         Ok(Self { probe, proof })
     }
 
-    /// Adds the configuration of probes and proofs to the options of the hostname operator.
     pub(super) fn give(self, options: &mut Options) {
         options.probe = self.probe;
         (options.plan.proof, options.proving) = self.proof.unzip();

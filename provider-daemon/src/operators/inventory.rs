@@ -50,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 
 const GRPC_PORT: u16 = 8081;
 
-/// Interval between two reads of the file with the inventory rules.
+/// Interval between two reads of the rules file.
 const RULES_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -58,9 +58,9 @@ pub(super) struct InventoryProcess {
     operator: InventoryOperator,
     list: Arc<List>,
     rules: Mutex<RulesStatus>,
-    /// Source of the inventory rules, and the text that the first read returned.
+    /// Source of the inventory rules, and the text of the first read.
     source: Option<(config::Source, String)>,
-    /// gRPC listener; `None` in an embedded operator, and after the start of the gRPC server.
+    /// gRPC listener; `None` in an embedded operator, and after the gRPC server started.
     grpc: Mutex<Option<TcpListener>>,
     /// Maximum time that a request waits for the first complete inventory.
     patience: Duration,
@@ -70,7 +70,7 @@ pub(super) struct InventoryProcess {
 struct RulesStatus {
     /// Source of the rules; `None` without rules.
     from: Option<String>,
-    /// Error of the last read of the rules. After an error, the last valid rules stay in force.
+    /// Error of the last read. The last valid rules stay in force.
     error: Option<String>,
 }
 
@@ -86,14 +86,13 @@ struct Page {
 #[derive(Debug)]
 pub(crate) struct Plan {
     rules: Rules,
-    /// Source of the inventory rules, and the text that was read from this source.
+    /// Source of the inventory rules, and the text from this source.
     source: Option<(config::Source, String)>,
     list: List,
 }
 
 impl Plan {
-    /// Reads the inventory rules. `flag` is the name of the flag with the rules. `folder` is the directory
-    /// that stores the GPU list.
+    /// Reads the inventory rules from the flag `flag`. The directory `folder` stores the GPU list.
     ///
     /// # Errors
     /// Returns an error for invalid or unreadable rules.
@@ -113,7 +112,7 @@ impl Plan {
         })
     }
 
-    /// Starts the operator with the rules of this plan; `options` contains all other options.
+    /// Starts the operator with the rules of this plan.
     pub(super) fn start(self, client: &Client, options: Options, patience: Duration) -> InventoryProcess {
         let from = self.source.as_ref().map(|(source, _)| source.name());
         let options = Options {
@@ -181,7 +180,7 @@ fn list_source(args: &GpuListArgs) -> list::Source {
 /// Remedy for unreadable or invalid rules.
 const RULES_HELP: &str = "correct the rules; docs/operators.md describes their fields";
 
-/// Reads the rules at the start. No earlier rules exist, so an error stops the process.
+/// Reads the rules at the start, when an error stops the process.
 fn first_rules(flag: &str, source: Option<&config::Source>) -> anyhow::Result<(String, Rules)> {
     let Some(source) = source else {
         return Ok((String::new(), Rules::default()));
@@ -205,7 +204,7 @@ async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// Reads the file of rules periodically, forever. If the rules are unreadable, the last valid rules stay in force.
+/// Reads the rules file periodically. If the rules are invalid, the last valid rules stay in force.
 async fn follow_rules(process: &InventoryProcess) -> Infallible {
     let Some((source @ config::Source::File(_), text)) = &process.source else {
         return std::future::pending().await;
@@ -256,8 +255,7 @@ impl InventoryProcess {
         }
     }
 
-    /// Waits for the first complete inventory, for at most `patience`. Returns the latest report, or `None`
-    /// after this time.
+    /// Waits at most `patience` for the first complete inventory; `None` after this time.
     async fn awaited(&self) -> Option<Arc<ClusterReport>> {
         let mut reports = self.operator.reports();
         let report = timeout(self.patience, reports.wait_for(Option::is_some)).await;

@@ -25,11 +25,11 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Total number of IP addresses, and number of IP addresses in use, in the format of the Go operator.
+/// Counts of IP addresses in the format of the Go operator.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct AddressCounts {
-    /// Total number of addresses in the pool. The Go operator uses the name `available` for this total.
+    /// Total number of addresses in the pool, under the name that the Go operator uses.
     available: u32,
     in_use: u32,
 }

@@ -43,7 +43,6 @@ pub(super) fn watch_metrics(watches: &BTreeMap<&'static str, WatchStatus>) -> [M
     [synced, down]
 }
 
-/// Encodes the metrics of an operator in the OpenMetrics text format.
 pub(super) fn text(operator: &'static str, measures: Vec<Measure>) -> Option<String> {
     let label = (Cow::Borrowed("operator"), Cow::Borrowed(operator));
     let mut registry = Registry::with_prefix_and_labels("provider_operator", [label].into_iter());

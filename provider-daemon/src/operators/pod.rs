@@ -7,12 +7,11 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use std::time::Duration;
 
-/// Maximum duration of the API request that reads the pod of this process. After a timeout, the default port
-/// is used.
+/// Timeout of the API request for the pod of this process. After a timeout, the default port is used.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Returns the container port with the name `name` in the pod of this process. Returns `None` outside of a
-/// pod, or without permission to read the pod.
+/// Returns the container port `name` of this process's pod. Returns `None` outside of a pod, or without
+/// permission to read the pod.
 pub(super) async fn port(client: &Client, args: &CommonArgs, name: &str) -> Option<u16> {
     let (Some(pod), Some(namespace)) = (&args.pod_name, &args.pod_namespace) else {
         return None;
@@ -38,7 +37,7 @@ fn port_of(pod: &DynamicObject, name: &str) -> Option<u16> {
     u16::try_from(port["containerPort"].as_u64()?).ok()
 }
 
-/// Returns the election identity: the name of the pod or host, and a random suffix.
+/// Returns the election identity: the pod or host name, and a random suffix.
 pub(crate) fn identity(pod: Option<&str>) -> String {
     let host = || {
         let name = rustix::system::uname();

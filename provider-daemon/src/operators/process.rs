@@ -49,35 +49,35 @@ const REFRESH: Duration = Duration::from_secs(5);
 
 /// Interface of an operator to its process.
 pub(super) trait Operator: Send + Sync + 'static {
-    /// Name of the operator on the command line. The name of the election Lease is `akash-operator-NAME`.
+    /// Name of the operator. Its election Lease is `akash-operator-NAME`.
     const NAME: &'static str;
-    /// Paths of cached responses, in addition to the paths that every operator serves.
+    /// Paths of cached responses, besides the paths of every operator.
     const TEXTS: &'static [&'static str];
 
-    /// Returns true after the initial lists of all watches were received.
+    /// Returns true after the initial lists of all watches.
     fn is_ready(&self) -> bool;
 
-    /// Returns the conditions for which the operator waits before it is ready, one per line.
+    /// Returns the conditions for readiness that are not met, one per line.
     fn awaited(&self) -> String;
 
-    /// Returns the new JSON response to a path in [`Operator::TEXTS`], or `None` if the cached response stays
+    /// Returns the new JSON response to a path in [`Operator::TEXTS`], or `None` if the cached response is
     /// valid.
     fn text(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// Returns the reason why the response of a path is unavailable, or `None` for an available response.
+    /// Returns why the response of a path is unavailable; `None` if it is available.
     fn unavailable(&self, _path: &str) -> Option<String> {
         None
     }
 
-    /// Returns the text of the 503 response to a path without a cached response. With `None`, the response
-    /// has the status 204.
+    /// Returns the text of the 503 response to a path without a cached response. With `None`, the status is
+    /// 204.
     fn missing(&self, _path: &str) -> Option<&'static str> {
         None
     }
 
     fn status(&self) -> Value;
 
-    /// Returns the status items that the query string selects, or the error response for an invalid query.
+    /// Returns the status items that the query string selects, or an error response.
     fn page(&self, _query: &str) -> Result<Value, (StatusCode, String)> {
         Err((
             StatusCode::BAD_REQUEST,
@@ -85,32 +85,31 @@ pub(super) trait Operator: Send + Sync + 'static {
         ))
     }
 
-    /// Returns the status as metrics, except for the values of [`Operator::work`].
+    /// Returns the metrics of the operator, except those of [`Operator::work`].
     fn measures(&self) -> Vec<Measure>;
 
-    /// Returns the statistics of the work queue, and of the writes and deletions since the start.
+    /// Returns statistics of the work queue, the writes and the deletions.
     fn work(&self) -> WorkStatistics;
 
-    /// Returns the routes of the operator, in addition to the cached responses.
+    /// Returns the routes of the operator, besides the cached responses.
     fn routes(self: Arc<Self>) -> Router;
 
-    /// Returns log text about further addresses at which the operator listens, or an empty text.
+    /// Returns log text about further listening addresses, or an empty text.
     fn also_answers(&self) -> String {
         String::new()
     }
 
-    /// Confirms the deletions that the operator withholds. Returns the number of confirmed deletions, or
-    /// `None` for an operator that never withholds deletions.
+    /// Confirms the withheld deletions and returns their number. Returns `None` if the operator never
+    /// withholds deletions.
     fn confirm(&self) -> Option<usize> {
         None
     }
 
-    /// Runs the background work of the operator until `until` is cancelled.
     fn beside(self: Arc<Self>, until: CancellationToken) -> impl Future<Output = ()> + Send {
         async move { until.cancelled().await }
     }
 
-    /// Stops the operator: starts no new work, and waits for the running work.
+    /// Starts no new work, and waits for the running work.
     fn stop(&self) -> impl Future<Output = ()> + Send;
 }
 
@@ -123,8 +122,7 @@ pub(super) struct Process<O> {
     every: Duration,
 }
 
-/// Runs an operator until a signal stops the process. The process first opens the port. If the port is in
-/// use, the process ends before any write.
+/// Runs an operator until a signal stops the process. Opens the port before any write.
 ///
 /// # Errors
 /// Returns an error if no cluster is configured, or if the port is in use. An unreachable cluster is not an
@@ -228,7 +226,7 @@ impl<O: Operator> Process<O> {
         self
     }
 
-    /// Stops the operator, waits for its running work, and then releases its election lease.
+    /// Stops the operator, waits for its work, and then releases its election lease.
     pub(super) async fn stop(&self) {
         self.operator.stop().await;
         if let Some(election) = &self.election {
@@ -236,11 +234,10 @@ impl<O: Operator> Process<O> {
         }
     }
 
-    /// Confirms the deletions that the operator withholds, and returns their number.
+    /// Confirms the withheld deletions, and returns their number.
     ///
     /// # Errors
-    /// Returns an error if another instance leads (the text names the leader), or if this operator never
-    /// withholds deletions.
+    /// Returns an error if another instance leads, or if this operator never withholds deletions.
     pub(super) fn confirm(&self) -> Result<usize, String> {
         let election = self.election.as_ref().map(Election::status);
         if let Some(election) = election.filter(|election| !election.is_leader) {

@@ -15,7 +15,7 @@ pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// Returns the kinds of objects with a pending initial list, one per line.
+/// Returns the object kinds with a pending initial list, one per line.
 pub(super) fn awaited(watches: &BTreeMap<&'static str, WatchStatus>) -> String {
     let unsynced = watches
         .iter()
@@ -41,7 +41,7 @@ pub(super) fn answer(code: StatusCode, value: &impl Serialize) -> Response<Body>
     answer
 }
 
-/// Returns the error response to a command from a remote client, or `None` for a client on the same machine.
+/// Returns an error response for a remote client, or `None` for a client on the same machine.
 pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body>> {
     // A dual-stack socket reports 127.0.0.1 as an IPv6 address, which is not a loopback address.
     let is_local = peer.ip().to_canonical().is_loopback();
@@ -50,8 +50,8 @@ pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body
     (!is_local).then(|| status(StatusCode::FORBIDDEN, words))
 }
 
-/// Returns the response to a request to retry the failed objects of a lease; `forget` starts the retry.
-/// Rejects remote clients, because retries cause writes to the cluster.
+/// Retries the failed objects of a lease with `forget`, and returns the response. Rejects remote clients,
+/// because retries write to the cluster.
 pub(super) fn forgotten(
     operator: &str,
     Peer(peer): Peer,

@@ -9,7 +9,7 @@ use akash_provider_core::types::{DecCoin, Msg, OrderId, TxOutcome};
 use std::time::SystemTime;
 
 impl TraceRecorder {
-    /// Sends the span of a completed call. `order` is the market order that the call belongs to, if any.
+    /// Sends the span of a completed call. `order` is the order of this call, if any.
     pub(super) fn completed(&mut self, order: Option<&OrderId>, call: PendingCall, completion: &Completion) {
         let PendingCall { start, subject } = call;
         match (subject, completion) {

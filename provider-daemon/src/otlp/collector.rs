@@ -24,7 +24,7 @@ pub(super) struct SendFailure {
     pub(super) is_transient: bool,
 }
 
-/// Number of rejected items in a request that the collector accepted, and the reason for the rejection.
+/// Number of rejected items in an accepted request, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Rejection {
     pub(super) items: u64,
@@ -106,7 +106,7 @@ impl HttpClient for CollectorClient {
     }
 }
 
-/// Returns whether the protocol permits a retry of a request with this response status.
+/// Returns true if the protocol permits a retry after this status.
 fn is_transient(status: StatusCode) -> bool {
     matches!(
         status,
@@ -118,8 +118,7 @@ fn is_transient(status: StatusCode) -> bool {
     )
 }
 
-/// Returns the number of rejected items that a response reports, and the reason. For an undecodable response,
-/// the number is zero.
+/// Returns the rejections in a response; zero for an undecodable response.
 fn rejection(body: &Bytes) -> Rejection {
     let response = ExportTraceServiceResponse::decode(body.clone()).unwrap_or_default();
     let Some(partial) = response.partial_success else {

@@ -20,7 +20,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Delays and time limits of the export task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
-    /// Time from the first item of a request until the request is sent.
+    /// Maximum time that the first item of a request waits for further items.
     pub(super) collect: Duration,
     /// Back-off after the first failure, doubled after each further failure.
     pub(super) backoff: Duration,
@@ -47,11 +47,11 @@ pub(super) struct ItemCounts {
     pub(super) queued: AtomicU64,
     /// Items that the collector accepted.
     pub(super) exported: AtomicU64,
-    /// Number of items that were dropped because the queue was full.
+    /// Number of items dropped because the queue was full.
     pub(super) queue_full: AtomicU64,
     /// Items that the collector rejected.
     pub(super) rejected: AtomicU64,
-    /// Number of items that were not sent before the end of the process.
+    /// Number of items not sent before the end of the process.
     pub(super) unsent: AtomicU64,
     /// Failed requests.
     pub(super) failures: AtomicU64,
@@ -62,7 +62,7 @@ impl ItemCounts {
         counter.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
     }
 
-    /// Returns the number of items in the queue and in the current request.
+    /// Returns the number of items that are not yet sent.
     pub(super) fn waiting(&self) -> u64 {
         let done = [&self.exported, &self.rejected, &self.unsent];
         let done: u64 = done.iter().map(|count| count.load(Ordering::Relaxed)).sum();
@@ -96,7 +96,7 @@ pub(super) struct ItemSender<T> {
 }
 
 impl<T> ItemSender<T> {
-    /// Sends an item. An item that does not fit into the queue is counted and dropped.
+    /// Sends an item. If the queue is full, counts and drops the item.
     pub(super) fn send(&self, item: T) {
         let counter = match self.queue.try_send(item) {
             Ok(()) => &self.counts.queued,
@@ -118,7 +118,7 @@ pub(super) struct Export {
 }
 
 impl Export {
-    /// Starts the export task. `endpoint` is the name of the collector in log messages.
+    /// Starts the export task. Log messages name the collector `endpoint`.
     pub(super) fn start<S: Signal>(
         exporter: S,
         client: Arc<CollectorClient>,
@@ -184,7 +184,7 @@ struct Worker<S: Signal> {
     end: CancellationToken,
     /// True from a reported failure until a request succeeds.
     is_failing: bool,
-    /// True after the report about dropped items, which is logged once.
+    /// True after dropped items were logged.
     is_incomplete: bool,
 }
 
@@ -223,8 +223,7 @@ impl<S: Signal> Worker<S> {
         true
     }
 
-    /// Sends the batch until the collector accepts or rejects it. During the shutdown, sends the batch at
-    /// most once more.
+    /// Sends the batch until the collector accepts or rejects it; at most once more during the shutdown.
     async fn deliver(&mut self) {
         let mut backoff = self.timing.backoff;
         loop {
@@ -296,7 +295,7 @@ impl<S: Signal> Worker<S> {
         }
     }
 
-    /// Logs once that items were dropped because the queue was full.
+    /// Logs once that items were dropped.
     fn report_full(&mut self) {
         let dropped = self.counts.queue_full.load(Ordering::Relaxed);
         if dropped > 0 && !std::mem::replace(&mut self.is_incomplete, true) {

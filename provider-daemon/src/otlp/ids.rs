@@ -6,13 +6,13 @@ use opentelemetry::trace::{SpanId, TraceId};
 use sha2::{Digest, Sha256};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns the id of the trace of an order. All providers that bid on the order use the same id.
+/// Returns the trace id of an order, which is the same for all providers.
 pub(super) fn trace_id(order: &OrderId) -> TraceId {
     TraceId::from_bytes(digest(&["trace", &order.to_string()]))
 }
 
-/// Returns the id of a span. `start` distinguishes the spans of one order that have the same name; `None` for
-/// a name that an order uses once.
+/// Returns the id of a span. `start` distinguishes spans with the same name; `None` for a name that an order
+/// uses once.
 pub(super) fn span_id(provider: &Address, order: &OrderId, name: &str, start: Option<SystemTime>) -> SpanId {
     let since = start.and_then(|start| start.duration_since(UNIX_EPOCH).ok());
     let nanos = since.unwrap_or_default().as_nanos().to_string();
@@ -25,7 +25,6 @@ pub(super) fn span_id(provider: &Address, order: &OrderId, name: &str, start: Op
     ]))
 }
 
-/// Returns the first bytes of the hash of several texts.
 fn digest<const N: usize>(texts: &[&str]) -> [u8; N] {
     let mut hasher = Sha256::new();
     for text in texts {

@@ -21,21 +21,19 @@ use std::sync::Arc;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Log targets of this export and of its HTTP client. If records with these targets were exported, each
-/// request would create further records.
+/// Log targets that are not exported, because exporting a record would create further records.
 const OWN: [&str; 2] = ["provider_daemon::otlp", "hyper_util"];
 
-/// URL and queue of the log export, until [`super::start`] takes both. The log is global, and starts before
-/// the keys are read.
+/// URL and queue of the log export, until [`super::start`] takes both.
 static RECORDS: Mutex<Option<(String, Queue<SdkLogRecord>)>> = Mutex::new(None);
 
-/// Account of the provider, known after the keys are read.
+/// Account of the provider; unset until the keys are read.
 pub(super) static PROVIDER: OnceLock<Address> = OnceLock::new();
 
 /// Log layer that adds log records to a queue.
 type Bridge = OpenTelemetryTracingBridge<SdkLoggerProvider, SdkLogger>;
 
-/// Returns the log layer that exports log records, or `None` if logs are not exported.
+/// Returns the log layer of the export, or `None` if logs are not exported.
 pub(crate) fn bridge(args: &OtlpArgs) -> Option<Bridge> {
     let url = super::endpoint(args, LogExporter::NAME, super::variable)?;
     let (sender, records) = queue();
@@ -48,13 +46,12 @@ pub(super) fn layer(sender: ItemSender<SdkLogRecord>) -> Bridge {
     Bridge::new(&provider.build())
 }
 
-/// Removes and returns the URL and the queue of the log records. Returns `None` if logs are not exported.
+/// Removes and returns the URL and the queue; `None` if logs are not exported.
 pub(super) fn take_records() -> Option<(String, Queue<SdkLogRecord>)> {
     RECORDS.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Log processor that adds records to the queue. The batch processor of the SDK is not used, because it has
-/// its own thread and retry policy.
+/// Log processor that adds records to the queue.
 #[derive(Debug)]
 struct LogQueue(ItemSender<SdkLogRecord>);
 
@@ -80,8 +77,8 @@ impl LogProcessor for LogQueue {
     }
 }
 
-/// Returns the trace ID and the span ID of the order, bid or lease that a log record names. No span is
-/// current while a record is logged: the trace recorder creates spans later, from engine events.
+/// Returns the trace and span IDs of the order, bid or lease that a log record names. No span is current,
+/// because the trace recorder creates spans later.
 fn context(record: &SdkLogRecord) -> Option<(TraceId, SpanId)> {
     record.attributes_iter().find_map(|(key, value)| {
         let AnyValue::String(text) = value else {

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Source of the metrics of the exports.
 #[derive(Debug)]
 pub(crate) struct OtlpSource {
-    /// Counters of the export of traces; `None` if the export is disabled.
+    /// Counters of the trace export; `None` if disabled.
     traces: Option<Arc<ItemCounts>>,
-    /// Counters of the export of logs; `None` if the export is disabled.
+    /// Counters of the log export; `None` if disabled.
     logs: Option<Arc<ItemCounts>>,
 }
 

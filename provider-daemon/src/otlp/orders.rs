@@ -4,15 +4,15 @@ use akash_provider_core::types::{DeploymentId, GroupId, OrderId};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// Maximum number of traced orders without a lease. Further orders replace the oldest orders.
+/// Maximum number of traced orders without a lease. New orders replace the oldest.
 const ORDERS_MAX: usize = 8192;
 
 /// Times of the unfinished spans of an order.
 #[derive(Debug)]
 pub(super) struct OrderTrace {
-    /// Sequence number of the trace. Later traces have higher numbers.
+    /// Sequence number of the trace, in order of creation.
     number: u64,
-    /// Time of the order event; `None` after the end of the root span.
+    /// Time of the order event; `None` after the root span ended.
     pub(super) seen: Option<SystemTime>,
     /// Start of the current evaluation.
     pub(super) evaluation: Option<SystemTime>,
@@ -32,7 +32,7 @@ pub(super) struct OrderTrace {
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     traces: BTreeMap<OrderId, OrderTrace>,
-    /// Orders with an unfinished trace, by the sequence number of the trace.
+    /// Orders with an unfinished trace, by sequence number.
     numbers: BTreeMap<u64, OrderId>,
     last: u64,
 }
@@ -42,8 +42,8 @@ impl Orders {
         self.traces.get_mut(order)
     }
 
-    /// Returns the trace of an order, and creates a missing trace. `seen` is the time of the order event;
-    /// `None` if another process exported the root span.
+    /// Returns the trace of an order, and creates it if missing. `seen` is `None` if another process exported
+    /// the root span.
     pub(super) fn get_or_create(&mut self, order: &OrderId, seen: Option<SystemTime>) -> &mut OrderTrace {
         if !self.traces.contains_key(order) {
             self.make_room();
@@ -87,7 +87,6 @@ impl Orders {
             .collect()
     }
 
-    /// Removes the oldest order without a lease if there are too many orders.
     fn make_room(&mut self) {
         if self.traces.len() < ORDERS_MAX {
             return;

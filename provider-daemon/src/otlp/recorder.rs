@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
-/// Maximum number of pending calls that have a span. Further calls replace the oldest calls.
+/// Maximum number of pending calls with a span. New calls replace the oldest.
 const CALLS_MAX: usize = 4096;
 
-/// Function that returns the hash of the last sent transaction that contains the given message.
+/// Returns the hash of the last sent transaction with the given message.
 pub type TransactionOf = Box<dyn Fn(&Msg) -> Option<String> + Send>;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct TraceRecorder {
     pub(super) transaction_of: TransactionOf,
     /// Time of the engine step to record.
     pub(super) now: SystemTime,
-    /// True while another instance leads. That instance exports the spans.
+    /// True while another instance leads and exports the spans.
     is_standby: bool,
     pub(super) orders: Orders,
     calls: BTreeMap<EffectId, PendingCall>,
@@ -88,7 +88,6 @@ impl TraceRecorder {
         }
     }
 
-    /// Ends the root span of an order if the root span is unfinished.
     fn end_order(&mut self, order: &OrderId, change: impl FnOnce(OpenSpan<'_>) -> OpenSpan<'_>) {
         let seen = self.orders.get(order).and_then(|trace| trace.seen.take());
         if let Some(seen) = seen {
@@ -121,7 +120,7 @@ impl TraceRecorder {
         self.calls.insert(id, PendingCall { start, subject });
     }
 
-    /// Ends the evaluation span of an order when the bid on this order is sent.
+    /// Ends the evaluation span of an order when its bid is sent.
     fn broadcast(&mut self, msg: &Msg) {
         let Msg::CreateBid { id, price, .. } = msg else {
             return;
@@ -215,7 +214,7 @@ impl TraceRecorder {
         self.send(span.with(attribute::OUTCOME, outcome.name()).end(now));
     }
 
-    /// Ends the trace of an order that was closed before the provider placed a bid.
+    /// Ends the trace of an order that closed without a bid of the provider.
     fn order_closed(&mut self, order: &OrderId) {
         let has_bid = |trace: &mut OrderTrace| trace.bid.is_some() || trace.lease.is_some();
         // The end of a bid or of a lease is a separate event.

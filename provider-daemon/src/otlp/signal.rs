@@ -16,7 +16,7 @@ pub(super) trait Signal: Sized + Send + Sync + 'static {
     /// Name of the signal in URLs, standard variables and messages.
     const NAME: &str;
 
-    /// Creates an exporter of the process with the attributes `resource`.
+    /// Creates an exporter with the process attributes `resource`.
     fn build(
         url: &str,
         client: Arc<CollectorClient>,

@@ -8,15 +8,15 @@ use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use std::time::SystemTime;
 
-/// Span from the order event to the bid or the decline; the root span of the trace.
+/// Root span, from the order event to the bid or the decline.
 pub(super) const ORDER: &str = "order";
 /// Span of the decision whether to bid.
 pub(super) const EVALUATE: &str = "evaluate";
-/// Span from the bid to the start of the lease; parent of all other spans of the lease.
+/// Span from the bid to the start of the lease, and parent of the lease's other spans.
 pub(super) const LEASE: &str = "lease";
-/// Span from the decision to close a lease until its workload is removed.
+/// Span from the decision to close a lease until the workload is removed.
 pub(super) const CLOSE: &str = "close";
-/// Names of the spans that an order has at most once.
+/// Spans that an order has at most once.
 const SINGLE: [&str; 3] = [ORDER, LEASE, CLOSE];
 
 /// Names of the attributes.
@@ -49,7 +49,7 @@ pub(super) struct OpenSpan<'a> {
 }
 
 impl<'a> OpenSpan<'a> {
-    /// Creates a span with the attributes of the order. Without a parent, the span is the root of the trace.
+    /// Creates a span with the attributes of the order. Without a parent, this is the root span.
     pub(super) fn new(
         provider: &'a Address,
         order: &'a OrderId,
@@ -75,18 +75,17 @@ impl<'a> OpenSpan<'a> {
         }
     }
 
-    /// Returns the id of a span that the order has at most once.
     pub(super) fn single_id(provider: &Address, order: &OrderId, name: &str) -> SpanId {
         span_id(provider, order, name, None)
     }
 
-    /// Sets the parent to the span with this name, which an order has at most once.
+    /// Sets as parent the span with this name, which must be in `SINGLE`.
     pub(super) fn below(mut self, parent: &str) -> Self {
         self.parent = Self::single_id(self.provider, self.order, parent);
         self
     }
 
-    /// Sets the parent to the evaluation span that started at this time.
+    /// Sets as parent the evaluation span that started at this time.
     pub(super) fn below_evaluation(mut self, start: SystemTime) -> Self {
         self.parent = span_id(self.provider, self.order, EVALUATE, Some(start));
         self
@@ -97,8 +96,7 @@ impl<'a> OpenSpan<'a> {
         self
     }
 
-    /// Adds an attribute. Cuts the text to a maximum length, because the text may contain names that tenants
-    /// choose.
+    /// Adds an attribute, cut to a maximum length because tenants may choose the text.
     pub(super) fn with_text(self, name: &'static str, text: &str) -> Self {
         self.with(name, cut(text.to_owned()))
     }

@@ -96,7 +96,7 @@ fn broadcast(id: u64, msg: Msg) -> Effect {
     Effect::Call(EffectId(id), Call::Broadcast(msg))
 }
 
-/// Records the events of an order until the provider has the lease.
+/// Records that the provider wins an order.
 fn win(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
     step(recorder, engine, None, vec![seen(dseq)]);
     step(recorder, engine, None, vec![broadcast(1, bid(dseq))]);
@@ -112,7 +112,7 @@ fn win(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
     step(recorder, engine, None, vec![publish(won)]);
 }
 
-/// Records that the provider closes a lease, and that the first teardown of the workload fails.
+/// Records that the provider closes a lease, and that the first teardown fails.
 fn close(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
     let reason = CloseReason::Unstable;
     let ending = Event::LeaseEnding {

@@ -29,18 +29,18 @@ const FOR_OWNERS: &str = "# The circuit breaker has tripped for the owners below
                           unusual\n# number of their leases. Leases of other owners are not affected.\n";
 const HELP: &str = "# Check the log of the provider. If the closes are correct, start the provider and run\n\
                     # `provider-daemon breaker release`: the closes then continue.\n";
-/// Maximum size of the circuit breaker file, in bytes. The largest file that the provider writes lists 64 lease owners.
+/// Maximum size of the circuit breaker file, in bytes; enough for 64 lease owners.
 const BYTES_MAX: u64 = 16 * 1024;
 
 #[derive(Debug, Clone)]
 pub(super) struct BreakerFile {
     path: PathBuf,
-    /// Lock that is held while the circuit breaker file is written.
+    /// Held while the circuit breaker file is written.
     turn: Arc<Mutex<()>>,
 }
 
 impl BreakerFile {
-    /// Returns the handle of the circuit breaker file in `home` for one provider on one chain.
+    /// Returns the circuit breaker file in `home` for one provider on one chain.
     pub(super) fn new(home: &Path, chain_id: &str, provider: &Address) -> Self {
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() || "-_.".contains(c) {
@@ -57,7 +57,7 @@ impl BreakerFile {
         }
     }
 
-    /// Writes the circuit breaker file again if the file was deleted while the breaker is tripped.
+    /// Writes the file of a tripped circuit breaker again if the file was deleted.
     pub(super) async fn rewrite_if_deleted(&self, shut: &RestartState, handle: &ProviderHandle) {
         if self.path.try_exists().is_ok_and(|is_there| !is_there) {
             tracing::warn!(
@@ -76,7 +76,7 @@ impl BreakerFile {
         }
     }
 
-    /// Copies the persisted state of the circuit breaker into the configuration of the provider.
+    /// Copies the stored state of the circuit breaker into `config`.
     pub(super) fn restore(&self, config: &mut Config) -> RestartState {
         let shut = self.load();
         shut.apply_to(config);
@@ -104,8 +104,7 @@ impl BreakerFile {
         shut
     }
 
-    /// Writes the state `shut` of the circuit breaker to the file. Removes the file if the breaker has not
-    /// tripped. A failure is logged.
+    /// Stores the state of the circuit breaker, or removes the file of an untripped breaker. Logs a failure.
     fn keep(&self, shut: &RestartState) {
         if let Err(error) = self.set(shut) {
             tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the circuit breaker for the next start; check the home directory");
@@ -191,7 +190,7 @@ fn text(shut: &RestartState) -> String {
     text
 }
 
-/// Parses the circuit breaker file. Also returns an error text if the content is invalid.
+/// Parses the circuit breaker file. Also returns the first error.
 fn parse_file(bytes: &[u8]) -> (RestartState, Option<String>) {
     let mut shut = RestartState::default();
     let mut problem = None;

@@ -23,7 +23,7 @@ pub(super) struct ProviderBus {
 }
 
 impl Buses {
-    /// Creates the buses. The remote bus is not connected yet, so its server may be unavailable.
+    /// Creates the buses, and does not connect to the remote bus yet.
     ///
     /// # Errors
     /// Returns an error if a credential file is invalid.
@@ -36,7 +36,7 @@ impl Buses {
         Ok(Self { local, remote })
     }
 
-    /// Returns the bus to which the provider publishes. Events reach the remote bus only while this instance leads.
+    /// Returns the bus of the provider. Events reach the remote bus only while this instance leads.
     pub(super) fn provider_bus(&self, writers: &Writers) -> ProviderBus {
         let local = Arc::clone(&self.local);
         let all = self.remote.clone().map(|location| {

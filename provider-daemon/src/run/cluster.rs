@@ -23,12 +23,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Interval between two updates of the in-memory cluster. A started workload becomes healthy at the next
-/// update.
+/// Interval of the in-memory cluster's updates. A new workload is healthy after one update.
 const TICK: Duration = Duration::from_secs(1);
-/// Maximum time between two heartbeats of the task that updates the in-memory cluster.
+/// Maximum time between two heartbeats of the update task.
 const TICK_LIMIT: Duration = Duration::from_secs(30);
-/// Initial back-off of the connection to the cluster, doubled after each failure.
+/// Initial back-off of the cluster connection, doubled after each failure.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Maximum back-off of the connection to the cluster.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -43,7 +42,7 @@ pub(super) struct ClusterAccess {
 }
 
 impl ClusterAccess {
-    /// Starts to connect to a Kubernetes cluster in the background, or creates an in-memory cluster.
+    /// Connects to a Kubernetes cluster in the background, or creates an in-memory cluster.
     pub(super) async fn start(
         args: &RunArgs,
         config: &Config,
@@ -93,7 +92,7 @@ impl ClusterAccess {
 }
 
 impl ClusterAccess {
-    /// Returns the source of the metrics of the Kubernetes cluster, or `None` for the in-memory cluster.
+    /// Returns the metrics source of the Kubernetes cluster; `None` for the in-memory cluster.
     pub(super) fn metric_source(&self, writers: &Writers) -> Option<KubernetesSource> {
         let proxy = self.proxy.clone()?;
         Some(KubernetesSource::new(writers.calls().clone(), proxy))
@@ -147,7 +146,7 @@ impl ClusterConnector {
         }
     }
 
-    /// Retries until the cluster is connected. Then starts the embedded operators and the storage of lease
+    /// Connects the cluster, with retries. Then starts the embedded operators and the storage of lease
     /// events.
     async fn run(self, proxy: ClusterProxy, until: CancellationToken) {
         let mut wait = WAIT_MIN;

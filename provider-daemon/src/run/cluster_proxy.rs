@@ -22,8 +22,7 @@ use tokio::sync::SetOnce;
 type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 type Items<T> = BoxStream<'static, Result<T, Error>>;
 
-/// Proxy of a cluster. The connection is set later. The proxy supports hostnames, shells and, if enabled,
-/// leased IP addresses. Clones share the connection.
+/// Proxy of a cluster that is connected later. Clones share the connection.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterProxy {
     there: Arc<SetOnce<Backend>>,
@@ -77,7 +76,7 @@ impl ClusterProxy {
         }
     }
 
-    /// Confirms the deletions that the embedded operators withhold. Returns one line for each operator.
+    /// Confirms the deletions that embedded operators withhold. Returns one line for each operator.
     pub(crate) fn confirm_deletions(&self) -> Vec<String> {
         match self.there.get() {
             Some(Backend::Kubernetes(kubernetes)) => kubernetes.confirm_deletions(),
@@ -99,7 +98,7 @@ impl ClusterProxy {
             .ok_or_else(|| away(operation))
     }
 
-    /// Returns an interface that only some clusters support, such as shells. Error texts contain `operation`.
+    /// Returns an interface that only some clusters support, such as shells. Errors name `operation`.
     fn facet<T: ?Sized>(
         &self,
         operation: &'static str,

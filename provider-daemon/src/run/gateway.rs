@@ -47,7 +47,7 @@ pub(super) struct GatewayOptions {
     home: PathBuf,
     account: Address,
     key: Arc<PrivateKey>,
-    /// Host names for the certificate that the provider creates and renews; empty without renewal.
+    /// Host names of the managed certificate; empty if the provider manages no certificate.
     domains: Vec<String>,
     /// Expiry of the certificate that the gateway uses.
     expiry: CertificateExpiry,
@@ -82,8 +82,8 @@ impl GatewayDependencies {
         }
     }
 
-    /// Returns a callback for the message that the gateway reports while the audit log is not writable. The
-    /// message omits the cause, which contains a local path.
+    /// Returns a source of gateway messages about an unwritable audit log. The messages omit the cause, which
+    /// contains a local path.
     fn problem(&self) -> Option<ProblemSource> {
         let audit = self.audit.clone()?;
         Some(ProblemSource::new(move || {
@@ -146,8 +146,7 @@ impl GatewayOptions {
         GatewaySource::new(self.settings.counters.clone(), self.expiry.clone())
     }
 
-    /// Reads the certificate in the home directory. The decryption of its private key takes several hundred
-    /// milliseconds.
+    /// Reads and decrypts the certificate in the home directory, which takes several hundred milliseconds.
     async fn certificate(&self) -> Result<OwnCertificate, String> {
         let (home, key) = (self.home.clone(), Arc::clone(&self.key));
         let reading = move || {
@@ -159,7 +158,7 @@ impl GatewayOptions {
         read.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// Returns modification time and size of the certificate file, to detect changes without decryption.
+    /// Returns the modification time and size of the certificate file, to detect changes.
     fn stamp(&self) -> Option<(SystemTime, u64)> {
         let path = KeyFiles::new(&self.home, &self.key).path(KeyFile::Current);
         let about = std::fs::metadata(path).ok()?;
@@ -170,8 +169,7 @@ impl GatewayOptions {
 /// Condition that delays bids until the gateway serves requests.
 const PENDING: &str = "the gateway to start, so that tenants can be served";
 
-/// If the gateway is enabled, delays the bids of a provider until the gateway runs. Before that time, tenants
-/// cannot send manifests for their leases.
+/// Delays bids until an enabled gateway runs, because tenants must be able to send manifests.
 pub(super) fn hold_bids(builder: ProviderBuilder, gateway: Option<&GatewayOptions>) -> ProviderBuilder {
     match gateway {
         Some(_) => builder.hold_bids(PENDING),
@@ -179,7 +177,7 @@ pub(super) fn hold_bids(builder: ProviderBuilder, gateway: Option<&GatewayOption
     }
 }
 
-/// If the gateway is enabled, starts the gateway as a supervised part.
+/// Starts the gateway, if enabled, as a supervised part.
 pub(super) fn start(
     plan: Option<GatewayOptions>,
     dependencies: GatewayDependencies,
@@ -211,12 +209,12 @@ pub(super) fn start(
     });
 }
 
-/// Tokens for the two steps of a shutdown. Clones share the tokens.
+/// Tokens of the two shutdown steps. Clones share the tokens.
 #[derive(Debug, Clone)]
 pub(super) struct ShutdownTokens {
-    /// Cancelled when the provider starts to stop: streams end, but requests are still served.
+    /// Cancelled at the start of the shutdown: streams end, but requests are still served.
     pub(super) draining: CancellationToken,
-    /// Cancelled when the provider has stopped: requests fail, and connections are closed.
+    /// Cancelled after the provider stopped: requests fail, and connections are closed.
     pub(super) stopped: CancellationToken,
 }
 
@@ -296,7 +294,7 @@ async fn probes(
     serve::serve(listener, Router::new().fallback(probe), over.clone()).await;
 }
 
-/// Creates and renews the certificate. Returns immediately if the provider does not manage the certificate.
+/// Creates and renews the certificate. Returns at once if the certificate is not managed.
 async fn maintain_certificate(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,
@@ -325,8 +323,8 @@ async fn maintain_certificate(
     }
 }
 
-/// Waits for the certificate and starts the gateway. Also returns the modification time and size of the
-/// certificate file, taken before the file was read. Returns `None` at a shutdown.
+/// Waits for the certificate and starts the gateway; `None` at a shutdown. Also returns the modification time
+/// and size of the certificate file before the read.
 async fn begin(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,

@@ -37,13 +37,13 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Interval at which the leader copies the state of the circuit breaker to the election record.
+/// Interval at which the leader stores the state of the circuit breaker in the election record.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
-/// Maximum time to release the election lease. Without a release, standbys take over only after one lease duration.
+/// Time limit to release the election lease. Otherwise, standbys wait for one lease duration.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Namespace that is never deleted. Its UID therefore identifies the cluster.
+/// Namespace that is never deleted, so its UID identifies the cluster.
 const NEVER_DELETED: &str = "kube-system";
-/// Maximum time that the provider waits at startup for an unresponsive cluster.
+/// Time limit of the cluster query at the start.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a standby checks the election term.
 const TERM_INTERVAL: Duration = Duration::from_secs(2);
@@ -52,18 +52,17 @@ const TERM_INTERVAL: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(super) struct Ha {
     election: Option<Arc<Election>>,
-    /// Task that writes the hashes of this instance's settings to the election whenever the hashes change.
+    /// Task that writes changed hashes of the settings to the election.
     following: Option<Arc<AbortOnDropHandle<()>>>,
     address: Option<String>,
     terms: Terms,
-    /// Highest election term that the home directory contained at the start.
+    /// Highest election term in the home directory at the start.
     known_term: u64,
     printer: Arc<Printer>,
 }
 
 impl Ha {
-    /// Starts the election if enabled. `restart_state` is the stored state of the circuit breaker, and `state` is the opened
-    /// state file of the home directory.
+    /// Starts the election if enabled. `restart_state` is the stored state of the circuit breaker.
     ///
     /// # Errors
     /// Returns an error if a setting is invalid or the state cannot be read. An unavailable election store (cluster or
@@ -134,7 +133,7 @@ impl Ha {
         Ok(ha)
     }
 
-    /// Returns the initial role. Without an election, the instance leads in the highest stored election term.
+    /// Returns the initial role: standby, or leader of the highest stored term if there is no election.
     pub(super) const fn role(&self) -> Leadership {
         match self.election {
             Some(_) => Leadership::Standby,
@@ -144,18 +143,18 @@ impl Ha {
         }
     }
 
-    /// Returns the gate, which is open while this instance leads; `None` without an election.
+    /// Returns the gate that is open while this instance leads; `None` without an election.
     pub(super) fn gate(&self) -> Option<LeadershipGate> {
         self.election.as_ref().map(|election| election.gate())
     }
 
-    /// Returns the factory of clients and buses that write only while this instance leads. `lease` is the duration of
-    /// the election lease.
+    /// Returns the factory of clients and buses that write only while this instance leads. `lease` is the
+    /// duration of the election lease.
     pub(super) fn writers(&self, lease: Duration) -> Writers {
         Writers::new(self.gate(), lease)
     }
 
-    /// Returns the source from which the gateway reads the election status, or `None` without an election.
+    /// Returns the election status for the gateway; `None` without an election.
     pub(super) fn source(&self) -> Option<LeadershipSource> {
         let ha = self.clone();
         self.election.as_ref()?;
@@ -253,8 +252,8 @@ impl Ha {
         }));
     }
 
-    /// Stores the state of the circuit breaker for the next leader, and releases the election lease. If
-    /// `in_order` is false, does nothing, and the election lease expires.
+    /// Stores the state of the circuit breaker, and releases the election lease. If `in_order` is false, lets
+    /// the lease expire.
     pub(super) async fn end(&self, handle: &ProviderHandle, in_order: bool) {
         let Some(election) = self.election.as_ref().filter(|_| in_order) else {
             return;
@@ -271,8 +270,8 @@ impl Ha {
     }
 }
 
-/// Returns the identity of the Kubernetes cluster, or `None` if there is no cluster or the cluster does not
-/// respond. An instance with an unknown identity can still lead.
+/// Returns the identity of the Kubernetes cluster; `None` without a cluster or a response. An instance with
+/// an unknown identity can still lead.
 async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         return None;
@@ -298,7 +297,7 @@ async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     }
 }
 
-/// Restores the circuit breaker's state, which the previous leader stored.
+/// Restores the circuit breaker state that the previous leader stored.
 async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
     let state = RestartState::from_json(&election.state()).unwrap_or_else(|error| {
         tracing::warn!(
@@ -311,7 +310,7 @@ async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(
     handle.restore_state(&state).await
 }
 
-/// Stores each change of the circuit breaker's state for the next leader, until this instance stops leading.
+/// Stores each change of the circuit breaker state, until this instance stops leading.
 async fn lead(election: &Election, handle: &ProviderHandle, term: u64, gate: &LeadershipGate) {
     let mut last = None;
     while gate.term() == Some(term) {

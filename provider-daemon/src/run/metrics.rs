@@ -16,7 +16,7 @@ use serde_json::json;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Starts the server of the metrics if enabled. Returns the metrics, to which each part adds its source.
+/// Starts the metrics server if enabled. Returns the metrics, to which each part adds its source.
 pub(super) fn start(
     args: &RunArgs,
     printer: &Arc<Printer>,
@@ -52,7 +52,7 @@ pub(super) struct MeasuredParts {
 }
 
 impl MeasuredParts {
-    /// Adds the source of each part to `metrics`. Returns the source of the chain client.
+    /// Adds all sources to `metrics`. Returns the source of the chain client.
     pub(super) fn add_to(self, metrics: &Metrics) -> ChainSource {
         metrics.add(self.chain.clone());
         if let Some(kubernetes) = self.kubernetes {
@@ -66,15 +66,15 @@ impl MeasuredParts {
     }
 }
 
-/// Returns the metrics source of the chain client. These metrics include the balances of the provider in the
-/// denoms of bid deposits and fees.
+/// Returns the metrics source of the chain client, with the provider's balances in the denoms of bid deposits
+/// and fees.
 pub(super) fn chain_source(chain: &AkashClient, config: &Config, gas_prices: &str) -> ChainSource {
     let mut denoms = vec![config.bid_deposit.denom.clone()];
     denoms.extend(gas_price(gas_prices).map(|(denom, _)| denom));
     ChainSource::new(chain.clone(), config.provider.clone(), denoms)
 }
 
-/// Adds the metrics of the engine. One metric estimates how long the account balances from `chain` suffice.
+/// Adds the metrics of the engine, including an estimate of how long the balances from `chain` suffice.
 pub(super) fn add_engine(metrics: &Metrics, args: &RunArgs, handle: &ProviderHandle, chain: ChainSource) {
     let ports = args.cluster.cluster_node_port_quantity;
     let is_per_lease = args.metrics.metrics_per_lease;

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum time for the supervised parts to stop after the provider has stopped.
+/// Maximum time for the supervised parts to stop.
 const PARTS_END: Duration = Duration::from_secs(10);
 
 /// Starts the chain client as the first part of the provider.
@@ -36,7 +36,7 @@ pub(super) fn connect(
     Ok(writers.chain(chain))
 }
 
-/// Starts the task that prints events. Events between a failure of the task and its restart are not printed.
+/// Starts the task that prints events. Events during a restart of this task are not printed.
 pub(super) async fn print(
     parts: &mut Supervisor,
     buses: &Buses,
@@ -61,7 +61,7 @@ pub(super) async fn print(
     Ok(())
 }
 
-/// Waits until all parts have ended, up to a time limit.
+/// Waits until all parts have ended, for at most `PARTS_END`.
 pub(super) async fn all_ended(parts: Supervisor) -> Result<(), PartFailed> {
     timeout(PARTS_END, parts.end()).await.unwrap_or_else(|_| {
         tracing::warn!(limit = ?PARTS_END, "parts of the provider did not stop within the time limit and were aborted");
@@ -69,7 +69,7 @@ pub(super) async fn all_ended(parts: Supervisor) -> Result<(), PartFailed> {
     })
 }
 
-/// Starts the provider as a task, and the readiness checks as a supervised part. The watchdog monitors both.
+/// Starts the provider and the readiness checks. The watchdog monitors both.
 pub(super) fn run_and_look<E: Send + 'static>(
     parts: &mut Supervisor,
     running: impl Future<Output = Result<(), E>> + Send + 'static,

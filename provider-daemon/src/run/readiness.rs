@@ -26,24 +26,22 @@ use tokio_util::sync::CancellationToken;
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of the printed summaries.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum time between two heartbeats of the readiness checks. One check can last as long as the timeout of
-/// a status request.
+/// Maximum time between two heartbeats of the readiness checks. One check waits for a status response.
 const LOOP_LIMIT: Duration = Duration::from_secs(180);
-/// Maximum time between two responses of the provider, which normally responds within milliseconds.
+/// Maximum time between two responses of the provider.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
-/// Minimum time without a connection to the chain. A shorter time is not an outage.
+/// Minimum duration of a lost chain connection that counts as an outage.
 const OUTAGE_MIN: Duration = Duration::from_secs(2);
-/// Maximum number of failed chain nodes in a message; the log contains all of them.
+/// Maximum number of failed chain nodes in a message.
 const REASONS_MAX: usize = 4;
 
-/// Condition that delays bids. The cluster connection or the gateway sets the condition, and the readiness
-/// check reads it.
+/// Condition that delays bids, such as the gateway's start.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WaitCondition {
     awaited: Arc<Mutex<Option<String>>>,
 }
 
-/// Conditions that must be met before the provider bids, and the gates that permit writes.
+/// Conditions for bids, and the gates that permit writes.
 #[derive(Debug)]
 pub(super) struct Conditions {
     pub(super) cluster: WaitCondition,
@@ -55,7 +53,7 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Creates the conditions; `elected` is the gate of the leader election, or `None` without an election.
+    /// Creates the conditions. `elected` is the election gate; `None` without an election.
     pub(super) fn new(elected: Option<LeadershipGate>, writers: Writers) -> Self {
         Self {
             writers,
@@ -79,7 +77,7 @@ impl WaitCondition {
     }
 }
 
-/// Watch that checks the conditions for bids periodically and reports changes.
+/// Periodic check of the conditions for bids, which reports changes.
 #[derive(Debug)]
 pub(super) struct Watch {
     printer: Arc<Printer>,
@@ -90,7 +88,7 @@ pub(super) struct Watch {
     leading: LeadershipGate,
     is_elected: bool,
     pricing: PricingArgs,
-    /// One line for each cluster component that must run besides this process; printed with the unmet
+    /// Cluster components that must run besides this process, one per line; printed with the unmet
     /// conditions.
     notes: Vec<String>,
     reported: Mutex<Option<Vec<String>>>,
@@ -136,8 +134,8 @@ impl Watch {
         }
     }
 
-    /// Checks the conditions until `until` is cancelled or the provider stops. Afterwards closes the gate for
-    /// writes if there is no election.
+    /// Checks the conditions until `until` is cancelled or the provider stops. Without an election, then
+    /// closes the gate for writes.
     pub(super) async fn follow(
         &self,
         handle: &ProviderHandle,
@@ -221,7 +219,7 @@ impl Watch {
         }
     }
 
-    /// Prints that the flight recorder has failed or has resumed.
+    /// Prints that flight recording has failed or has resumed.
     fn report_recording(&self, recording: &flight::RecordingStatus) {
         let mut reported = self
             .reported_recording
@@ -241,7 +239,7 @@ impl Watch {
         reported.clone_from(&recording.trouble);
     }
 
-    /// Prints that the recording of the order history has failed or has resumed.
+    /// Prints that recording the order history has failed or has resumed.
     fn report_history(&self, history: &HistoryHealth) {
         let mut reported = self
             .reported_history

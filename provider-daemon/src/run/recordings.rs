@@ -28,15 +28,14 @@ pub(super) struct Recordings {
     pub(super) flight: Option<flight::Finish>,
     pub(super) history: Option<History>,
     pub(super) audit: Option<Audit>,
-    /// Audit record of the run of this provider; `None` without an audit log.
+    /// Audit record of this run; `None` without an audit log.
     run: Option<AuditedAct>,
     #[cfg(feature = "otlp")]
     otlp: Otlp,
 }
 
 impl Recordings {
-    /// Starts the enabled recorders and adds the metrics of the exports. Returns a provider builder with these
-    /// recorders, and the handles of the recorders.
+    /// Starts the enabled recorders. Returns a provider builder with these recorders, and their handles.
     pub(super) async fn start(
         args: &RunArgs,
         home: &Path,
@@ -129,7 +128,7 @@ fn run_act(config: &Config) -> Act {
     act
 }
 
-/// Returns a note for the operator: whether the audit log is writable again, or why it is not writable.
+/// Returns an operator note on the state of the audit log.
 pub(super) fn audit_note(health: &AuditHealth) -> String {
     match &health.problem {
         Some(why) => format!("{UNWRITABLE}: {why}"),

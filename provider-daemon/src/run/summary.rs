@@ -11,7 +11,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use tokio::runtime::Handle;
 
-/// Maximum number of decline codes in the text summary; the JSON summary contains all.
+/// Maximum number of decline codes in the text summary; JSON contains all.
 const REASONS_MAX: usize = 5;
 /// Maximum number of items in each list of orders or leases in the text summary.
 const NAMES_MAX: usize = 3;
@@ -44,7 +44,7 @@ fn open_bids(status: &Status) -> usize {
         .count()
 }
 
-/// Returns the orders for which the account cannot pay the deposit of a bid.
+/// Returns orders that wait for enough money for the bid deposit.
 fn unfunded(status: &Status) -> Vec<&OrderId> {
     let orders = status.orders.iter();
     let unfunded = orders.filter(|order| order.phase == OrderPhase::Unfunded);
@@ -63,7 +63,7 @@ fn not_offered(status: &Status) -> &[IgnoredResource] {
     &status.inventory.available.ignored
 }
 
-/// Formats a list with the label `what`: the first `NAMES_MAX` items, and the number of further items.
+/// Formats the first `NAMES_MAX` items after the label `what`, and the number of further items.
 fn named<T: ToString>(what: &str, all: &[T]) -> String {
     if all.is_empty() {
         return String::new();
@@ -76,7 +76,7 @@ fn named<T: ToString>(what: &str, all: &[T]) -> String {
     format!("; {what}: {}", names.join(", "))
 }
 
-/// Formats the most frequent decline codes, at most `max`, each with the number of declined orders.
+/// Formats up to `max` of the most frequent decline codes, with their counts.
 pub(crate) fn declines_text(declines: &BTreeMap<DeclineCode, u64>, max: usize) -> String {
     let mut reasons: Vec<(&DeclineCode, &u64)> = declines.iter().collect();
     reasons.sort_by_key(|(reason, count)| (std::cmp::Reverse(**count), *reason));

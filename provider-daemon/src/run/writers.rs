@@ -22,11 +22,11 @@ use std::time::Duration;
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
-/// API path prefixes of access reviews. These POST requests are queries: the API server stores nothing.
+/// API path prefixes of access reviews: POST requests that store nothing.
 const REVIEWS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
 const REFUSED: &str = "not written: another instance may be the leader";
 
-/// Factory of clients and buses that write only while this instance leads. Clones share the gate of the election.
+/// Factory of clients and buses that write only while this instance leads.
 #[derive(Debug, Clone)]
 pub(crate) struct Writers {
     gate: Option<LeadershipGate>,
@@ -35,8 +35,7 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Creates the factory. `gate` is the gate of the election, or `None` for a single instance, which always
-    /// writes.
+    /// Creates the factory. With `gate` as `None`, writes are always permitted.
     pub(super) fn new(gate: Option<LeadershipGate>, lease: Duration) -> Self {
         Self {
             gate,
@@ -45,12 +44,12 @@ impl Writers {
         }
     }
 
-    /// Returns the counter of the requests to the cluster. All clients from this factory share the counter.
+    /// Returns the counter of cluster requests, which all clients from this factory share.
     pub(super) const fn calls(&self) -> &ApiCalls {
         &self.calls
     }
 
-    /// Returns a factory of clients that reject every write, for commands that only read.
+    /// Returns a factory of clients that reject every write.
     pub(crate) fn read_only() -> Self {
         Self::new(Some(LeadershipGate::new(false)), Duration::ZERO)
     }
@@ -60,8 +59,7 @@ impl Writers {
         self.gate.is_some()
     }
 
-    /// Returns a chain client that sends transactions only while this instance leads. Reads are always
-    /// permitted.
+    /// Returns a chain client that sends transactions only while this instance leads.
     pub(super) fn chain(&self, chain: AkashClient) -> AkashClient {
         match self.gate.clone() {
             Some(gate) => chain.fenced(move || gate.term().is_some()),
@@ -69,8 +67,8 @@ impl Writers {
         }
     }
 
-    /// Returns a bus that publishes events only while the instance leads. A standby buffers each event for
-    /// twice the duration of the election lease, which is sufficient for a fail-over.
+    /// Returns a bus that publishes events only while this instance leads. A standby buffers each event for
+    /// twice the election lease duration.
     pub(super) fn bus(&self, bus: impl Bus) -> Arc<dyn Bus> {
         match self.gate.clone() {
             Some(gate) => Arc::new(LeaderBus::new(bus, gate, self.lease * 2)),
@@ -78,11 +76,8 @@ impl Writers {
         }
     }
 
-    /// Returns a client of the cluster for all parts of the program. Requests that change an object get the response
-    /// 503 while another instance leads.
-    ///
-    /// After a request has passed all queues, the client checks the gate and sends the request. A process
-    /// that was suspended therefore sends no queued write after it resumes.
+    /// Returns a cluster client that rejects writes with 503 while another instance leads. The client checks
+    /// the gate after all queues, so a suspended process sends no queued write after it resumes.
     pub(crate) fn kubernetes<S, B>(&self, builder: ClientBuilder<S>) -> Client
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
@@ -100,8 +95,8 @@ impl Writers {
         builder.with_layer(&self.calls).with_layer(&fence).build()
     }
 
-    /// Returns a client of the cluster for parts with separate leader elections. This client writes even if
-    /// another instance of the provider leads.
+    /// Returns a cluster client that writes even while another instance leads, for parts with their own
+    /// elections.
     pub(crate) fn unguarded<S, B>(&self, builder: ClientBuilder<S>) -> Client
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
@@ -113,7 +108,7 @@ impl Writers {
         builder.with_layer(&self.calls).build()
     }
 
-    /// Runs `work` while the instance leads. In each election term, `work` starts again.
+    /// Runs `work` while this instance leads, again in each election term.
     pub(super) async fn while_leading<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         let Some(gate) = &self.gate else {
             return work().await;
@@ -165,8 +160,7 @@ fn is_write(request: &Request<Body>) -> bool {
     !reads && !REVIEWS.iter().any(|path| request.uri().path().starts_with(path))
 }
 
-/// Returns the response to a rejected write: a 503 error in the format of the API server. Callers retry
-/// later.
+/// Returns the 503 error for a rejected write. Callers retry later.
 fn refusal() -> Response<Body> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",

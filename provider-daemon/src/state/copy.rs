@@ -17,7 +17,7 @@ use std::sync::Arc;
 const FILE_MAX: u64 = 256 << 20;
 
 impl State {
-    /// Copies the state of a home directory into memory. Returns `None` before the first start of a provider.
+    /// Copies the state of a home directory into memory; `None` before the provider's first start.
     ///
     /// # Errors
     /// Returns the reason if the file cannot be read, is too large or is damaged.

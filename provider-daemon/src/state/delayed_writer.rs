@@ -10,12 +10,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Pause between two writes, each of which waits for the disk.
+/// Pause between two writes, which wait for the disk.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) type Write<T> = fn(&Database, &str, &T) -> Result<(), redb::Error>;
 
-/// Background writer that stores the latest value under one key. Dropping the writer stores a pending value.
+/// Background writer that stores the latest value of one key. Dropping the writer stores a pending value.
 #[derive(Debug)]
 pub(super) struct DelayedWriter<T: fmt::Debug> {
     shared: Arc<Shared<T>>,
@@ -33,11 +33,11 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct Pending<T> {
-    /// Latest value; `None` before the first value. Possibly, the database does not contain the value yet.
+    /// Latest value; may not be written yet. `None` before the first value.
     newest: Option<T>,
     /// True while the latest value is not stored.
     is_due: bool,
-    /// Failure of the last write; removed when the caller is notified.
+    /// Failure of the last write; removed after it is returned to the caller.
     failure: Option<String>,
     closing: bool,
 }
@@ -88,8 +88,7 @@ impl<T: Clone + fmt::Debug> DelayedWriter<T> {
         self.shared.pending().newest.clone()
     }
 
-    /// Passes the latest value to `next`. Stores the value that `next` returns; with `None`, the latest value
-    /// is unchanged.
+    /// Stores the value that `next` returns for the latest value. With `None`, the value is unchanged.
     ///
     /// # Errors
     /// Returns the failure of an earlier write. The new value is written even in this case.
@@ -107,7 +106,7 @@ impl<T: Clone + fmt::Debug> DelayedWriter<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// Writes each new value to the database, until the writer is dropped.
+    /// Writes new values until the writer is dropped.
     fn write_pending(&self) {
         loop {
             let mut pending = self.pending();

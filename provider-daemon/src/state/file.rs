@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Duration for which writes are paused after a failure other than a full disk.
+/// Pause of writes after a failure other than a full disk.
 const RETRY: Duration = Duration::from_secs(60);
-/// Interval at which the free space of a full disk is checked.
+/// Interval of free space checks after the disk was full.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
-/// Free space, in bytes, at which writes resume after the disk was full.
+/// Free space, in bytes, at which writes resume on a full disk.
 const SPACE_MIN: u64 = 1 << 20;
 
 type Open = dyn Fn() -> Result<Database, StateError> + Send + Sync;
 
-/// Database file. After a disk failure, its writes are paused.
+/// Database file that pauses writes after a disk failure.
 pub(super) struct StateFile {
     path: PathBuf,
-    /// Open database; `None` if the file could not be reopened after a disk failure.
+    /// Open database; `None` if the reopening after a disk failure failed.
     database: RwLock<Option<Database>>,
     pause: Mutex<Option<WritePause>>,
     open: Box<Open>,
@@ -56,8 +56,7 @@ impl WritePause {
         }
     }
 
-    /// Returns whether the pause has ended. The pause for a full disk ends when space is free again. Any
-    /// other pause ends after `retry`.
+    /// Returns true if the pause has ended: for a full disk, when space is free; otherwise after `retry`.
     pub(crate) fn is_over(&self, retry: Duration, has_space: impl FnOnce() -> bool) -> bool {
         let waited = self.since.elapsed();
         if self.is_full {
@@ -76,7 +75,7 @@ pub(crate) fn is_full(error: &redb::Error) -> bool {
     matches!(error, redb::Error::Io(error) if error.kind() == ErrorKind::StorageFull)
 }
 
-/// Returns whether the disk caused `error`. [`StateFile`] logs the errors that the disk causes.
+/// Returns true if the disk caused `error`.
 pub(super) const fn is_disk_failure(error: &redb::Error) -> bool {
     matches!(
         error,
@@ -84,7 +83,7 @@ pub(super) const fn is_disk_failure(error: &redb::Error) -> bool {
     )
 }
 
-/// Returns whether the file system of a path has enough free space for a write.
+/// Returns true if the file system of `path` has at least `SPACE_MIN` bytes free.
 pub(crate) fn has_space(path: &Path) -> bool {
     files::free_bytes(path).is_ok_and(|free| free >= SPACE_MIN)
 }
@@ -104,7 +103,7 @@ impl StateFile {
         }
     }
 
-    /// Runs the read transaction `call` on the database.
+    /// Runs the read transaction `call`.
     ///
     /// # Errors
     /// Returns the error of `call`, or an error if the file cannot be reopened after a disk failure.
@@ -119,7 +118,7 @@ impl StateFile {
         result
     }
 
-    /// Runs the write transaction `call` on the database.
+    /// Runs the write transaction `call`.
     ///
     /// # Errors
     /// Returns the error of `call`. During a pause of the writes, returns the failure that started the pause.
@@ -160,7 +159,7 @@ impl StateFile {
         }
     }
 
-    /// Pauses the writes after a disk failure, and reopens the file. Only the first failure is logged.
+    /// Pauses writes after a disk failure, and reopens the file. Logs only the first failure.
     fn pause_after(&self, error: &redb::Error) {
         // A closed file is opened again by the next write after the pause.
         if !is_disk_failure(error) || matches!(error, redb::Error::DatabaseClosed) {

@@ -14,12 +14,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Table of the last processed height by chain ID.
 const HEIGHTS: TableDefinition<'_, &str, u64> = TableDefinition::new("heights");
-/// Table of the height and block time of the last processed block, by chain ID. The time is in milliseconds
-/// since the Unix epoch. The time is valid only if [`HEIGHTS`] has the same height, because earlier versions
-/// of this program update only [`HEIGHTS`].
+/// Table of the last processed block by chain ID: the height, and the time in milliseconds since the Unix
+/// epoch. The time is valid only if [`HEIGHTS`] has the same height, because earlier versions update only
+/// [`HEIGHTS`].
 const TIMES: TableDefinition<'_, &str, (u64, i64)> = TableDefinition::new("height-times");
 
-/// Store of the last processed block of one chain. Dropping the store writes a pending value.
+/// Store of a chain's last processed block. Dropping the store writes a pending value.
 #[derive(Debug)]
 pub struct Heights {
     writer: DelayedWriter<Checkpoint>,
@@ -51,8 +51,8 @@ impl State {
         blocks.filter_map(Result::transpose).collect()
     }
 
-    /// Removes the stored last block of the chain `chain_id`, or of all chains if `chain_id` is `None`.
-    /// Returns the number of removed records.
+    /// Removes the last processed block of `chain_id`, or of all chains for `None`. Returns the number of
+    /// removed records.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -122,7 +122,7 @@ fn read(database: &Database, chain_id: &str) -> Result<Option<Checkpoint>, redb:
     }))
 }
 
-/// Returns the current time, which replaces a missing block time. No stored block is newer than this time.
+/// Returns the current time, as the upper bound for a missing block time.
 fn now() -> BlockTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     BlockTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

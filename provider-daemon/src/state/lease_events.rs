@@ -13,14 +13,14 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinitio
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Table of events. The key is the namespace and the UID of the Kubernetes Event object. The value is the JSON array of
-/// the object's resource version and the lease event.
+/// Table of lease events, by the namespace and UID of the Event object. The value is a JSON array: the
+/// resource version and the lease event.
 const EVENTS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("lease-events");
 /// Maximum number of stored events of all leases together.
 const EVENTS_MAX: usize = 20_000;
 /// Maximum total size of all stored events, in bytes.
 const BYTES_MAX: usize = 16 << 20;
-/// Maximum size of a stored event, in bytes. A larger event is not stored.
+/// Maximum size of a stored event, in bytes. Larger events are not stored.
 const EVENT_BYTES_MAX: usize = 8 << 10;
 
 /// Namespace and UID of the Kubernetes Event object.
@@ -39,7 +39,7 @@ struct Limits {
     bytes: usize,
 }
 
-/// Metadata of all rows of the table, without the text of the events.
+/// Metadata of all rows, without event texts.
 type Index = BTreeMap<Key, Row>;
 
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ impl LeaseEvents {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads all rows. The next write removes rows that cannot be decoded.
+    /// Reads all rows. The next write removes undecodable rows.
     fn read(&self) -> Result<Vec<StoredEvent>, redb::Error> {
         self.database.read(|database| self.read_from(database))
     }
@@ -178,7 +178,7 @@ impl LeaseEvents {
     }
 }
 
-/// Returns the keys of the oldest rows, which must be removed to stay within the limits.
+/// Returns the oldest rows, which must be removed to stay within the limits.
 fn over(index: &Index, limits: Limits) -> Vec<Key> {
     let mut bytes: usize = index.values().map(|row| row.bytes).sum();
     let mut events = index.len();

@@ -8,12 +8,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Permission bits of the group and of other users, and the special bits.
+/// Permission bits that must not be set: those of group and others, and the special bits.
 const TOO_WIDE: u32 = 0o7077;
-/// Maximum number of checked entries. A home directory has some dozens of entries. A directory with many
-/// thousands of entries also contains files of other programs.
+/// Maximum number of checked entries. A larger directory contains files of other programs.
 const ENTRIES_MAX: usize = 10_000;
-/// Maximum depth of checked directories. A keyring has a depth of two.
+/// Maximum depth of checked directories. A keyring has depth two.
 const DEPTH_MAX: usize = 8;
 
 /// Creates the directory with mode 0700 if it is missing.
@@ -34,14 +33,11 @@ pub(super) fn file(path: &Path) -> io::Result<()> {
     opened.map(drop)
 }
 
-/// Function that is called with the path and mode of each entry that is too accessible.
+/// Called with the path and mode of each entry that is too accessible.
 type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
 
-/// Removes the access of the group and of other users to the home directory and its content. Failures are logged,
-/// because a read-only mount or another owner must not stop a provider.
-///
-/// The home directory of the Unix user and the root directory also contain other files. In these two
-/// directories, only `owned` is changed.
+/// Denies group and others access to the home directory and its content. In the user's Unix home and in `/`,
+/// changes only `owned`. Logs failures.
 pub(super) fn close(home: &Path, owned: &Path) {
     let failures = restrict(home, owned);
     if let Some(first) = failures.first() {
@@ -54,15 +50,15 @@ pub(super) fn close(home: &Path, owned: &Path) {
     }
 }
 
-/// Restricts the same entries as [`close`]; returns one line for each failure.
+/// Restricts the same entries as [`close`]. Returns one line for each failure.
 pub(super) fn restrict(home: &Path, owned: &Path) -> Vec<String> {
     visit(home, owned, &mut |path, mode| {
         fs::set_permissions(path, Permissions::from_mode(mode & 0o700))
     })
 }
 
-/// Returns the path and the mode of each entry that [`close`] would change, and one line for each entry that cannot be
-/// read.
+/// Returns the path and mode of each entry that [`close`] would change, and one line for each unreadable
+/// entry.
 pub(super) fn accessible(home: &Path, owned: &Path) -> (Vec<(PathBuf, u32)>, Vec<String>) {
     let mut found = Vec::new();
     let failures = visit(home, owned, &mut |path, mode| {
@@ -72,7 +68,7 @@ pub(super) fn accessible(home: &Path, owned: &Path) -> (Vec<(PathBuf, u32)>, Vec
     (found, failures)
 }
 
-/// Applies an action to each entry that is too accessible; returns one line for each failure.
+/// Calls `act` for each entry that is too accessible. Returns one line for each failure.
 fn visit(home: &Path, owned: &Path, act: &mut Action<'_>) -> Vec<String> {
     let is_shared = home.parent().is_none() || std::env::home_dir().is_some_and(|user| user == home);
     let mut failures = Vec::new();
@@ -110,7 +106,7 @@ fn visit_all(
     }
 }
 
-/// Checks one entry, and returns whether the entry is a directory.
+/// Checks one entry. Returns true for a directory.
 fn check(path: &Path, act: &mut Action<'_>, failures: &mut Vec<String>) -> bool {
     let about = match fs::symlink_metadata(path) {
         Ok(about) => about,

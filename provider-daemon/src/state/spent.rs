@@ -10,10 +10,10 @@ use akash_provider_core::types::Address;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::sync::Arc;
 
-/// Table of paid fees. The key contains the chain ID and the account. The value has one row of [`ROW`] bytes
-/// for each minute with a payment.
+/// Table of paid fees by chain ID and account. A value has one row of [`ROW`] bytes for each minute with a
+/// payment.
 const SPENT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("spent");
-/// Size of a row: minute, gas and fee, as little-endian numbers of 8, 8 and 16 bytes.
+/// Size of a row in bytes: minute (8), gas (8) and fee (16), little-endian.
 const ROW: usize = 32;
 /// Maximum number of stored minutes; sufficient for one hour.
 const ROWS_MAX: usize = 64;
@@ -25,7 +25,7 @@ pub struct Payments {
 }
 
 impl State {
-    /// Returns the store of the fees that an account paid on a chain in the last hour.
+    /// Returns the store of an account's fees on a chain in the last hour.
     ///
     /// # Errors
     /// Returns an error if the thread of the writer cannot be started.

@@ -15,17 +15,16 @@ use redb::{
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Table of compressed public keys by account address. The public key of an account never changes.
+/// Table of compressed public keys by account address. The key of an account never changes.
 const KEYS: TableDefinition<'_, &str, &[u8; 33]> = TableDefinition::new("tenant-keys");
-/// Table of the fingerprints of certificates that were valid at the last chain query.
+/// Table of certificate fingerprints, valid at the last chain query.
 const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("tenant-certificates");
 
-/// Table of the times at which the public keys were stored, by account address. A key without a stored time counts as
-/// older than all other keys.
+/// Table of the storage times of public keys, by account address. A key without a time counts as oldest.
 const KEY_AGES: TableDefinition<'_, &str, u64> = TableDefinition::new("tenant-key-ages");
 const CERTIFICATE_AGES: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("tenant-certificate-ages");
-/// Divisor for evictions: when a table is full, 1/16 of its entries are removed at once. Finding the oldest
-/// entries needs a full scan, so evictions must be rare.
+/// Divisor for evictions: a full table loses 1/16 of its entries at once, because each eviction scans the
+/// table.
 const EVICTED_FRACTION: u64 = 16;
 
 /// Store of tenant keys and certificates.
@@ -122,14 +121,13 @@ impl Tenants {
     }
 }
 
-/// Returns nanoseconds since the Unix epoch. If the clock was set back, entries that are stored afterwards
-/// look older and are evicted earlier.
+/// Returns nanoseconds since the Unix epoch.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the keys of the oldest entries to evict; empty if the table is not full.
+/// Returns the oldest entries, to evict from a full table; otherwise empty.
 fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     all: &Table<'_, K, V>,
     ages: &Table<'_, K, u64>,
@@ -150,8 +148,7 @@ fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     Ok(by_age.into_iter().take(go).map(|(_, key)| key).collect())
 }
 
-/// Returns the value of a successful `result`. For an error, logs the error and returns the default value;
-/// the caller then queries the chain.
+/// Returns the value. Logs an error and returns the default value; the caller then queries the chain.
 fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     result.unwrap_or_else(|error| {
         // Reported by the file once, and not for each request of a tenant.

@@ -19,7 +19,7 @@ pub struct Terms {
 }
 
 impl State {
-    /// Returns the store of the highest election term of an account on a chain.
+    /// Returns the store of an account's highest election term on a chain.
     #[must_use]
     pub fn terms(&self, chain_id: &str, account: &str) -> Terms {
         Terms {

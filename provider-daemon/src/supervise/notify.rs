@@ -8,10 +8,9 @@ use std::sync::LazyLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-/// Maximum length of the status text, which `systemctl status` prints on one line.
+/// Maximum length of the status text for `systemctl status`.
 const STATUS_MAX: usize = 1024;
-/// Capacity of the queue. A notification that does not fit is dropped. A dropped keep-alive does no harm,
-/// because another keep-alive follows.
+/// Capacity of the queue. A notification to a full queue is dropped.
 const QUEUE: usize = 16;
 
 enum Notification {
@@ -21,7 +20,7 @@ enum Notification {
     Alive,
 }
 
-/// Queue of notifications to systemd; `None` if systemd gave the process no notification socket.
+/// Queue of notifications to systemd; `None` without a notification socket.
 static SOCKET_QUEUE: LazyLock<Option<SyncSender<Notification>>> = LazyLock::new(|| {
     std::env::var_os("NOTIFY_SOCKET")?;
     let (queue, notifications) = sync_channel::<Notification>(QUEUE);
@@ -34,17 +33,16 @@ static SOCKET_QUEUE: LazyLock<Option<SyncSender<Notification>>> = LazyLock::new(
     Some(queue)
 });
 
-/// Reports to systemd that all parts run. Bids may still be delayed; the status text states the reason.
+/// Reports to systemd that all parts run, even if bids are delayed.
 pub(crate) fn ready() {
     queue(Notification::Ready);
 }
 
-/// Reports to systemd that the provider has started to stop.
 pub(crate) fn stopping() {
     queue(Notification::Stopping);
 }
 
-/// Reports to systemd, in one line, the conditions that must be met before the provider bids.
+/// Reports the unmet conditions for bids to systemd, on one line.
 pub(crate) fn status(text: &str) {
     let mut line: String = text.chars().take(STATUS_MAX).collect();
     // A line break would end the status and start another notification.

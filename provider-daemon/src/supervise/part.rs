@@ -6,11 +6,11 @@ use std::process::ExitCode;
 /// Supervised part of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// Loop that passes events to the engine and executes the effects that the engine returns.
+    /// Loop that passes events to the engine and executes the returned effects.
     Provider,
     /// Transaction writer.
     Writer,
-    /// Connection to a real cluster, with its watches and the operators in this process.
+    /// Connection to a real cluster, with its watches and embedded operators.
     Cluster,
     /// Clock of an in-memory cluster.
     MemoryCluster,
@@ -60,7 +60,7 @@ impl Part {
         }
     }
 
-    /// Returns the exit code of the process after the part's failure.
+    /// Returns the exit code of the process after a failure of this part.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -125,7 +125,7 @@ impl PartFailed {
         self.part
     }
 
-    /// Returns the number of restarts of the part before its permanent failure.
+    /// Returns the number of restarts before the permanent failure.
     #[must_use]
     pub const fn restarts(&self) -> u32 {
         self.restarts
@@ -135,8 +135,7 @@ impl PartFailed {
         "restart the provider, and report this bug; open bids and leases are unchanged"
     }
 
-    /// Returns the exit code of the process for an error: the code of the failed part, or 1 if no part
-    /// failed.
+    /// Returns the exit code for an error: the code of the failed part, or otherwise 1.
     #[must_use]
     pub fn exit_code(error: &anyhow::Error) -> ExitCode {
         let failed = error.chain().find_map(|cause| cause.downcast_ref::<Self>());

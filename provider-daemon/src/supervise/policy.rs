@@ -19,7 +19,7 @@ pub struct Policy {
     pub restarts: u32,
     /// Length of the window: older restarts are not counted.
     pub window: Duration,
-    /// Pause before the first counted restart. The pause is doubled for each further counted restart.
+    /// Pause before the first counted restart, doubled for each further one.
     pub first: Duration,
     /// Maximum wait before a restart.
     pub longest: Duration,
@@ -33,8 +33,7 @@ impl Policy {
         first: Duration::ZERO,
         longest: Duration::ZERO,
     };
-    /// Policy of most parts: at most five restarts within ten minutes. More failures mean a permanent
-    /// problem.
+    /// Policy of most parts: five restarts within ten minutes.
     pub const USUAL: Self = Self {
         restarts: 5,
         window: Duration::from_secs(600),
@@ -62,7 +61,7 @@ pub enum State {
 /// Event of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
-    /// The part returned, with or without an error, or panicked.
+    /// The part returned or panicked.
     Failed,
     /// The pause before the restart has ended.
     Due,
@@ -84,12 +83,12 @@ pub enum Action {
 pub struct Machine {
     policy: Policy,
     state: State,
-    /// Times of the restarts within the window of the policy.
+    /// Times of the restarts within the policy's window.
     restarts: VecDeque<Duration>,
 }
 
 impl Machine {
-    /// Creates the state machine of a part that has just started.
+    /// Creates the state machine of a newly started part.
     #[must_use]
     pub const fn new(policy: Policy) -> Self {
         Self {
@@ -105,13 +104,13 @@ impl Machine {
         self.state
     }
 
-    /// Returns the number of restarts within the window of the policy.
+    /// Returns the number of restarts within the policy's window.
     #[must_use]
     pub fn restarts(&self) -> u32 {
         u32::try_from(self.restarts.len()).unwrap_or(u32::MAX)
     }
 
-    /// Processes an event at the time `now`, which must not decrease between calls, and returns the action to take.
+    /// Processes an event and returns the action to take. `now` must not decrease between calls.
     pub fn step(&mut self, now: Duration, input: Input) -> Action {
         let (state, action) = match (self.state, input) {
             (State::Running, Input::Failed) => self.failed(now),

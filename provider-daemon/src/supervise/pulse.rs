@@ -11,12 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Maximum duration of a step: one poll of the part's future. The longest intended step, the decryption of a
-/// certificate, takes one second.
+/// Maximum duration of one poll of the part's future. The longest intended poll, a certificate decryption,
+/// takes one second.
 pub(super) const STEP_MAX: Duration = Duration::from_secs(10);
 
-/// Liveness of one part, for the watchdog: the polls of the part's future (steps) and its heartbeats. Clones
-/// share the pulse.
+/// Liveness of one part for the watchdog: polls of its future (steps) and heartbeats. Clones share the pulse.
 #[derive(Debug, Clone)]
 pub struct Pulse(Arc<Inner>);
 
@@ -41,7 +40,7 @@ struct Inner {
 pub struct PartStatus {
     /// The part.
     pub part: Part,
-    /// Whether the part runs; false while the part waits for its restart.
+    /// True while the part runs; false while the part waits for its restart.
     pub is_running: bool,
     /// Number of restarts.
     pub restarts: u64,
@@ -58,7 +57,7 @@ pub struct Standstill {
     pub part: Part,
     /// Duration of the stall.
     pub since: Duration,
-    /// Whether the future of the part is being polled. A poll occupies a thread of the runtime.
+    /// True while the future of the part is polled, which occupies a runtime thread.
     pub in_a_step: bool,
 }
 
@@ -98,18 +97,18 @@ impl Pulse {
         self.0.stalls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records a heartbeat. The next heartbeat is expected within the time `within`.
+    /// Records a heartbeat, and expects the next one within `within`.
     pub fn beat(&self, within: Duration) {
         self.0.within.store(millis(within), Ordering::Relaxed);
         self.0.beat.store(self.mark(), Ordering::Relaxed);
     }
 
-    /// Stops the check for heartbeats until the next call of [`Pulse::beat`].
+    /// Stops the heartbeat check until the next call of [`Pulse::beat`].
     pub fn rest(&self) {
         self.0.beat.store(0, Ordering::Relaxed);
     }
 
-    /// Runs the future of the part, and records the start and the end of each step (poll).
+    /// Runs the future of the part, and records each step (poll).
     pub async fn watch<T>(self, task: impl Future<Output = T> + Send) -> T {
         let _running = Running::new(&self);
         let pulse = self.clone();
@@ -144,8 +143,7 @@ impl Pulse {
         None
     }
 
-    /// Restarts the measurement of the current step and of the heartbeat after a pause of the whole process.
-    /// The pause then does not count as a stall.
+    /// Restarts the time measurements after a pause of the whole process, so that the pause is not a stall.
     pub(super) fn reset(&self) {
         let now = self.mark();
         for at in [&self.0.step, &self.0.beat] {
@@ -217,7 +215,7 @@ impl Pulses {
         pulse
     }
 
-    /// Returns the status of each part, in the order in which the parts were added.
+    /// Returns the status of each part, in the order of addition.
     #[must_use]
     pub fn status(&self) -> Vec<PartStatus> {
         self.all().iter().map(Pulse::status).collect()

@@ -8,16 +8,16 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Interval of the checks for stalled parts, unless systemd requires a shorter interval.
+/// Interval of the stall checks, unless systemd requires a shorter one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Maximum delay of a check. A longer delay means that the whole process was paused, for example by SIGSTOP
-/// or an overloaded machine. The watchdog then reports no stalls and restarts the measurement.
+/// Maximum delay of a check. After a longer delay, the whole process was paused, so the watchdog reports no
+/// stalls.
 const OVERSLEPT: Duration = Duration::from_secs(3);
 
 /// Handle of the watchdog thread. Dropping the handle ends the thread.
 #[derive(Debug)]
 pub struct Watchdog {
-    /// Sender of the stop channel. Dropping the sender ends the thread.
+    /// Stop channel of the thread, which ends when the sender is dropped.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -20,8 +20,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Tolerance for providers with slow clocks: the validity of a token starts this duration before its
-/// creation.
+/// Tolerance for slow provider clocks: a token is valid from this duration before its creation.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.
@@ -80,7 +79,7 @@ impl Credentials {
         }
     }
 
-    /// Returns a new token with the given scope, or `None` without a key.
+    /// Returns a new token for `scope`, or `None` without a key.
     pub(super) fn token(&self, provider: &Address, scope: Scope) -> Option<String> {
         let Self::Key(key) = self else {
             return None;

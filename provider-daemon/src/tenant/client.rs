@@ -32,17 +32,15 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
-/// Time limit for connecting, including the TLS handshake. Chain queries during the handshake have a separate
-/// timeout.
+/// Time limit for connecting with TLS. Chain queries during the handshake have a separate timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum response time. A provider queries its cluster for up to 30 seconds.
+/// Maximum response time. A provider can query its cluster for 30 seconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum response time for a manifest. A provider processes a manifest for up to two minutes.
+/// Maximum response time for a manifest, which a provider can process for two minutes.
 const MANIFEST_TIMEOUT: Duration = Duration::from_secs(150);
-/// Maximum size of a response, in bytes. The status of a provider with thousands of nodes has several hundred
-/// kilobytes.
+/// Maximum size of a response, in bytes.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Content type of JSON request bodies. The Go provider's tenant commands send the same type.
+/// Content type of JSON request bodies, as sent by the Go provider's tenant commands.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("provider-daemon/", env!("CARGO_PKG_VERSION")));
 
@@ -50,7 +48,7 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("provider-daemon/", 
 #[derive(Debug, Clone)]
 pub(super) struct ProviderRequest<'a> {
     pub(super) method: Method,
-    /// Path segments, appended to the path in the provider's URL.
+    /// Path segments, appended to the provider's URL.
     pub(super) path: &'a [&'a str],
     pub(super) query: &'a [(String, String)],
     pub(super) body: Bytes,
@@ -84,7 +82,7 @@ pub(super) struct Client {
 type Sender = SendRequest<Full<Bytes>>;
 
 impl Client {
-    /// Creates a client for the registered or given address of a provider.
+    /// Creates a client for a provider at `address`.
     ///
     /// # Errors
     /// Returns an error if the address is invalid.
@@ -114,10 +112,10 @@ impl Client {
         self.credentials.method()
     }
 
-    /// Sends a request and returns the body of the response.
+    /// Sends a request and returns the response body.
     ///
     /// # Errors
-    /// Returns an error if the response is missing, or has a status other than 200.
+    /// Returns an error if no response arrives, or for a status other than 200.
     pub(super) async fn send(&self, request: ProviderRequest<'_>) -> Result<Bytes, ProviderError> {
         let is_manifest = request.method == Method::PUT;
         let limit = if is_manifest {
@@ -241,9 +239,8 @@ impl Client {
         Ok(config)
     }
 
-    /// Returns the server name for the TLS handshake (SNI): with a client certificate, `mtls.HOST` for the
-    /// domain name `HOST`. For the name `mtls.HOST`, a provider presents its self-signed certificate and
-    /// requests a client certificate.
+    /// Returns the TLS server name (SNI). For `mtls.HOST`, the provider presents its self-signed certificate
+    /// and requests a client certificate.
     fn server_name(&self) -> Result<ServerName<'static>, ProviderError> {
         let name = match (self.base.host(), self.auth_method()) {
             (Some(Host::Ipv4(ip)), _) => return Ok(IpAddr::V4(ip).into()),

@@ -4,7 +4,7 @@ use super::auth::AuthMethod;
 use std::fmt;
 use std::time::Duration;
 
-/// Close code for expired or revoked credentials of a websocket.
+/// Websocket close code for expired or revoked credentials.
 const CREDENTIALS_EXPIRED: u16 = 1008;
 /// Remedy if a provider rejects the client certificate.
 const CHECK_CERTIFICATE: &str =
@@ -46,15 +46,14 @@ pub(super) enum ProviderError {
     Closed { at: String, code: u16, reason: String },
 }
 
-/// Whether and how a client reopens a stream after a failure.
+/// How a client reopens a stream after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// The client reopens the stream with a new token, because the previous token has expired.
+    /// Retries with a new token, because the token has expired.
     NewToken,
-    /// The client retries even during a long outage, because the provider is expected to return.
+    /// Retries during a long outage, because the provider should return.
     Outage,
-    /// The client retries for a short time, because the provider may still be loading the lease or replacing
-    /// pods.
+    /// Retries for a short time, because the provider may still load the lease or replace pods.
     Brief,
     /// The stream is not reopened.
     Never,
@@ -168,7 +167,7 @@ impl fmt::Display for ErrorResponse {
     }
 }
 
-/// Describes a websocket close code, followed by the code and the reason text of the close frame.
+/// Describes a websocket close code. The text also contains the code and the received reason.
 fn close_reason(code: u16, reason: &str) -> String {
     let meaning = match code {
         1001 => "the provider is stopping",
@@ -183,7 +182,7 @@ fn close_reason(code: u16, reason: &str) -> String {
     }
 }
 
-/// Returns an untrusted text on one line, without control characters and cut to a maximum length.
+/// Returns an untrusted text on one line, cut and without control characters.
 pub(super) fn shortened(text: &str) -> String {
     const CHARS_MAX: usize = 500;
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -194,7 +193,7 @@ pub(super) fn shortened(text: &str) -> String {
     short
 }
 
-/// Shortens each 32-byte hexadecimal hash in a text to 12 characters.
+/// Shortens each 32-byte hexadecimal hash in a text to 12 digits.
 pub(super) fn with_short_hashes(text: &str) -> String {
     const DIGITS: usize = 64;
     const PREFIX: usize = 12;

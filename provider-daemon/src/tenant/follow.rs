@@ -18,37 +18,36 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Initial and maximum back-off of reconnects. Each failure doubles the back-off.
+/// Initial and maximum reconnect back-off, doubled after each failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Maximum duration of an outage before the client gives up reconnecting.
+/// Maximum duration of an outage before the client stops reconnecting.
 const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
-/// Maximum duration of an outage in which the provider rejects reconnects. A restarted provider needs less
-/// time to load all its leases.
+/// Maximum duration of an outage while the provider rejects requests; enough to load all leases after a
+/// restart.
 const REJECTION_MAX: Duration = Duration::from_secs(60);
-/// Duration after which a stream counts as stable: the next back-off starts at the initial value.
+/// Duration after which a stream is stable, and the back-off starts again at its initial value.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Function that creates an empty history for a stream with these query parameters.
+/// Creates an empty history for a stream with these query parameters.
 pub(super) type NewHistory = fn(&[(String, String)]) -> History;
 
-/// Endpoint and query, which are the same for all streams of a command.
+/// Endpoint and query of all streams of a command.
 pub(super) struct Subscription<'a> {
     /// Last segment of the path.
     pub(super) endpoint: &'static str,
     pub(super) scope: Scope,
     pub(super) query: Vec<(String, String)>,
-    /// Function that creates the history for resuming an interrupted stream. `None` without `--follow`;
-    /// streams are then not resumed.
+    /// Creates the history to resume a stream. `None` without `--follow`: streams are not resumed.
     pub(super) new_history: Option<NewHistory>,
     /// Formats a message; `None` for an unknown kind of message.
     pub(super) show: &'a (dyn Fn(&LeaseId, Json) -> anyhow::Result<Option<String>> + 'a),
 }
 
-/// Prints the messages of all selected leases until all streams have ended or standard output is closed.
+/// Prints the messages of all selected leases until all streams end or standard output closes.
 ///
 /// # Errors
-/// Returns an error if no lease is found. If only some leases fail, their failures are printed, and the exit
-/// code is 1.
+/// Returns an error if no lease is found. If only some leases fail, prints the failures and returns exit code
+/// 1.
 pub(super) async fn follow(
     tenant: &Tenant,
     which: &LeaseArgs,
@@ -118,7 +117,7 @@ async fn open(
     Ok(reader)
 }
 
-/// Returns the messages of a lease as a stream. After a failure, the error is the last item.
+/// Returns the messages of a lease. A failure is the last item.
 fn messages<'a>(stream: LeaseStream<'a>) -> LocalBoxStream<'a, (LeaseId, anyhow::Result<Vec<Json>>)> {
     let next = move |state: Option<LeaseStream<'a>>| async move {
         let mut stream = state?;
@@ -137,11 +136,11 @@ struct LeaseStream<'a> {
     tenant: &'a Tenant,
     subscription: &'a Subscription<'a>,
     lease: LeaseId,
-    /// Reader of the connection; `None` after the end of the stream, when messages may still be buffered.
+    /// Reader of the connection; `None` after the end of the stream.
     reader: Option<StreamReader>,
     history: Option<History>,
     opened: Instant,
-    /// Whether a new message arrived since the last reconnect; initially true.
+    /// True if a message arrived since the last reconnect; initially true.
     has_new: bool,
     outage: Option<Outage>,
 }
@@ -157,9 +156,9 @@ struct Outage {
 /// Result of waiting for a message.
 enum Next {
     Message(Json),
-    /// No message arrived before buffered messages had to be printed.
+    /// No message arrived before the time to print buffered messages.
     Quiet,
-    /// The stream ended by a close frame or a closed connection.
+    /// The stream was closed.
     End,
 }
 
@@ -225,7 +224,7 @@ impl<'a> LeaseStream<'a> {
         }
     }
 
-    /// Returns the messages to print, and prints a warning if lines may be missing.
+    /// Returns the messages to print. Warns if lines may be missing.
     fn take_new(&mut self, fresh: NewMessages) -> Option<Vec<Json>> {
         for pod in &fresh.gaps {
             let lease = &self.lease;
@@ -247,8 +246,8 @@ impl<'a> LeaseStream<'a> {
         self.take_new(fresh)
     }
 
-    /// Retries the connection. Returns `true` when the stream is open, and `false` if the lease is closed.
-    /// Returns an error if the outage lasts too long.
+    /// Reconnects, with retries. Returns `true` for an open stream, and `false` if the lease is closed.
+    /// Returns an error if the outage is too long.
     async fn reconnect(&mut self, mut failure: Option<ProviderError>) -> anyhow::Result<bool> {
         let now = Instant::now();
         // Only a stable stream ends an outage. Otherwise a stream that opens and breaks immediately would be reopened
@@ -313,7 +312,7 @@ impl<'a> LeaseStream<'a> {
 }
 
 impl Outage {
-    /// Returns whether the current outage is short enough for another attempt to reconnect.
+    /// Returns true if the outage is short enough for another reconnect.
     fn permits(&self, retry: Retry) -> bool {
         let lasted = self.since.elapsed();
         match retry {
@@ -324,8 +323,7 @@ impl Outage {
     }
 }
 
-/// Receives the next message. Returns `Next::Quiet` at the time `due`, when buffered messages must be
-/// printed.
+/// Receives the next message. Returns `Next::Quiet` at `due`, to print buffered messages.
 async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<Next, ProviderError> {
     let receive = match due {
         None => reader.next().await?,
@@ -343,7 +341,7 @@ async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<Next
     ))
 }
 
-/// Returns the query that resumes a stream. A query for logs requests the last `HISTORY_MAX` lines.
+/// Returns the query that resumes a stream. A log query requests the last `HISTORY_MAX` lines.
 fn resume_query(subscription: &Subscription<'_>) -> Vec<(String, String)> {
     let mut query = subscription.query.clone();
     // Only logs can be limited by lines. All events are sent again.
@@ -354,10 +352,9 @@ fn resume_query(subscription: &Subscription<'_>) -> Vec<(String, String)> {
     query
 }
 
-/// Name of the query parameter for the number of last log lines.
+/// Query parameter for the number of last log lines.
 pub(super) const TAIL: &str = "tail";
 
-/// Returns the query parameters `follow` and `service`. An empty `service` selects all services.
 pub(super) fn service_query(service: &str, follow: bool) -> Vec<(String, String)> {
     let mut query = vec![("follow".to_owned(), follow.to_string())];
     if !service.is_empty() {

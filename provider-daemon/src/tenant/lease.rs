@@ -15,10 +15,10 @@ use data_encoding::HEXLOWER;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum number of leases of one deployment. A deployment has at most 20 groups with few orders each.
+/// Maximum number of leases of one deployment, which has at most 20 groups.
 const LEASES_MAX: usize = 1000;
 
-/// Tenant, with credentials for providers and access to the chain.
+/// Tenant with credentials for providers and a chain reader.
 #[derive(Debug)]
 pub(super) struct Tenant {
     owner: Address,
@@ -29,7 +29,7 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    /// Creates the tenant with the key that `--from` selects.
+    /// Creates the tenant with the key of `--from`.
     ///
     /// # Errors
     /// Returns an error if the key, the certificate or a node is unavailable, or if flags contradict each other.
@@ -61,8 +61,7 @@ impl Tenant {
         })
     }
 
-    /// Returns the lease of the deployment that `which` selects, at the provider `provider`. `--gseq` and
-    /// `--oseq` select the group and the order; both are 1 by default.
+    /// Returns the deployment's lease at `provider`. `--gseq` and `--oseq` are 1 by default.
     ///
     /// # Errors
     /// Same as [`leases`](Self::leases).
@@ -80,8 +79,8 @@ impl Tenant {
             .with_context(|| WithHelp::new("lease not found", "check --dseq, --gseq, --oseq and --provider"))
     }
 
-    /// Returns all active leases that match the selection. If the flags contain the provider and the URL of
-    /// its gateway, returns one lease without a chain query.
+    /// Returns all matching active leases. If `which` names the provider and the gateway URL is given,
+    /// returns one lease without a chain query.
     ///
     /// # Errors
     /// Returns an error if no lease matches, or if the chain query fails.
@@ -119,8 +118,7 @@ impl Tenant {
         Ok(leases)
     }
 
-    /// Returns the reason why the lease is closed. Returns `None` if the lease is active, or if its state is
-    /// unknown.
+    /// Returns why the lease is closed; `None` if the lease is active or its state is unknown.
     pub(super) async fn is_over(&self, lease: &LeaseId) -> Option<String> {
         match self.chain.as_ref()?.lease(lease).await {
             // A missing record is not evidence: a node may lag behind.
@@ -135,8 +133,8 @@ impl Tenant {
         }
     }
 
-    /// Returns the manifest version that the chain stores for a deployment, in lower-case hex. Returns `None`
-    /// without a node, or if the node has no such deployment.
+    /// Returns the manifest version of a deployment on the chain, in lower-case hex. Returns `None` without a
+    /// node or a deployment.
     ///
     /// # Errors
     /// Returns an error if the deployment query fails.
@@ -165,8 +163,7 @@ impl Tenant {
     }
 }
 
-/// Returns the URL of a provider's gateway: `given`, or else the host URI in the provider record on the
-/// chain.
+/// Returns the URL of a provider's gateway: `given`, or else the host URI of the provider record.
 ///
 /// # Errors
 /// Returns an error if the provider is not registered, or if the chain query fails.
@@ -230,7 +227,7 @@ async fn all(chain: &Reader, deployment: &DeploymentId) -> anyhow::Result<Vec<Le
     }
 }
 
-/// Returns the error for a selection that matches no active lease.
+/// Returns the error for a selection without an active lease.
 fn not_found(deployment: &DeploymentId, ended: &[LeaseRecord]) -> anyhow::Error {
     let Some(last) = ended.last() else {
         return WithHelp::new(

@@ -56,7 +56,7 @@ pub(super) fn print(response: &Json) -> anyhow::Result<()> {
 
 #[derive(Debug)]
 pub(super) struct LeaseQuery<'a> {
-    /// Name of the response in messages, and field name of the response in a printed list.
+    /// Name of the response in messages, and field name in a printed list.
     pub(super) name: &'static str,
     /// Path segments after the path of the lease.
     pub(super) path: &'a [&'a str],
@@ -65,8 +65,8 @@ pub(super) struct LeaseQuery<'a> {
     pub(super) is_valid: fn(&Json) -> bool,
 }
 
-/// Queries the provider that `--provider` selects, and prints its response. Without this flag, queries every
-/// provider that has an active lease of the deployment, and prints a list.
+/// Queries the provider of `--provider` and prints the response. Without this flag, queries each provider
+/// with an active lease, and prints a list.
 ///
 /// # Errors
 /// Returns the error of the single provider, or an error if no lease is found.
@@ -105,8 +105,8 @@ pub(super) fn report(lease: &LeaseId, error: anyhow::Error) {
     eprintln!("{}", error_text(&error.context(format!("lease {lease}"))));
 }
 
-/// Returns the lease at the provider that `--provider` selects. Without this flag, returns all active leases
-/// of the deployment.
+/// Returns the lease at the provider of `--provider`, or without this flag all active leases of the
+/// deployment.
 ///
 /// # Errors
 /// Returns an error if no lease is found, or if the chain query fails.
@@ -143,7 +143,7 @@ pub(super) async fn query_lease(
     Ok(response)
 }
 
-/// Returns the common first path segments of all endpoints of a lease.
+/// Returns the first path segments of all lease endpoints.
 pub(super) fn lease_path(lease: &LeaseId) -> [String; 4] {
     let order = &lease.order;
     [

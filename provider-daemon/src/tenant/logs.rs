@@ -32,7 +32,7 @@ pub(super) async fn run(args: &LogsArgs, home: &Path) -> anyhow::Result<ExitCode
     follow(&tenant, &args.lease, &subscription).await
 }
 
-/// Formats a log line as the Go provider does. Colors and other escape sequences in the line are unchanged.
+/// Formats a log line as the Go provider does, with its escape sequences unchanged.
 fn text(lease: &LeaseId, line: &Json) -> Option<String> {
     let name = line.field("name")?.text()?;
     let message = line.field("message")?.text()?;

@@ -10,8 +10,7 @@ use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Kind of migration (hostnames or endpoints), with the path and the field name of this kind in the API of
-/// the provider.
+/// Kind of migration (hostnames or endpoints), with its path and field name in the provider API.
 #[derive(Debug)]
 pub(super) struct Migration {
     path: [&'static str; 2],

@@ -8,7 +8,7 @@ use crate::plain::{self, count};
 
 /// Maximum length of a cell; a hostname has at most 253 characters.
 const CELL_CHARS_MAX: usize = 300;
-/// Maximum length of the reason why a hostname is unreachable.
+/// Maximum length of the reason for an unreachable hostname.
 const REASON_CHARS_MAX: usize = 500;
 /// Maximum number of rows per table.
 const ROWS_MAX: usize = 1000;
@@ -19,7 +19,7 @@ pub(super) struct Service {
     pub(super) name: String,
     available: u64,
     total: u64,
-    /// Number of replicas with the latest manifest; `None` if the provider does not report this number.
+    /// Number of replicas with the latest manifest; `None` if not reported.
     updated: Option<u64>,
     termination: Option<String>,
 }
@@ -35,19 +35,18 @@ impl Service {
         }
     }
 
-    /// Returns whether all replicas are available and have the latest manifest. A service without replicas is
-    /// not deployed yet, and counts as unavailable.
+    /// Returns true if all replicas are available and have the latest manifest. A service without replicas is
+    /// unavailable.
     pub(super) fn is_available(&self) -> bool {
         self.state() == "available"
     }
 
-    /// Returns the number of available replicas and the total number, as `1/2`.
+    /// Returns the available and the total number of replicas, as `1/2`.
     pub(super) fn ready(&self) -> String {
         format!("{}/{}", self.available, self.total)
     }
 
-    /// Returns the state of the service, and for an unavailable service also the last termination of a
-    /// container.
+    /// Returns the state of the service, with the last termination if the service is unavailable.
     pub(super) fn summary(&self) -> String {
         match &self.termination {
             Some(termination) if !self.is_available() => format!("{}: {termination}", self.state()),
@@ -82,7 +81,7 @@ fn termination(ended: &Json) -> String {
     )
 }
 
-/// Returns one line for each service that has a terminated container.
+/// Returns one line for each service with a terminated container.
 fn terminations(status: &Json) -> Option<String> {
     let all = services(status);
     let lines = all.iter().filter_map(|service| {
@@ -99,7 +98,7 @@ pub(super) fn services(status: &Json) -> Vec<Service> {
         .collect()
 }
 
-/// Formats the status of one lease, or a list of leases with their statuses.
+/// Formats the status of one lease, or of a list of leases.
 pub(super) fn text(response: &Json) -> String {
     let Json::List(entries) = response else {
         return lease_text(response);
@@ -174,7 +173,7 @@ fn urls(status: &Json) -> impl Iterator<Item = [String; 2]> {
     })
 }
 
-/// Returns one line for each unreachable hostname. The line contains the reason.
+/// Returns one line with the reason for each unreachable hostname.
 fn unreachable_hostnames(status: &Json) -> Option<String> {
     let of_services = fields(status.at("services")).iter();
     let names = of_services.flat_map(|(_, service)| fields(service.at("hostnames")));
@@ -193,8 +192,7 @@ fn unreachable_hostnames(status: &Json) -> Option<String> {
     (!listed.is_empty()).then_some(listed)
 }
 
-/// Names of the JSON fields in which the Go provider returns an endpoint of a service (a forwarded port or a leased IP
-/// address).
+/// JSON field names of a service endpoint in the Go provider.
 struct Names {
     host: &'static str,
     external: &'static str,
@@ -263,7 +261,7 @@ fn table<const N: usize>(titles: &[&str; N], rows: impl Iterator<Item = [String;
     Some(text)
 }
 
-/// Returns an untrusted text on one line, cut to the maximum length of a cell.
+/// Returns an untrusted text on one line, cut to the maximum cell length.
 fn cell(text: &str) -> String {
     let short: String = text.chars().take(CELL_CHARS_MAX).collect();
     let cut = if short.len() < text.len() { "…" } else { "" };

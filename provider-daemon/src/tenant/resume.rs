@@ -16,16 +16,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of lines per pod, or events per lease, in the history. A resumed log requests this number of lines.
+/// Maximum number of lines per pod, or events per lease, in the history; also requested to resume a log.
 pub(super) const HISTORY_MAX: usize = 5000;
-/// Maximum number of pods in the history, including pods of replaced replicas.
+/// Maximum number of pods in the history, including replaced pods.
 const PODS_MAX: usize = 64;
 /// Maximum size of the buffered lines of one pod, in bytes.
 const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Maximum pause within a replay. Providers send the repeated lines without pauses, so the replay is complete
-/// when no line arrives for this time.
+/// Maximum pause within a replay, which providers send without pauses.
 const REPLAY_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum time for which repeated log lines are buffered if the service logs without pauses.
+/// Maximum time of buffering repeated log lines.
 const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Printed messages of one stream.
@@ -33,7 +32,7 @@ const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
 pub(super) enum History {
     /// Log lines per pod.
     Lines(Lines),
-    /// Events of a lease. Repeated events after a reconnect are counted, but not printed.
+    /// Events of a lease. Repeated events after a reconnect are not printed.
     Events(Events),
 }
 
@@ -49,8 +48,7 @@ pub(super) struct NewMessages {
 pub(super) struct Lines {
     /// Pods, sorted by the arrival of their first lines.
     pods: Vec<(String, Pod)>,
-    /// True if the stream starts with the first line of each pod, and false if the stream starts with the
-    /// last lines.
+    /// True if the stream starts with the first line of each pod; false if only with the last lines.
     from_start: bool,
 }
 
@@ -72,13 +70,13 @@ struct Replay {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     seen: VecDeque<u64>,
-    /// State after a reconnect: the number of expected repetitions of each event, and the time of the last
-    /// repeated event.
+    /// State after a reconnect: expected repetitions of each event, and the time of the last repetition.
     replay: Option<(HashMap<u64, usize>, Option<Instant>)>,
 }
 
 impl History {
-    /// Creates an empty log history. `from_start`: the stream starts with the first line of each pod.
+    /// Creates an empty log history. `from_start` is true if the stream starts with the first line of each
+    /// pod.
     pub(super) const fn lines(from_start: bool) -> Self {
         Self::Lines(Lines {
             pods: Vec::new(),
@@ -90,7 +88,7 @@ impl History {
         Self::Events(Events::default())
     }
 
-    /// Prepares the history for a reconnect, after which the provider repeats messages.
+    /// Prepares for a reconnect, after which the provider repeats messages.
     pub(super) fn reopen(&mut self) {
         match self {
             Self::Lines(lines) => {
@@ -130,7 +128,7 @@ impl History {
         }
     }
 
-    /// Returns the messages that were buffered for the required time.
+    /// Returns the messages with a sufficient buffering time.
     pub(super) fn flush_due(&mut self, now: Instant) -> NewMessages {
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         match self {
@@ -206,7 +204,7 @@ impl Lines {
         self.release(Replay::is_full)
     }
 
-    /// Returns the buffered lines of each pod for which `is_complete` returns true.
+    /// Returns the buffered lines of each pod with a complete replay.
     fn release(&mut self, is_complete: impl Fn(&Replay) -> bool) -> NewMessages {
         let mut new_messages = NewMessages::default();
         for (name, pod) in &mut self.pods {
@@ -229,9 +227,8 @@ impl Lines {
     }
 }
 
-/// Returns the index of the first new line of `replay`. The lines before this index are already printed: they
-/// match the end of `printed`. If several parts of `replay` match, the last of these parts counts. If
-/// `is_whole` is true, `replay` contains no lines older than `printed`.
+/// Returns the index of the first line of `replay` that is not printed yet: the end of the last match with
+/// the end of `printed`. If `is_whole` is true, `replay` has no lines older than `printed`.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
         replay.len().min(printed.len())

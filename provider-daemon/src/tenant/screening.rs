@@ -16,12 +16,10 @@ use http::StatusCode;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Maximum length of a provider's reasons, in characters; providers that run this program send fewer
-/// characters.
+/// Maximum length of a provider's reasons, in characters.
 const REASON_CHARS_MAX: usize = 16 * 1024;
 
-/// Client that sends screening requests to a provider. A chain reader verifies the certificate of the
-/// provider.
+/// Client for screening requests, which verifies the provider on the chain.
 #[derive(Debug)]
 pub(crate) struct Screener {
     client: Client,
@@ -36,7 +34,7 @@ pub(crate) enum ScreeningResult {
     NoBid(String),
 }
 
-/// Part of the public status of a provider; unknown fields are ignored.
+/// Fields of the provider's public status that the client uses.
 #[derive(Deserialize)]
 struct StatusResponse {
     /// Reclamation window of the provider, in nanoseconds.
@@ -44,7 +42,7 @@ struct StatusResponse {
     reclamation_window: u64,
 }
 
-/// Fields of `ValidateGroupSpecResult` in the JSON response of the provider; unknown fields are ignored.
+/// Used fields of the response type `ValidateGroupSpecResult`.
 #[derive(Deserialize)]
 struct ValidateResponse {
     min_bid_price: DecCoin,
@@ -71,7 +69,7 @@ impl Screener {
         &self.chain
     }
 
-    /// Returns the reclamation window that the provider offers; zero if the provider offers no window.
+    /// Returns the reclamation window that the provider offers; zero for none.
     ///
     /// # Errors
     /// Returns an error if the provider does not respond or cannot be verified.

@@ -18,8 +18,7 @@ pub(super) struct SdlLocation {
     pub(super) description: String,
 }
 
-/// Returns the location of the first service that the text of a rejection names. If the text names no
-/// service, returns the location of the first named group.
+/// Returns the SDL location of the first service in the rejection `reason`, or else of the first group.
 pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLocation> {
     let services = manifest.groups.iter().flat_map(|group| {
         let of_group = group.services.iter();
@@ -42,8 +41,8 @@ pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLo
     location("group", group, GROUPS)
 }
 
-/// Returns whether `reason` contains the kind followed by the name, such as `service "web"`. The name alone
-/// is not sufficient, because another part of `reason` may contain the name.
+/// Returns true if `reason` contains the kind before the name, such as `service "web"`. The name alone could
+/// mean another object.
 fn names(reason: &str, kind: &str, name: &str) -> bool {
     let quoted = ['"', '`', '\''].map(|quote| format!("{kind} {quote}{name}{quote}"));
     quoted.iter().any(|text| reason.contains(text)) || contains_name(reason, &format!("{kind} {name}"))
@@ -60,8 +59,7 @@ fn contains_name(reason: &str, text: &str) -> bool {
     })
 }
 
-/// Returns the line number of the key `name` under the keys `below` in the first YAML document. The first
-/// line is 1.
+/// Returns the line number, from 1, of the key `name` under the keys `below` in the first YAML document.
 fn line_of(sdl: &str, below: &[&str], name: &str) -> Option<usize> {
     let wanted: Vec<&str> = below.iter().copied().chain([name]).collect();
     // Indentation of the parent keys found until now.

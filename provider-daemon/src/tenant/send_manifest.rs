@@ -20,13 +20,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Maximum number of attempts to send the manifest while the provider does not have the lease yet.
+/// Maximum number of attempts while the provider does not have the lease yet.
 const ATTEMPTS: u32 = 5;
-/// Pause between attempts. The sum of all pauses is longer than the block time.
+/// Pause between attempts. All pauses together exceed the block time.
 const PAUSE: Duration = Duration::from_secs(2);
 const NOT_FOUND: u16 = 404;
 
-/// Result of sending the manifest to one provider, with the JSON fields of the Go provider.
+/// Result for one provider, with the JSON fields of the Go provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct SendResult {
     provider: String,
@@ -35,8 +35,7 @@ struct SendResult {
     error: Option<String>,
     #[serde(rename = "errorMessage", skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// SDL location of the service or group that the rejection names. Not part of the JSON output, because
-    /// the Go provider has no such field.
+    /// SDL location of the rejected service or group; not a field of the Go provider's JSON.
     #[serde(skip)]
     location: Option<String>,
     /// Remedy; printed as text only.
@@ -84,7 +83,7 @@ pub(super) async fn run(args: &SendManifestArgs, home: &Path) -> anyhow::Result<
     })
 }
 
-/// Sends the manifest; repeats the request if the provider does not have the new lease yet.
+/// Sends the manifest, with retries while the provider does not have the lease yet.
 async fn send(client: &Client, dseq: u64, body: &Bytes) -> Result<(), ProviderError> {
     let dseq = dseq.to_string();
     let path = ["deployment", dseq.as_str(), "manifest"];

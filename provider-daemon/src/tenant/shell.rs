@@ -40,14 +40,13 @@ const SIZE: u8 = 105;
 
 /// Maximum number of bytes of input in one frame.
 const CHUNK: usize = 4096;
-/// Capacity of the channel for input, in chunks. A chunk has at most [`CHUNK`] bytes.
+/// Capacity of the input channel, in chunks of at most [`CHUNK`] bytes.
 const CHUNKS_MAX: usize = 16;
-/// Offset for the exit code of a process that a signal stopped: the exit code is the offset plus the signal
-/// number, as in shells.
+/// Added to the signal number in the exit code of a process stopped by a signal, as in shells.
 const SIGNAL_BASE: i32 = 128;
 /// Exit code for a command that could not run.
 const NOT_RUN: u8 = 1;
-/// Exit code if the user left the session with `~.`, as in ssh.
+/// Exit code after the user left the session with `~.`, as in ssh.
 const LEFT: u8 = 255;
 
 /// Result of the remote command.
@@ -61,7 +60,7 @@ struct Outcome {
 
 #[derive(Debug)]
 enum SessionEnd {
-    /// The remote command ended; this process exits with the exit code of the command.
+    /// The remote command ended. This process exits with the same code.
     Ended(Outcome),
     /// The standard output of this process was closed.
     Unread,
@@ -114,7 +113,7 @@ pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCod
     })
 }
 
-/// Returns the lease that the shell connects to, or an error if the flags select several leases.
+/// Returns the lease for the shell, or an error if several leases match.
 async fn selected_lease(tenant: &Tenant, args: &ShellArgs) -> anyhow::Result<LeaseId> {
     if let Some(provider) = &args.lease.provider {
         return tenant.lease(&args.lease, provider).await;
@@ -143,7 +142,7 @@ fn query(args: &ShellArgs, arguments: Vec<String>) -> Vec<(String, String)> {
     query
 }
 
-/// Signals that stop this process. With a terminal, Ctrl-C is sent to the remote command instead.
+/// Signals that stop this process. A terminal sends Ctrl-C to the remote command instead.
 struct StopSignals {
     interrupt: Option<Signal>,
     others: [(i32, Signal); 3],
@@ -186,8 +185,7 @@ impl StopSignals {
     }
 }
 
-/// Sends input and receives output concurrently, because the remote command can write output while reading
-/// input.
+/// Sends input and receives output concurrently until the session ends.
 async fn session(stream: Stream, args: &ShellArgs, terminal: Option<Terminal>) -> anyhow::Result<SessionEnd> {
     let (mut reader, mut writer) = stream.split();
     let input = (args.stdin || args.tty).then(read_input).transpose()?;
@@ -231,8 +229,8 @@ fn outcome(reader: &StreamReader, json: &Bytes) -> Result<Outcome, ProviderError
     serde_json::from_slice(json).map_err(|e| reader.invalid(&format!("invalid command result: {e}")))
 }
 
-/// Prints the message of the result and returns the exit code. Some providers report code 0 and a message for
-/// a command that could not run.
+/// Prints the message of the result and returns the exit code. Some providers report code 0 with a failure
+/// message.
 fn exit_code(outcome: &Outcome) -> ExitCode {
     if !outcome.message.is_empty() {
         eprintln!("error: {}", shortened(&outcome.message));
@@ -313,7 +311,7 @@ fn size_frame((width, height): (u16, u16)) -> Vec<u8> {
     vec![SIZE, a, b, c, d]
 }
 
-/// Reads standard input on a separate thread, because a blocked read cannot be cancelled.
+/// Reads standard input in a thread, because a blocked read cannot be cancelled.
 fn read_input() -> anyhow::Result<mpsc::Receiver<Vec<u8>>> {
     let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
     let reading = move || {

@@ -14,12 +14,12 @@ use hickory_resolver::proto::rr::RData;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Maximum duration of one attempt of a DNS query. A query has at most three attempts.
+/// Maximum duration of one of the three attempts of a DNS query.
 const LIMIT: Duration = Duration::from_secs(3);
-/// Maximum number of DNS records that one query returns; further records are ignored.
+/// Maximum number of DNS records that one query returns. Ignores further records.
 const RECORDS_MAX: usize = 256;
 
-/// DNS client without a cache, so that a new record is found immediately. The caller limits the query rate.
+/// DNS client without a cache. The caller limits the query rate.
 pub(crate) struct Dns(TokioResolver);
 
 impl std::fmt::Debug for Dns {
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Dns {
 }
 
 impl Dns {
-    /// Creates a client that queries these servers, or the servers in `/etc/resolv.conf` if `servers` is empty.
+    /// Creates a client for these servers, or for those in `/etc/resolv.conf` if `servers` is empty.
     pub(crate) fn new(servers: &[SocketAddr]) -> anyhow::Result<Self> {
         let mut builder = if servers.is_empty() {
             TokioResolver::builder_tokio()?
@@ -51,8 +51,7 @@ impl Dns {
         Ok(Self(builder.build()?))
     }
 
-    /// Creates a client that looks up addresses as other programs of this machine do: with `/etc/hosts` and
-    /// the servers of `/etc/resolv.conf`.
+    /// Creates a client that uses `/etc/hosts` and the servers of `/etc/resolv.conf`.
     pub(crate) fn from_system(limit: Duration) -> anyhow::Result<Self> {
         let mut builder = TokioResolver::builder_tokio()?;
         let options = builder.options_mut();
@@ -62,7 +61,7 @@ impl Dns {
         Ok(Self(builder.build()?))
     }
 
-    /// Returns the addresses of a name. The list is empty if the name does not exist.
+    /// Returns the addresses of a name; empty if the name does not exist.
     pub(crate) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, String> {
         match self.0.lookup_ip(format!("{name}.")).await {
             Ok(found) => Ok(found.iter().take(RECORDS_MAX).collect()),
@@ -72,8 +71,7 @@ impl Dns {
     }
 }
 
-/// Returns true if the DNS response states that the name or the record does not exist. Returns false for a
-/// failure of a server.
+/// Returns true if the DNS server reports that the name or the record does not exist.
 fn is_absent(error: &NetError) -> bool {
     matches!(
         error,

@@ -17,19 +17,18 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Time limit of the connection setup, including the TLS handshake. The response has a separate limit of the
-/// same duration.
+/// Time limit of the connection setup with TLS. The response has a second limit of the same duration.
 const LIMIT: Duration = Duration::from_secs(4);
 /// Maximum size of the status line and headers of a response, in bytes.
 const HEAD_MAX: usize = 16_384;
 const HEADERS_MAX: usize = 100;
-/// Maximum number of bytes that are read from a response body.
+/// Maximum number of bytes read from a response body.
 const BODY_MAX: usize = 4_096;
 
-/// HTTP/1.1 client with a new connection per request. Redirects are not followed.
+/// HTTP/1.1 client with one connection per request. Does not follow redirects.
 #[derive(Clone)]
 pub(super) struct Http {
-    /// TLS client; `None` if the system has no trusted certificate authorities.
+    /// TLS client; `None` without trusted certificate authorities.
     tls: Option<TlsConnector>,
 }
 
@@ -131,8 +130,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Starts an HTTP server that records the requests and sends `says`, followed by endless zeros if
-    /// `is_endless` is true.
+    /// Starts an HTTP server that sends `says` and, if `is_endless` is true, endless zeros.
     async fn server(
         says: &'static [u8],
         is_endless: bool,

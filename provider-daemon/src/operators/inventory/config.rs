@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 use std::path::PathBuf;
 
-/// Maximum size of the text of the rules, in bytes.
+/// Maximum size of the rules, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Creates the source from the value of a flag. A value that ends with `yaml` is a path.
+    /// Creates the source from a flag value. A value that ends with `yaml` is a path.
     pub(super) fn from_flag(flag: &'static str, given: &str) -> Self {
         if given.ends_with("yaml") {
             Self::File(given.into())
@@ -36,7 +36,7 @@ impl Source {
         }
     }
 
-    /// Returns the name of the source for messages: the path of the file, or the flag.
+    /// Returns the path of the file or the name of the flag, for messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -44,7 +44,7 @@ impl Source {
         }
     }
 
-    /// Returns the current text of the rules: the content of the file, or the value of the flag.
+    /// Returns the current rules, from the file or the flag.
     pub(super) fn text(&self) -> Result<String, String> {
         match self {
             Self::Inline(_, text) => Ok(text.clone()),
@@ -106,8 +106,7 @@ fn read(text: &str) -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// Returns true for a version that the Go operator accepts: one to three numbers separated by dots, such as
-/// `v1.2-rc`. The prefix `v` and the suffix are optional.
+/// Returns true for a version with one to three numbers, such as `v1.2-rc`, as the Go operator does.
 fn is_version(text: &str) -> bool {
     let text = text.trim();
     let numbers = text.strip_prefix('v').unwrap_or(text);

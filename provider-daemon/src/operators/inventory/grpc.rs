@@ -36,16 +36,15 @@ use tower::{Service, ServiceExt, service_fn};
 const CALLS_MAX: u32 = 16;
 /// Maximum number of subscribers.
 pub(super) const STREAMS_MAX: usize = 64;
-/// Minimum interval between two messages of a stream; each message contains the inventory of the whole cluster.
+/// Minimum interval between two messages of a stream. Each message contains the whole inventory.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Maximum size of a request, in bytes; a valid request is empty.
 const REQUEST_BYTES_MAX: usize = 4096;
-/// Maximum size of a response, in bytes. This is the default limit of gRPC clients, and enough for several thousand
-/// nodes.
+/// Maximum size of a response, in bytes: the default limit of gRPC clients.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Maximum size of the request headers, in bytes.
 const HEAD_BYTES_MAX: u32 = 16 << 10;
-/// Interval of keep-alive pings on idle connections, and timeout of the response to a ping.
+/// Interval of keep-alive pings, and timeout of the ping response.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 
 #[derive(Debug, Clone)]
@@ -89,7 +88,6 @@ impl ClusterRpc {
     }
 }
 
-/// Streaming method that sends the inventory of the cluster to a subscriber.
 struct Subscribe(ClusterRpc);
 
 impl tonic::server::ServerStreamingService<()> for Subscribe {
@@ -175,7 +173,7 @@ fn router(process: Arc<InventoryProcess>, until: CancellationToken) -> Router {
     routes.prepare().into_axum_router()
 }
 
-/// Serves requests until `until` is cancelled, and then finishes running requests.
+/// Serves requests until `until` is cancelled, and then finishes the running requests.
 pub(super) async fn serve(listener: TcpListener, process: Arc<InventoryProcess>, until: CancellationToken) {
     let (router, end) = (router(process, until.clone()), until.clone());
     let answer = move |stream, _| converse(stream, router.clone(), end.clone());

@@ -21,7 +21,7 @@ const FILE_NAME: &str = "gpus.json";
 pub(super) enum Source {
     File(PathBuf),
     Network(Url),
-    /// No list of GPUs. The operator then uses only the GPU models in node labels.
+    /// No GPU list. The operator uses only the GPU models in node labels.
     Nowhere,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct ListStatus {
     pub(super) from: String,
     /// Number of devices in the list.
     pub(super) devices: usize,
-    /// Number of devices in the list that are skipped because they are invalid.
+    /// Number of invalid devices in the list.
     pub(super) skipped: usize,
     /// SHA-256 hash of the last valid list, in hexadecimal.
     pub(super) sha256: Option<String>,
-    /// Error of the last read of the list. After an error, the last valid list stays in force.
+    /// Error of the last read. The last valid list stays in force.
     pub(super) error: Option<String>,
 }
 
@@ -103,7 +103,7 @@ impl List {
         }
     }
 
-    /// Applies a downloaded GPU list to the operator. Returns true if the list changed.
+    /// Applies a downloaded GPU list. Returns true if the list changed.
     fn take(&self, text: &[u8], operator: &InventoryOperator) -> Result<bool, String> {
         let hash = HEXLOWER.encode(&Sha256::digest(text));
         let is_same = self.status().sha256.as_ref() == Some(&hash);

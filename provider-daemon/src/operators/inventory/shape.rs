@@ -115,7 +115,7 @@ fn storage(storage: &wire::Storage) -> Value {
     })
 }
 
-/// Returns a JSON array, or `null` for an empty list. The Go operator sends the same text.
+/// Returns a JSON array, or `null` for an empty list as in the Go operator.
 fn list(items: impl Iterator<Item = Value>) -> Value {
     let items: Vec<_> = items.collect();
     if items.is_empty() {

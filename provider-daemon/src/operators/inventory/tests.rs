@@ -18,7 +18,7 @@ pub(super) fn silent() -> Client {
     Client::new(silent, "default")
 }
 
-/// Returns a client for a cluster with these nodes, no other objects and no watch events.
+/// Returns a client for a cluster with only these nodes, and without watch events.
 pub(super) fn of_nodes(nodes: Vec<Value>) -> Client {
     of_objects(nodes, Vec::new())
 }

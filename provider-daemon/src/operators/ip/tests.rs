@@ -25,7 +25,7 @@ fn silent() -> Client {
     Client::new(silent, "default")
 }
 
-/// Returns a client for a cluster with these Services and pools. Watches and writes get no response.
+/// Returns a client for a cluster with these Services and pools.
 fn fixed(services: Value, pools: Option<Value>) -> Client {
     let cluster = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (path, query) = (
@@ -66,7 +66,7 @@ fn lease_id() -> LeaseId {
     format!("{OWNER}/7/1/1/{PROVIDER}").parse().unwrap()
 }
 
-/// Returns a Service in the format of the Go operator, with the given addresses from MetalLB.
+/// Returns a Service as the Go operator creates it, with the given addresses from MetalLB.
 fn service(given: &[&str]) -> Value {
     let ingress: Vec<_> = given.iter().map(|ip| json!({"ip": ip})).collect();
     json!({

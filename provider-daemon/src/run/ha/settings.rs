@@ -13,25 +13,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Names of the settings that identify the election. An instance never leads if these settings differ from
-/// the election record.
+/// Settings that must equal the election record. An instance with other values never leads.
 pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
-/// Name of the setting that identifies the cluster. Instances with different clusters would duplicate or lose
-/// leases.
+/// Setting that identifies the cluster. Instances with different clusters would duplicate or lose leases.
 pub(super) const CLUSTER: &str = "cluster";
-/// Number of hexadecimal digits to which a hash is shortened.
+/// Length of a shortened hash, in hexadecimal digits.
 const DIGITS: usize = 16;
 /// Maximum number of bytes that are hashed per file.
 const FILE_MAX: u64 = 8 << 20;
-/// Interval of file checks, shorter than the interval of heartbeats.
+/// Interval of file checks; shorter than the heartbeat interval.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Default name of the election Lease. A namespace with Manifest records belongs to one provider, so this
-/// name is unique in the namespace. The Role in `deploy/rbac` contains this name.
+/// Default name of the election Lease, which is also in the Role of `deploy/rbac`. The name is unique because
+/// a namespace with Manifest records belongs to one provider.
 pub(super) const LEASE: &str = "akash-provider";
 
-/// Returns the default name of the election in Redis. Several providers may share a Redis server, so the name contains
-/// account and chain.
+/// Returns the default name of the election in Redis. Providers can share a Redis server, so the name
+/// contains account and chain.
 pub(super) fn name(config: &Config) -> String {
     let mut chain = hash(config.chain_id.as_bytes());
     chain.truncate(8);
@@ -43,8 +41,7 @@ pub(super) fn cluster(uid: &str) -> (String, String) {
     (CLUSTER.to_owned(), hash(uid.as_bytes()))
 }
 
-/// Hashes of the settings that all instances must share, by flag name. After a change of a file, the file is
-/// hashed again.
+/// Hashes of the settings that all instances must share, by flag name. Changed files are hashed again.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     hashes: BTreeMap<String, String>,
@@ -55,7 +52,7 @@ pub(super) struct Settings {
 struct WatchedFile {
     name: &'static str,
     path: PathBuf,
-    /// Metadata of the file at the time when the content of the file was hashed.
+    /// Metadata of the file when its content was hashed.
     stamp: Option<Stamp>,
 }
 
@@ -92,8 +89,8 @@ impl Settings {
         &self.hashes
     }
 
-    /// Reads the changed files and returns whether any hash changed. The hash of an unreadable file stays
-    /// unchanged, because the program still uses the previous content.
+    /// Hashes changed files again. Returns true if a hash changed. The hash of an unreadable file is
+    /// unchanged, because the program still uses the old content.
     fn refresh(&mut self) -> bool {
         let mut is_changed = false;
         for file in &mut self.files {
@@ -111,7 +108,7 @@ impl Settings {
         is_changed
     }
 
-    /// Updates the hashes in the election whenever files change. Returns immediately if there are no files.
+    /// Updates the hashes in the election when files change. Returns at once without files.
     pub(super) async fn follow(mut self, election: Arc<Election>) {
         while !self.files.is_empty() {
             sleep(CHECK_INTERVAL).await;

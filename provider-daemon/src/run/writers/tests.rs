@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 const LEASE: Duration = Duration::from_secs(12);
 
-/// Returns a client of a simulated API server without objects. The server records the method of each request.
+/// Returns a client of an API server without objects, which records the request methods.
 fn server(
     seen: &Arc<Mutex<Vec<Method>>>,
 ) -> ClientBuilder<
@@ -34,7 +34,7 @@ fn server(
     ClientBuilder::new(answer, "default")
 }
 
-/// All HTTP methods, and an unknown method, which must count as a write.
+/// All HTTP methods, and an unknown method that must count as a write.
 const METHODS: [&str; 10] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "FUTURE",
 ];
@@ -93,7 +93,7 @@ async fn rejects_writes_like_an_unavailable_server() {
     assert!(seen.lock().unwrap().is_empty());
 }
 
-/// The process is suspended before sending a queued request, and resumes after losing the leadership.
+/// The process is suspended with a queued request, and resumes after losing the leadership.
 #[tokio::test]
 async fn sends_no_queued_write_after_the_leadership_ended() {
     for steps in 0..8 {

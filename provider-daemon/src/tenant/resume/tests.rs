@@ -12,7 +12,7 @@ fn words(new_messages: &NewMessages) -> Vec<&str> {
         .collect()
 }
 
-/// Adds received log lines of one pod to the history. Returns the lines that the history prints.
+/// Adds log lines of one pod to the history. Returns the printed lines.
 fn come(printed: &mut History, now: Instant, lines: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for text in lines {
@@ -22,8 +22,7 @@ fn come(printed: &mut History, now: Instant, lines: &[&str]) -> Vec<String> {
     all
 }
 
-/// Adds the lines `before`, and then the lines `replay` after a reconnect. Returns the lines of `replay` that
-/// the history prints.
+/// Adds the lines `before`, and after a reconnect the lines `replay`. Returns the printed lines of `replay`.
 fn after(before: &[&str], replay: &[&str], from_start: bool) -> Vec<String> {
     let now = Instant::now();
     let mut printed = History::lines(from_start);

@@ -3,10 +3,10 @@
 use crate::error::WithHelp;
 use anyhow::bail;
 
-/// Returns several arguments unchanged. Splits a single argument at spaces outside double quotes.
+/// Splits a single argument at spaces outside double quotes. Returns several arguments unchanged.
 ///
 /// # Errors
-/// Returns an error for an unterminated quote, and for an empty argument, which the protocol cannot transmit.
+/// Returns an error for an unterminated quote or an empty argument.
 pub(super) fn parse(given: &[String]) -> anyhow::Result<Vec<String>> {
     let arguments = match given {
         [one] => split(one)?,

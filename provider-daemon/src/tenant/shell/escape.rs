@@ -11,14 +11,14 @@ const SIGN: u8 = b'~';
 pub(super) enum Escape {
     /// Start of a line.
     Start,
-    /// The line starts with a `~` that is not sent yet.
+    /// A `~` at the start of a line, not sent yet.
     Sign,
-    /// Not at the start of a line. `~` is then ordinary input.
+    /// Within a line, where `~` is ordinary input.
     Within,
 }
 
 impl Escape {
-    /// Returns the bytes to send, and `true` if the user leaves the session.
+    /// Returns the bytes to send, and `true` if the user leaves.
     pub(super) fn filter(&mut self, typed: &[u8]) -> (Vec<u8>, bool) {
         let mut sent = Vec::with_capacity(typed.len());
         for byte in typed.iter().copied() {

@@ -6,14 +6,14 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetat
 use std::io::{IsTerminal, stdin, stdout};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Terminal of this process, and the signal that reports size changes.
+/// Terminal of this process, and its signal for size changes.
 #[derive(Debug)]
 pub(super) struct Terminal {
     changes: Signal,
     is_sent: bool,
 }
 
-/// Raw mode of the terminal; dropping this value restores the previous mode.
+/// Raw mode of the terminal. Dropping this value restores the previous mode.
 #[derive(Debug)]
 pub(super) struct RawMode {
     before: Termios,

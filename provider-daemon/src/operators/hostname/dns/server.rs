@@ -32,7 +32,7 @@ impl Records {
         *self.0.lock().unwrap() = None;
     }
 
-    /// Starts a server on loopback. The server runs until the handle is dropped.
+    /// Starts a DNS server on loopback, which runs until the handle is dropped.
     pub(crate) async fn serve(&self) -> (SocketAddr, AbortOnDropHandle<()>) {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let at = socket.local_addr().unwrap();

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the allocatable and the allocated amount of a resource, in units of `unit` thousandths.
+/// Returns the amounts of a resource, in units of `unit` thousandths.
 fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     let pair = pair.unwrap();
     let [allocatable, allocated] = [&pair.allocatable, &pair.allocated].map(|quantity| {
@@ -68,7 +68,7 @@ fn read(cluster: &wire::Cluster) -> NodeInventory {
     NodeInventory::new(&ClusterSpec::from_nodes(cluster.nodes.iter().map(node)))
 }
 
-/// Returns resource groups with sizes near the free capacity of the recorded node, and groups with GPUs.
+/// Returns resource groups near the free capacity of the recorded node, and groups with GPUs.
 fn groups() -> Vec<Vec<ResourceUnit>> {
     let keys = [
         "vendor/nvidia/model/a100",
@@ -102,8 +102,8 @@ fn groups() -> Vec<Vec<ResourceUnit>> {
     groups
 }
 
-/// Returns the adjusted units of each group (`None` for a group that does not fit), and the number of groups
-/// that fit.
+/// Returns the adjusted units of each group (`None` if the group does not fit), and the number of groups that
+/// fit.
 fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     let fit = |group: Vec<ResourceUnit>| {
         let taken = inventory.dup().adjust(&group, AdjustOptions::default());
@@ -114,8 +114,7 @@ fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     (fits, count)
 }
 
-/// Returns the inventory that this provider counts for the recorded node. If `requests` is set, a pod with
-/// these resource requests runs on the node.
+/// Returns this provider's inventory of the recorded node, on which a pod requests `requests`.
 async fn counted_by_us(requests: Option<Value>) -> Arc<dyn Inventory> {
     let pods = requests.into_iter().map(|requests| {
         json!({
