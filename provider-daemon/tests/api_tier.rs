@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 use testbed::{Cluster, Tier};
 
 const THEIR_MANAGER: &str = "--field-manager=provider-services";
-/// Files with the recorded objects of a lease, in the order in which the Go provider wrote the objects.
+/// Recorded objects of a lease, in the order in which the Go provider wrote them.
 const FILES: [&str; 11] = [
     "namespace",
     "manifest-cr",
@@ -56,7 +56,7 @@ const FILES: [&str; 11] = [
 ];
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Removes from a recorded object the fields that the API server and the controllers added.
+/// Removes the fields that the API server and the controllers added to an object.
 fn bare(mut object: Value) -> Value {
     for field in [
         "uid",
@@ -97,8 +97,8 @@ fn lease(folder: &Path) -> Vec<Value> {
     found
 }
 
-/// Returns one line for each object that a client wrote: the identity of the object, and the time of each
-/// client's last write. Components of Kubernetes are not counted as clients, because they write at any time.
+/// Returns one line for each object: its identity, and the time of each client's last write. Components of
+/// Kubernetes do not count as clients.
 fn everything(cluster: &Cluster) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])
@@ -124,8 +124,7 @@ fn everything(cluster: &Cluster) -> Vec<String> {
     all
 }
 
-/// Returns the line of an object for [`everything`], or `None` if only components of Kubernetes wrote the
-/// object.
+/// Returns the line of an object for [`everything`]; `None` if only Kubernetes wrote the object.
 fn written(object: &Value) -> Option<String> {
     let about = &object["metadata"];
     let writers = about["managedFields"].as_array()?.iter();
@@ -139,7 +138,7 @@ fn written(object: &Value) -> Option<String> {
     (!writers.is_empty()).then(|| format!("{kind} {namespace} {name} {uid} {writers:?}"))
 }
 
-/// Waits until no object of the cluster changes, and returns the objects.
+/// Waits until the cluster is unchanged, and returns its objects.
 fn settled(cluster: &Cluster) -> Vec<String> {
     let began = Instant::now();
     let mut last = everything(cluster);
@@ -188,7 +187,7 @@ fn namespaces(objects: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// Objects that the test created. Dropping the value deletes them.
+/// Objects of the test, deleted when the value is dropped.
 struct CreatedObjects<'a>(&'a Cluster, String);
 
 impl Drop for CreatedObjects<'_> {

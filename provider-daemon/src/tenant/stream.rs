@@ -18,12 +18,11 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// Time without a frame after which a stream is treated as failed. Providers ping every 10 seconds.
+/// Time without a frame after which a stream has failed. Providers ping every 10 seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Maximum time to send the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum message size, in bytes. A log line has up to 64 kilobytes, and JSON escapes make the line at most
-/// six times as long.
+/// Maximum message size, in bytes: enough for a log line of 64 kilobytes with JSON escapes.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Close code of a normal end (RFC 6455).
 const NORMAL: u16 = 1000;
@@ -56,7 +55,7 @@ pub(super) struct StreamReader {
 pub(super) enum Data {
     /// Message of logs and events.
     Text(Bytes),
-    /// Message of a shell. The first byte is the channel number.
+    /// Message of a shell, with the channel number as first byte.
     Binary(Bytes),
 }
 
@@ -64,8 +63,7 @@ pub(super) enum Data {
 pub(super) struct StreamWriter(SplitSink<Io, Message>);
 
 impl Stream {
-    /// Returns the request headers of a websocket handshake, and the `Sec-WebSocket-Accept` header that the response
-    /// must have.
+    /// Returns the request headers of a websocket handshake, and the expected `Sec-WebSocket-Accept` header.
     pub(super) fn handshake() -> (HeaderMap, HeaderValue) {
         let key = generate_key();
         let mut headers = HeaderMap::new();
@@ -83,7 +81,7 @@ impl Stream {
         Self { io, at, auth }
     }
 
-    /// Splits the stream into its receiving and its sending half, so that sending does not block receiving.
+    /// Splits the stream into halves, so that sending does not block receiving.
     pub(super) fn split(self) -> (StreamReader, StreamWriter) {
         let (sink, io) = self.io.split();
         let reader = StreamReader {
@@ -101,7 +99,7 @@ impl StreamReader {
         self.auth
     }
 
-    /// Returns whether the provider closed the stream with a close frame.
+    /// Returns true after a close frame from the provider.
     pub(super) const fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -109,7 +107,7 @@ impl StreamReader {
     /// Returns the next data message, or `None` at a normal end.
     ///
     /// # Errors
-    /// Returns an error if the stream is interrupted, or if the provider closes the stream with a failure.
+    /// Returns an error if the stream is interrupted, or closed with a failure.
     pub(super) async fn next(&mut self) -> Result<Option<Data>, ProviderError> {
         loop {
             let next = timeout(IDLE_TIMEOUT, self.io.next()).await;
@@ -155,7 +153,7 @@ impl StreamReader {
         }
     }
 
-    /// Returns the error for a remote command that did not start. Used if the provider reported no reason.
+    /// Returns the error for a remote command that did not start, without a reported reason.
     pub(super) fn failed(&self) -> ProviderError {
         ProviderError::Closed {
             at: self.at.clone(),
@@ -178,7 +176,7 @@ impl StreamWriter {
         self.0.send(Message::Binary(bytes.into())).await.is_ok()
     }
 
-    /// Sends the close frame, for at most [`CLOSE_TIMEOUT`], and closes the stream.
+    /// Sends the close frame, for at most [`CLOSE_TIMEOUT`].
     pub(super) async fn close(mut self) {
         // The stream may be closed already, which is no problem.
         if let Ok(Err(error)) = timeout(CLOSE_TIMEOUT, self.0.close()).await {
@@ -197,7 +195,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::{Instant, sleep};
 
-    /// Returns both halves of the client's stream, and the provider's end of the connection.
+    /// Returns both halves of the client's stream, and the server's end.
     async fn opened() -> (StreamReader, StreamWriter, DuplexStream) {
         let (ours, mut theirs) = duplex(4096);
         let (mut sender, connection) = http1::handshake(TokioIo::new(ours)).await.unwrap();

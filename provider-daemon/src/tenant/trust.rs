@@ -22,13 +22,12 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// CA certificates of the system, or of the file in `SSL_CERT_FILE`.
+/// CA certificates of the system, or from `SSL_CERT_FILE`.
 #[derive(Debug, Clone)]
 pub(super) struct CaCertificates(Option<Arc<WebPkiServerVerifier>>);
 
 impl CaCertificates {
-    /// Loads the CA certificates. An empty set is permitted, because most providers use self-signed Akash
-    /// certificates.
+    /// Loads the CA certificates. The set may be empty, because most providers use self-signed certificates.
     pub(super) fn from_system(provider: &Arc<CryptoProvider>) -> Self {
         let mut roots = RootCertStore::empty();
         // An invalid certificate does not prevent the others from being trusted.
@@ -46,7 +45,7 @@ impl CaCertificates {
     }
 }
 
-/// Kind of certificate that the server presented in the handshake.
+/// Kind of server certificate in the handshake.
 #[derive(Debug, Clone)]
 enum ServerIdentity {
     /// Certificate of a public CA.
@@ -72,7 +71,7 @@ impl ServerVerifier {
         }
     }
 
-    /// Compares a self-signed certificate of the server with the certificate on the chain, after the handshake.
+    /// Compares the server's self-signed certificate with the certificate on the chain.
     ///
     /// # Errors
     /// Returns an error if the server is not the provider, or if the chain query fails.
@@ -140,7 +139,7 @@ impl ServerVerifier {
     }
 }
 
-/// Returns an error with the reason if the certificate differs from the certificate on the chain.
+/// Returns the reason if the certificate differs from the one on the chain.
 fn check_published(serial: &str, der: &[u8], found: Option<&Certificate>) -> Result<(), String> {
     let Some(found) = found else {
         return Err(format!("certificate {serial} is not on the chain"));

@@ -22,8 +22,7 @@ const NOT_FOUND: u16 = 404;
 /// Waits until every service is available, and prints progress to stderr.
 ///
 /// # Errors
-/// After the timeout, returns an error that names the unavailable services. Returns an error immediately if
-/// waiting cannot help, for example if a lease is closed.
+/// Returns an error with the unavailable services after the timeout, or at once if waiting cannot help.
 pub(super) async fn until_available(
     tenant: &Tenant,
     which: &LeaseArgs,
@@ -69,7 +68,7 @@ async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyh
     }
 }
 
-/// Returns the services of a lease that are missing or outdated, or `None` if all services are available.
+/// Returns the missing or outdated services of a lease, or `None` if all are available.
 async fn missing_of(
     tenant: &Tenant,
     lease: &LeaseId,
@@ -106,8 +105,8 @@ async fn missing_of(
     Ok((!late.is_empty()).then_some(summary))
 }
 
-/// Returns an error text if the manifest `version` is not the provider's manifest, or is not deployed.
-/// Returns `None` if this manifest is deployed, or if the provider does not report manifest versions.
+/// Returns an error text if the provider has not deployed the manifest `version`. Returns `None` if it has,
+/// or if it reports no version.
 fn outdated(status: &Json, version: &str) -> Option<String> {
     let manifest = status.field("manifest")?;
     let short = |version: &str| shortened(version.get(..12).unwrap_or(version));
@@ -123,8 +122,7 @@ fn outdated(status: &Json, version: &str) -> Option<String> {
     (!is_deployed).then(|| format!("manifest version {} is not deployed yet", short(version)))
 }
 
-/// Returns whether a retry may succeed, for example because the provider is unavailable or has no manifest
-/// yet.
+/// Returns true if a retry may succeed.
 fn is_temporary(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<ProviderError>() {
         Some(failure) => {

@@ -52,7 +52,7 @@ fn severities<'a>(report: &'a Value, subject: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Returns the details and the remedies of the checks with this subject.
+/// Returns details and remedies of the checks with this subject.
 fn texts<'a>(report: &'a Value, subject: &str) -> Vec<(&'a str, &'a str)> {
     let checks = report["checks"].as_array().unwrap().iter();
     let matching = checks.filter(|check| check["subject"] == subject);
@@ -66,8 +66,7 @@ fn texts<'a>(report: &'a Value, subject: &str) -> Vec<(&'a str, &'a str)> {
         .collect()
 }
 
-/// Returns the remedy for the resource `name` (node or StorageClass) if the report states that the resource
-/// is not offered.
+/// Returns the remedy for a node or StorageClass `name` that the report lists as not offered.
 fn remedy<'a>(report: &'a Value, name: &str) -> Option<&'a str> {
     let mut found = texts(report, "not offered").into_iter();
     found.find_map(|(detail, help)| detail.contains(name).then_some(help))
@@ -245,12 +244,11 @@ fn address_pools_and_operators_are_reported_until_they_exist() {
     assert_eq!(severities(&embedded, "leased IP addresses"), ["ok"], "{embedded}");
 }
 
-/// Namespace name in the form of a lease namespace. The name sorts first, because `doctor` checks only the
-/// first namespaces.
+/// Name of a lease namespace. Sorts first, because `doctor` checks only the first namespaces.
 const LEASE: &str = "0000000000000000000000000000000000000doctorle";
 const LEASE_NAME: &str = "doctor-lease";
 
-/// Returns a Role in the namespace `LEASE`. `verbs` are the permitted verbs for Secrets.
+/// Returns a Role in the namespace `LEASE` with the permitted `verbs` for Secrets.
 fn lease_role(verbs: &[&str]) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
     "metadata": {"name": LEASE_NAME, "namespace": LEASE},

@@ -50,8 +50,8 @@ fn stood_by(one: &Running) -> usize {
     one.output().matches("this instance is the standby").count()
 }
 
-/// Overwrites the holder in the Lease, and then deletes the Lease. Asserts that the leader steps down, leads
-/// again in a higher election term, and recreates the Lease.
+/// Changes the holder in the Lease, and then deletes the Lease. Asserts that the leader steps down, and leads
+/// again in a higher term.
 fn spoiled_and_led_again(cluster: &Cluster, leader: &Running) {
     // The edited record names another holder, so the leader steps down at once. No process renews the record, so the leader leads again later.
     let by_hand = json!({"spec": {"holderIdentity": "somebody", "renewTime": "2020-01-01T00:00:00.000000Z"}});
@@ -152,8 +152,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     third.says("lease closed");
 }
 
-/// Sends a command to Redis. Returns the first line of the response, and also the second line if the response
-/// is a string.
+/// Sends a command to Redis. Returns the first response line, and for a string also the second.
 pub(crate) fn redis_says(port: u16, words: &[&str]) -> (String, String) {
     let mut line = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut text = format!("*{}\r\n", words.len());
@@ -171,7 +170,7 @@ pub(crate) fn redis_says(port: u16, words: &[&str]) -> (String, String) {
     (first, second.unwrap_or_default())
 }
 
-/// Two providers with the same account run in two clusters, and use one Redis with the same election name.
+/// Two providers of one account in two clusters use one Redis election.
 #[test]
 fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
     const KEY: &str = "{akash-provider}:election:two-clusters";

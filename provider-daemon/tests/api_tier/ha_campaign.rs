@@ -40,7 +40,7 @@ pub(crate) use world::World;
 /// Default name of the election Lease.
 const LEASE: &str = "akash-provider";
 const NAMES: [&str; 2] = ["a", "b"];
-/// Clock offsets of an instance, in seconds ahead of the clock of this machine.
+/// Clock offsets of an instance, in seconds.
 const CLOCKS: [i64; 3] = [0, 420, -240];
 
 /// Fault that ends the leadership.
@@ -48,9 +48,9 @@ const CLOCKS: [i64; 3] = [0, 420, -240];
 pub(crate) enum Way {
     Kill,
     Term,
-    /// The process is suspended for longer than its election lease.
+    /// The process is suspended for longer than the election lease.
     Pause,
-    /// The link of the daemon is down in both directions.
+    /// The daemon's link is down in both directions.
     Cut,
     /// Only packets to the daemon are dropped.
     Deaf,
@@ -70,7 +70,7 @@ impl Lots {
         usize::try_from((mixed ^ (mixed >> 31)) % limit as u64).unwrap()
     }
 
-    /// Returns `count` faults in random order. All kinds occur about equally often.
+    /// Returns `count` faults in random order, all kinds about equally often.
     fn ways(&mut self, count: usize) -> Vec<Way> {
         let mut all = Vec::new();
         while all.len() < count {
@@ -90,7 +90,7 @@ fn setting(name: &str, small: u64) -> u64 {
     })
 }
 
-/// Returns whether the last leadership event that the instance printed has the role `leader`.
+/// Returns true if the last printed leadership event has the role `leader`.
 pub(crate) fn leads(one: &Running) -> bool {
     let output = one.output();
     let last = output
@@ -99,7 +99,7 @@ pub(crate) fn leads(one: &Running) -> bool {
     last.is_some_and(|line| line.contains("\"role\":\"leader\""))
 }
 
-/// Two daemons, one of which is the leader, with the results of fail-overs.
+/// Two daemons, one of them the leader, with the results of fail-overs.
 struct Pair<'a> {
     world: World<'a>,
     all: [Running; 2],
@@ -132,7 +132,6 @@ impl<'a> Pair<'a> {
         format!("{}\n---\n{}", self.all[0].dump(), self.all[1].dump())
     }
 
-    /// Prints the number of fail-overs and the longest fail-over for each kind of fault.
     fn tell(&self) {
         for (way, (times, most)) in &self.by_way {
             println!("{way:?}: {times} fail-overs, the longest took {most:?}");
@@ -144,7 +143,7 @@ impl<'a> Pair<'a> {
         );
     }
 
-    /// Asserts that every fail-over took at most 1.25 election leases. For a short lease, the limit is the
+    /// Asserts that every fail-over took at most 1.25 lease durations. For a short lease, the limit is the
     /// lease plus 3 s.
     fn is_in_time(&self, lease: Duration) {
         let most = lease + (lease / 4).max(Duration::from_secs(3));
@@ -157,8 +156,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Asserts that writes to the chain, the cluster and the bus were recorded. Without records, the check of
-    /// the writes proves nothing.
+    /// Asserts that writes to the chain, the cluster and the bus were recorded, so that the test checks some
+    /// writes.
     fn writes_were_seen(&self, sent: &[Sent], orders: usize) {
         for to in self.world.written_to() {
             let count = sent.iter().filter(|sent| sent.to == to).count();
@@ -226,7 +225,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Returns the number of orders with several successful bids, and the number of bids that the chain refused.
+/// Returns the number of orders with several bids, and of refused bids.
 fn bids_again(stage: &Stage) -> (usize, usize) {
     let height = stage.chain.market(|market| market.height());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -250,7 +249,6 @@ fn bids_again(stage: &Stage) -> (usize, usize) {
     (double, by_order.values().map(|(_, refused)| refused).sum())
 }
 
-/// Prints the numbers of orders, of bids and of repeated bids, and the longest time from an order to its bid.
 fn tell_of_orders(all: &[Deployment], double: usize, refused: usize) {
     let answers = all.iter().filter_map(|one| one.time_to_bid);
     println!(
@@ -267,8 +265,6 @@ fn accepted(all: &[Deployment]) -> BTreeSet<u64> {
     accepted.map(|one| one.id.dseq).collect()
 }
 
-/// Formats the number of writes to the chain, the cluster and the bus, and the number of late or wrong
-/// writes.
 fn counted(sent: &[Sent], judged: &Judged) -> String {
     let count = |to| sent.iter().filter(|sent| sent.to == to).count();
     let (chain, cluster, bus) = (count(To::Chain), count(To::Cluster), count(To::Bus));
@@ -280,7 +276,7 @@ fn counted(sent: &[Sent], judged: &Judged) -> String {
     )
 }
 
-/// Returns whether `holder`, the holder of the Lease, is the daemon `who`.
+/// Returns true if the Lease holder `holder` is the daemon `who`.
 fn is(who: usize, holder: &str) -> bool {
     holder
         .strip_prefix(NAMES[who])

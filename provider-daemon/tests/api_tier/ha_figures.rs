@@ -16,13 +16,12 @@ use testbed::{Cluster, Tier};
 
 /// Number of concurrent manifest requests of the tenant.
 const AT_ONCE: usize = 4;
-/// Duration for which the full benchmark measures an idle provider, in seconds.
+/// Duration of the idle measurement in the full benchmark, in seconds.
 const WHOLE: u64 = 60;
 const TICKS: f64 = 100.0;
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Size of the measurement: large for the benchmark, which sets `FIGURES_SECONDS`, and small for a normal
-/// test run.
+/// Size of the measurement: large if `FIGURES_SECONDS` is set, otherwise small.
 #[derive(Debug, Clone, Copy)]
 struct Numbers {
     leases: u64,
@@ -76,7 +75,7 @@ fn is_ready(one: &Running) -> bool {
     one.output().contains("\"is_ready\":true")
 }
 
-/// Creates leases of one tenant, submits their manifests, and waits until all are deployed.
+/// Creates leases of one tenant, and waits until all are deployed.
 fn leased(world: &World<'_>, tenant: &Tenant, leases: u64) {
     let ids: Vec<DeploymentId> = (1..=leases)
         .map(|dseq| {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::{Cluster, Component, Tier, free_port};
 
-/// A node with capacity. Dropping the value deletes the node.
+/// Node with capacity. Dropping the value deletes the node.
 pub(crate) struct Node<'a>(&'a Cluster, &'static str);
 
 impl<'a> Node<'a> {
@@ -26,7 +26,7 @@ impl<'a> Node<'a> {
         node
     }
 
-    /// Marks the node as ready in place of a kubelet. Kubernetes treats a node without heartbeats as lost.
+    /// Marks the node as ready, as a kubelet would.
     fn ready(&self) {
         let room = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50"});
         let now = "2026-01-01T00:00:00Z";
@@ -56,7 +56,7 @@ impl Drop for Node<'_> {
     }
 }
 
-/// Runs `explain` for an order with the nodes of this cluster, and returns the output.
+/// Runs `explain` for an order on this cluster, and returns the output.
 fn explained(stage: &Stage, kubeconfig: &str) -> Value {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let prices = PRICES.iter().copied();
@@ -75,11 +75,11 @@ fn explained(stage: &Stage, kubeconfig: &str) -> Value {
     verdict.unwrap()
 }
 
-/// A namespace with the labels of a lease, and one event in it. Dropping the value deletes both.
+/// Namespace with the labels of a lease, and one event. Dropping the value deletes both.
 struct StoredEvent<'a>(&'a Cluster);
 
 impl<'a> StoredEvent<'a> {
-    /// Namespace name with the length and character set of a lease namespace.
+    /// Name with the length and characters of a lease namespace.
     const NAMESPACE: &'static str = "happenedhappenedhappenedhappenedhappenedhappe";
 
     fn new(cluster: &'a Cluster) -> Self {
@@ -98,7 +98,7 @@ impl<'a> StoredEvent<'a> {
         Self(cluster)
     }
 
-    /// Returns whether the home directory contains the event. The provider must have stopped.
+    /// Returns true if the home directory contains the event. The provider must have stopped.
     fn is_stored(stage: &Stage) -> bool {
         let state = State::open(&stage.path("")).unwrap().state;
         let stored = state.lease_events().load().unwrap();
@@ -186,7 +186,7 @@ fn provider_waits_for_cluster_and_bids_with_its_capacity() {
     assert!(StoredEvent::is_stored(&stage), "{}", again.dump());
 }
 
-/// Returns the status of an operator that runs in the process of the provider.
+/// Returns the status of an embedded operator.
 fn operator(stage: &Stage, name: &str) -> Value {
     let (code, out, err) = stage.ran(&["operator", "status", "--output=json"]);
     assert_eq!(code, 0, "{out}{err}");
@@ -198,7 +198,7 @@ fn hostname_operator(stage: &Stage) -> Value {
     operator(stage, "hostname")
 }
 
-/// Returns the holder of the Lease of the hostname operators.
+/// Returns the Lease holder of the hostname operators.
 fn holder(cluster: &Cluster) -> String {
     let path = "jsonpath={.spec.holderIdentity}";
     let lease = [
@@ -248,8 +248,8 @@ fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
     assert!(code != 0 && err.contains("no provider runs"), "{err}");
 }
 
-/// Checks that the metrics of the operator and of the inventory watches agree with `status`, the status of
-/// the operator. Must be called within ten seconds after a heartbeat of a node.
+/// Checks that the metrics agree with `status`, the status of the operator. Call within ten seconds after a
+/// node heartbeat.
 fn check_metrics(port: u16, provider: &Running, status: &Value) {
     let queue = |state: &str| {
         format!("akash_provider_operator_queue_depth{{operator=\"inventory\",state=\"{state}\"}}")

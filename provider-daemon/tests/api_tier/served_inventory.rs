@@ -55,7 +55,7 @@ impl OperatorProcess {
         Self(child, address.to_owned())
     }
 
-    /// Returns the inventory that the operator serves, or `Null` before the first inventory.
+    /// Returns the operator's inventory, or `Null` before the first one.
     fn cluster(&self) -> Value {
         let mut stream = TcpStream::connect(&self.1).unwrap();
         let asked = "GET /v1/inventory HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -86,7 +86,7 @@ fn served(quantity: &Value, whole: u64) -> Pair {
     }
 }
 
-/// Returns the node of this test from the inventory that the operator serves, if present.
+/// Returns the test's node in the operator's inventory.
 fn node(cluster: &Value) -> Option<&Value> {
     cluster["nodes"]
         .as_array()?
@@ -94,8 +94,8 @@ fn node(cluster: &Value) -> Option<&Value> {
         .find(|node| node["name"] == NODE)
 }
 
-/// Returns whether operator and provider report equal resources of the node. `cpu`, `memory` and `disk` are
-/// the resources of the provider's own leases, which only the operator counts as allocated.
+/// Returns true if operator and provider report equal resources of the node, except `cpu`, `memory` and
+/// `disk` of the provider's own leases.
 fn agree(cluster: &Value, counted: &NodeMetrics, [cpu, memory, disk]: [u64; 3]) -> bool {
     let Some(node) = node(cluster) else {
         return false;
@@ -145,7 +145,7 @@ fn class() -> Value {
     })
 }
 
-/// Marks the node as ready, with two devices and a label with their model.
+/// Marks the node as ready, with two GPUs and their model label.
 fn ready(cluster: &Cluster) {
     let room = json!({
         "cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50", "nvidia.com/gpu": "2",
@@ -187,7 +187,7 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Waits until the namespace of each pod has its default ServiceAccount, then creates the pods.
+/// Creates pods, after their namespaces have a default ServiceAccount.
 fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
     for pod in pods {
         let space = format!("--namespace={}", pod["metadata"]["namespace"].as_str().unwrap());
@@ -203,7 +203,7 @@ fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
     make(cluster, pods, "--field-manager=api-tier")
 }
 
-/// Waits until the inventories of the operator and of the provider satisfy the condition.
+/// Waits until the inventories of operator and provider meet a condition.
 async fn until(
     what: &str,
     cluster: &Cluster,

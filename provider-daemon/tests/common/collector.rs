@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Behavior {
     Accept,
-    /// Accepts the request, but rejects this number of spans or log records.
+    /// Accepts the request, but rejects this number of items.
     Reject(i64),
     Status(u16),
     /// Sends no response.
@@ -103,7 +103,6 @@ impl Collector {
     }
 }
 
-/// Receives a request and responds. Returns `None` at the end of the connection.
 fn serve(stream: &TcpStream, shared: &Shared) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
@@ -171,8 +170,7 @@ fn text(value: &AnyValue) -> String {
     }
 }
 
-/// Returns name and parent name of each span of an order, in the order of arrival. Fails if the spans have
-/// several trace ids or an unknown parent.
+/// Returns the name and parent of each span of an order. Fails for several trace ids or an unknown parent.
 pub(crate) fn tree(spans: &[Span], order: &str) -> Vec<(String, String)> {
     let of_order = |span: &&Span| attribute(span, "akash.order").unwrap() == order;
     let spans: Vec<&Span> = spans.iter().filter(of_order).collect();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// Removes the variables with settings of a provider (`AP_…`, `AKASH_…`) from the environment of a program.
+/// Removes the provider settings (`AP_…`, `AKASH_…`) from the environment of a program.
 pub(crate) fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();

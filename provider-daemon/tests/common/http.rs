@@ -6,14 +6,12 @@ use serde_json::json;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
-/// Sends a request with curl and returns status and body. If curl is missing, prints a line and returns
-/// `None`.
+/// Sends a request with curl and returns status and body; `None` without curl.
 pub(crate) fn curl(words: &[&str]) -> Option<(u16, String)> {
     curl_after(&[], words)
 }
 
-/// Sends a request as [`curl`] does, with a command prefix, for example to enter a network namespace. Returns
-/// status 0 if no response arrives.
+/// Sends a request as [`curl`] does, after a command prefix. Returns status 0 without a response.
 pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String)> {
     let own = [
         "curl",
@@ -37,14 +35,14 @@ pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String
     Some((status.parse().unwrap(), body.to_owned()))
 }
 
-/// Returns a token with full access to the leases of this tenant. Because clocks may be slow, the validity
-/// starts 15 minutes ago.
+/// Returns a token with full access to the tenant's leases, valid from 15 minutes ago because clocks may be
+/// slow.
 pub(crate) fn token(key: &PrivateKey) -> String {
     token_within(key, 900, 7200)
 }
 
-/// Returns a token with full access to the leases of this tenant. The validity starts `age` seconds ago and
-/// ends in `left` seconds.
+/// Returns a token with full access to the tenant's leases, valid from `age` seconds ago for a further `left`
+/// seconds.
 pub(crate) fn token_within(key: &PrivateKey, age: u64, left: u64) -> String {
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
     let begins = now - age;

@@ -17,7 +17,7 @@ pub(crate) struct LandedTx {
     pub(crate) code: i64,
 }
 
-/// Returns all transactions of a provider up to the block `last`, as the node reports them.
+/// Returns all transactions in the blocks up to `last`.
 pub(crate) async fn landed(rpc_url: &str, chain_id: &str, last: Height) -> Vec<LandedTx> {
     let endpoints = Endpoints::new(&[rpc_url], chain_id, Limits::default()).unwrap();
     let mut all = Vec::new();

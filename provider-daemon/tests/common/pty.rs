@@ -5,8 +5,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 
-/// Opens a pseudoterminal with 40 rows and 100 columns. The first end is for the test, and the second end for
-/// the tested program.
+/// Opens a pseudoterminal with 40 rows and 100 columns. The tested program gets the second end.
 pub(crate) fn open() -> (OwnedFd, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Values by metric name with labels, such as `name{label="value"}`.
 pub(crate) type Values = BTreeMap<String, f64>;
 
-/// Requests `/metrics` with this `Accept` header. Returns the head and the body of the response.
+/// Requests `/metrics` with this `Accept` header. Returns head and body.
 pub(crate) fn get(port: u16, accept: &str) -> Option<(String, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
@@ -22,7 +22,7 @@ pub(crate) fn get(port: u16, accept: &str) -> Option<(String, String)> {
     Some((head.to_owned(), body.to_owned()))
 }
 
-/// Parses the samples of a scrape. Fails if a sample is repeated.
+/// Parses the samples of a scrape. Panics on a repeated sample.
 pub(crate) fn parse(text: &str) -> Values {
     let mut values = Values::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Compares `text` with a snapshot file. With `UPDATE_SNAPSHOTS=1` in the environment, writes the file instead.
+/// Compares `text` with a snapshot file. With `UPDATE_SNAPSHOTS=1`, writes the file first.
 pub(super) fn check(file: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/snapshots")

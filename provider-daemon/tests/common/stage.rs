@@ -37,7 +37,7 @@ pub(crate) const PRICES: [&str; 4] = [
 ];
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits for the condition `done`. After `PATIENCE`, panics with `what` and the result of `dump`.
+/// Waits until `done` returns true. After `PATIENCE`, panics with `what` and `dump`.
 #[track_caller]
 pub(crate) fn until(what: &str, dump: impl Fn() -> String, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -51,7 +51,7 @@ pub(crate) fn until(what: &str, dump: impl Fn() -> String, mut done: impl FnMut(
     }
 }
 
-/// Chain with the address of its node, and a home directory for the programs.
+/// Chain with a node address, and a home directory for the programs.
 pub(crate) struct Stage {
     pub(crate) chain: MemoryChain,
     runtime: Runtime,
@@ -62,12 +62,12 @@ pub(crate) struct Stage {
     before: Vec<String>,
 }
 
-/// Script that sets the soft limit of open files and then executes the program.
+/// Script that limits open files and then executes the program.
 const LIMITED: &str = r#"ulimit -n "$1" && shift && exec "$@""#;
 
 impl Stage {
-    /// Creates a chain without a running node. The provider has funds, and is registered if `is_registered`
-    /// is true.
+    /// Creates a chain without a running node. The provider has funds, and with `is_registered` is
+    /// registered.
     pub(crate) fn new(name: &str, is_registered: bool) -> Self {
         let folder = std::env::temp_dir().join(format!("run-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -122,12 +122,12 @@ impl Stage {
         self
     }
 
-    /// Starts the node. Without a block time, blocks are created only when the test requests them.
+    /// Starts the node. Without a block time, only the test creates blocks.
     pub(crate) fn start_node(&mut self, block_time: Option<Duration>) {
         self.start_node_with(block_time, |_| {});
     }
 
-    /// Starts the node with a configuration that `change` has modified.
+    /// Starts the node with a configuration changed by `change`.
     pub(crate) fn start_node_with(
         &mut self,
         block_time: Option<Duration>,
@@ -159,13 +159,13 @@ impl Stage {
         format!("http://{}", self.at)
     }
 
-    /// Starts a proxy that forwards to the node, which may start later.
+    /// Starts a proxy for the node, which may start later.
     pub(crate) fn proxy(&self) -> Proxy {
         let upstream = self.at.to_string();
         self.runtime.block_on(Proxy::start(&upstream, 1)).unwrap()
     }
 
-    /// Starts a TLS proxy for the node with this certificate and key.
+    /// Starts a TLS proxy for the node, and returns its URL.
     pub(crate) fn tls(&self, certificate: &Path, key: &Path) -> String {
         let chain = vec![CertificateDer::from_pem_file(certificate).unwrap()];
         let key = PrivateKeyDer::from_pem_file(key).unwrap();
@@ -193,8 +193,7 @@ impl Stage {
         url
     }
 
-    /// Starts a Redis server on this port of loopback with additional settings. If no Redis server is
-    /// installed, prints the reason and returns `None`.
+    /// Starts a Redis server on this port with additional settings; `None` if Redis is not installed.
     pub(crate) fn redis(&self, port: u16, more: &[&str]) -> Option<Redis> {
         let (at, dir) = (port.to_string(), self.folder.display().to_string());
         let words = ["--bind", "127.0.0.1", "--save", "", "--port", &at, "--dir", &dir];
@@ -215,7 +214,7 @@ impl Stage {
         self.command_after(&before, words)
     }
 
-    /// Returns a command as [`Self::command`] does, with the prefix `before`.
+    /// Returns a command as [`Self::command`] does, after the prefix `before`.
     pub(crate) fn command_after(&self, before: &[&str], words: &[&str]) -> Command {
         // Benchmarks measure a release build.
         let named = std::env::var("MEASURED_PROGRAM");
@@ -236,7 +235,7 @@ impl Stage {
         command
     }
 
-    /// Runs a command and waits for its end. Returns exit code, stdout and stderr.
+    /// Runs a command to its end. Returns exit code, stdout and stderr.
     pub(crate) fn ran(&self, words: &[&str]) -> (i32, String, String) {
         let Output {
             status,
@@ -255,7 +254,7 @@ impl Stage {
         self.running_with(name, words, |_| {})
     }
 
-    /// Starts a command that `change` has modified, as [`Self::running`] does.
+    /// Starts a command as [`Self::running`] does, changed by `change`.
     pub(crate) fn running_with(
         &self,
         name: &str,
@@ -377,7 +376,7 @@ impl Running {
         );
     }
 
-    /// Returns the path of a file in the `/proc` directory of the process.
+    /// Returns a path in the `/proc` directory of the process.
     pub(crate) fn about(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }
@@ -390,7 +389,7 @@ impl Running {
         self.child.try_wait().unwrap()
     }
 
-    /// Waits for the end of the process and returns the exit code.
+    /// Waits until the process ends, and returns its exit code; `None` after a signal.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> Option<i32> {
         let mut status = None;

@@ -26,7 +26,7 @@ impl RunOutput {
         self.out
     }
 
-    /// Asserts exit code 1 and an error message that contains all `words`.
+    /// Asserts exit code 1, and an error with all `words`.
     #[track_caller]
     fn failed(self, words: &[&str]) {
         assert_eq!(self.code, 1, "{}\n{}", self.out, self.err);

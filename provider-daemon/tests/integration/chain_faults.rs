@@ -13,7 +13,7 @@ mod seeds;
 mod shutdown;
 mod world;
 
-/// Returns the number in the environment variable `name`, or `small` for a short test.
+/// Returns the number in the variable `name`, or `small` for a short test.
 fn setting(name: &str, small: u64) -> u64 {
     std::env::var(name).map_or(small, |text| {
         text.parse().unwrap_or_else(|e| panic!("{name}: {e}"))

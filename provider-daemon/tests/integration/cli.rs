@@ -260,8 +260,8 @@ fn eight_hundred_tenants_are_served() {
     assert_eq!(end, "800 of 800 served, 0 left over");
 }
 
-/// Starts the program and waits for a line with `word`. Returns the process, the reader of the further
-/// output, and the line.
+/// Starts the program and waits for a line with `word`. Returns the process, its further output, and the
+/// line.
 fn started(args: &[&str], word: &str) -> (Child, BufReader<std::process::ChildStdout>, String) {
     let mut child = daemon(args)
         .stdout(Stdio::piped())
@@ -286,8 +286,8 @@ fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 
-/// Script that starts two background processes in separate sessions and without environment. One process is a
-/// child of the script. The parent of the other process has ended.
+/// Starts two background processes in their own sessions, without environment: a child of the script, and an
+/// orphan.
 const LEAVING: &str = "
 left() { env -i setsid /bin/bash -c \"echo \\$\\$ > '$1'; exec sleep 300\" >/dev/null 2>&1 </dev/null & }
 left DIR/child
@@ -402,7 +402,7 @@ fn sdl_files_of_the_core_run_to_their_end() {
     }
 }
 
-/// The reclamation window is shorter than the minimum that the chain accepts in a bid.
+/// The reclamation window is shorter than the chain's minimum in a bid.
 #[test]
 fn sdl_with_short_reclamation_window_gets_a_bid() {
     let folder = tempfile::tempdir().unwrap();
@@ -740,8 +740,7 @@ fn recorded_sdl_files_are_served() {
     assert!(output.status.success(), "{}", text(&output.stdout));
 }
 
-/// Kills `dev` at random times. Asserts that the next start continues, and that no process or file remains at
-/// the end.
+/// Kills `dev` at random times. Asserts that the next start continues, and that nothing remains at the end.
 #[test]
 fn dev_continues_after_every_kill() {
     let folder = std::env::temp_dir().join(format!("dev-state-{}", std::process::id()));

@@ -156,7 +156,7 @@ impl Served {
         (output.status.success(), String::from_utf8(stream).unwrap())
     }
 
-    /// Stops the network with a signal, as an operator would.
+    /// Stops the network with SIGTERM.
     fn end(mut self) {
         kill(
             Pid::from_raw(i32::try_from(self.child.id()).unwrap()),
@@ -178,7 +178,7 @@ async fn register(provider: &Wallet) {
     provider.send(vec![any]).await.unwrap();
 }
 
-/// Places a bid with the maximum price of the order.
+/// Places a bid at the order's maximum price.
 async fn bid_on(provider: &Wallet, reader: &Reader, order: &OrderId) -> BidId {
     let found = reader.order(order).await.unwrap().unwrap();
     let id = BidId {

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Suffixes of sample names in Prometheus, added to the names of counters and histograms.
+/// Suffixes of samples in Prometheus for counters and histograms.
 const SUFFIXES: [&str; 4] = ["_total", "_bucket", "_count", "_sum"];
 
 fn file(name: &str) -> String {

@@ -17,8 +17,7 @@ use testbed::Component;
 const TICKS: f64 = 100.0;
 /// Maximum additional CPU usage during an outage, in cores.
 const OUTAGE_CORES: f64 = 0.05;
-/// Maximum number of log lines per outage of any duration. Each watched kind of objects causes one or two
-/// lines.
+/// Maximum number of log lines per outage, enough for two per watched kind.
 const OUTAGE_LINES: usize = 40;
 
 /// Temporary folder of a test, deleted when dropped.
@@ -45,7 +44,7 @@ impl Drop for Scratch {
 /// Number of log lines printed for a failed test.
 const LINES_SHOWN: usize = 60;
 
-/// Returns a command for the program. The program is killed when the test process ends.
+/// Returns a command for the program, which is killed with the test process.
 pub(crate) fn program(words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_provider-daemon")]);
@@ -61,7 +60,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `dev` on the cluster with a state file and one SDL.
+    /// Starts `dev` on the cluster, with a state file and an SDL.
     pub(crate) fn start(stage: &Stage, scratch: &Scratch, state: &Path, more: &[&str]) -> Self {
         let sdl = scratch.path("web.yaml");
         std::fs::write(&sdl, web("daemon")).unwrap();
@@ -114,7 +113,7 @@ impl Daemon {
         }
     }
 
-    /// Waits until the output after the byte offset `before` contains this text.
+    /// Waits until the output after byte `before` contains `text`.
     pub(crate) fn says_after(&self, before: usize, text: &str) {
         let began = Instant::now();
         while !self.output()[before..].contains(text) {

@@ -86,7 +86,7 @@ fn devices(testbed: &Cluster, node: &str, count: &Value) {
     testbed.kubectl(&words).unwrap();
 }
 
-/// Loads an image with this program into the node. The image has the format of `docker save`.
+/// Loads an image with this program into the node.
 fn load(testbed: &Cluster, folder: &Path) {
     let (root, save) = (folder.join("root"), folder.join("save"));
     std::fs::create_dir_all(root.join("usr/bin")).unwrap();

@@ -19,12 +19,12 @@ use testbed::{Cluster, Hold, Tier};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
-/// Returns the maximum wait for a condition, including the time to recover from an outage.
+/// Returns the maximum wait for a condition, with time to recover from an outage.
 pub(crate) fn wait_limit() -> Duration {
     Duration::from_secs(90) + outage() * 2
 }
 
-/// Kinds of lease objects with the chain ID as an annotation. The test deletes the kinds in this sequence.
+/// Object kinds with a chain ID annotation, in deletion order.
 const CHAIN_KINDS: [&str; 4] = [
     "namespaces",
     "providerhosts.akash.network",
@@ -39,7 +39,7 @@ pub(crate) struct Stage {
     _alone: Hold,
 }
 
-/// The embedded market of `dev` in this process, and a provider that runs the leases on the test cluster.
+/// Embedded market of `dev`, and a provider with leases on the test cluster.
 pub(crate) struct MarketFixture {
     pub(crate) testbed: Cluster,
     pub(crate) world: Arc<World>,
@@ -47,7 +47,7 @@ pub(crate) struct MarketFixture {
     _alone: Hold,
 }
 
-/// Returns the number in the environment variable `name`, or else `small`.
+/// Returns the number in the variable `name`, or `small`.
 pub(crate) fn number(name: &str, small: u64) -> u64 {
     std::env::var(name).map_or(small, |text| {
         text.parse()
@@ -60,7 +60,7 @@ pub(crate) fn outage() -> Duration {
 }
 
 impl Stage {
-    /// Takes exclusive access to a cluster and deletes all leases in it. Returns `None` if no cluster runs.
+    /// Takes exclusive access to a cluster and deletes its leases; `None` without a cluster.
     pub(crate) fn take() -> Option<Self> {
         let (testbed, alone) = Cluster::exclusive_from_env(Tier::Node).unwrap()?;
         let stage = Self {
@@ -82,8 +82,7 @@ impl Stage {
         self.testbed.kubectl(&[&LABELLED[..], &names].concat()).unwrap()
     }
 
-    /// Deletes the lease objects of earlier tests. Waits until no lease namespace is left and the node
-    /// accepts pods.
+    /// Deletes the lease objects of earlier tests, and waits until the node accepts pods.
     fn clear(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -118,7 +117,7 @@ impl Stage {
         chains.unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Deletes the lease objects with this chain ID in their annotation.
+    /// Deletes the lease objects of this chain ID.
     fn clear_chain(&self, chain: &str) {
         let path = format!(
             "jsonpath={{.items[?(@.metadata.annotations.provider\\.akash\\.network/chain-id==\"{chain}\")].metadata.name}}"
@@ -159,8 +158,8 @@ impl Stage {
     }
 }
 
-/// Runs a test with a provider that offers the resources of the SDLs. After the test, asserts that no lease
-/// object remains, and that the provider closed no lease.
+/// Runs a test with a provider that offers the resources of the SDLs. Then asserts that no lease object
+/// remains, and that the provider closed no lease.
 pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a MarketFixture) -> BoxFuture<'a, ()>) {
     run_with(&[], sdls, test);
 }
@@ -221,7 +220,7 @@ impl MarketFixture {
         world.stop().await.unwrap();
     }
 
-    /// Returns the inventory and the placements of the cluster as text, for an exact comparison.
+    /// Returns inventory and placements as text, for an exact comparison.
     pub(crate) async fn capacity(&self) -> String {
         let first = self.world.inventory().watch().next().await;
         let update = first.unwrap().unwrap();
@@ -252,7 +251,7 @@ fn leftovers_of_a_killed_test_are_deleted() {
     assert_eq!(stage.labelled(), "");
 }
 
-/// Asserts that every ended lease was closed by its tenant, and that no bid without a lease was closed.
+/// Asserts that only tenants closed leases, and that no bid without a lease was closed.
 pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     let mut leases = 0;
     for record in market.leases() {

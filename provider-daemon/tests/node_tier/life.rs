@@ -8,8 +8,7 @@ use futures::FutureExt;
 use std::net::UdpSocket;
 use tokio::task::block_in_place;
 
-/// Returns an SDL with the web server and a second service. The services have equal resources and ports, so
-/// that a test can exchange the services.
+/// Returns an SDL with the web server and a second service that a test can exchange.
 fn pair() -> String {
     let neighbour = "
   side:
@@ -26,7 +25,7 @@ profiles:";
     text + "  side:\n    anywhere: { profile: small, count: 2 }\n"
 }
 
-/// SDL with a service that runs as root and has one port for two protocols, and a service with a volume.
+/// SDL with two services: one runs as root, with one port for two protocols; the other has a volume.
 const ROOT: &str = r#"
 version: "2.0"
 services:
@@ -143,7 +142,7 @@ async fn web_tenant(fixture: &MarketFixture) {
     web.gone().await;
 }
 
-/// Returns the images of the pods of a service. Skips terminating pods.
+/// Returns the images of a service's pods, except terminating pods.
 fn images(leased: &TenantLease<'_>, service: &str) -> Vec<String> {
     let selector = format!("akash.network/manifest-service={service}");
     let ns = leased.lease.namespace();
@@ -163,7 +162,7 @@ fn images(leased: &TenantLease<'_>, service: &str) -> Vec<String> {
     found.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Asserts the response of the web server at the address of its Service and at the node port.
+/// Asserts the web server's response at its Service address and at the node port.
 async fn assert_response(web: &TenantLease<'_>, greeting: &str) {
     let (address, node) = (
         web.cluster_ip("web"),
@@ -187,8 +186,8 @@ async fn root_tenant(fixture: &MarketFixture) {
     tenant.gone().await;
 }
 
-/// Asserts that root in a container can perform common administrative tasks, but cannot create devices, use
-/// `chroot` or read an API token.
+/// Asserts that root in a container can do administrative tasks, but not create devices, use `chroot` or read
+/// an API token.
 async fn roots_rights(tenant: &TenantLease<'_>) {
     let allowed = [
         ("is root", "test $(id -u) = 0"),
@@ -230,7 +229,7 @@ async fn roots_rights(tenant: &TenantLease<'_>) {
     }
 }
 
-/// Asserts that a port number with two protocols has one node port for each protocol.
+/// Asserts that a port with two protocols has a node port for each.
 async fn both_protocols(tenant: &TenantLease<'_>) {
     let node = tenant.fixture.testbed.addresses().node.to_string();
     let tcp = tenant.node_port("root", 7000, Proto::Tcp).await;
@@ -249,7 +248,7 @@ async fn both_protocols(tenant: &TenantLease<'_>) {
     eventually("the datagram arrives in the pod", reaches).await;
 }
 
-/// Asserts that a new pod can read the data in the volume.
+/// Asserts that a new pod can read the volume's data.
 async fn volume_stays(tenant: &TenantLease<'_>) {
     let (code, response) = tenant.sh("data", "echo it stays > /data/file && sync").await;
     assert_eq!(code, 0, "{response}");

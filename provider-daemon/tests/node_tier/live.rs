@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-/// SDL with two services, the first of which prints increasing numbers.
+/// SDL with two services. The first prints increasing numbers.
 const SDL: &str = r#"
 version: "2.0"
 services:
@@ -53,23 +53,23 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 
-/// Maximum time from SIGTERM until the provider has closed all streams and exited.
+/// Maximum time from SIGTERM to the exit of the provider.
 const STOPPED: Duration = Duration::from_secs(10);
-/// Time without a write after which the cluster is considered idle.
+/// Time without a write after which the cluster is idle.
 const QUIET: Duration = Duration::from_secs(1);
 const AWAITS_CHAIN: &str = "\"awaited\":[\"the chain";
-/// Output format with the resource version of each object. Every write changes this version.
+/// Output format with resource versions, which change with every write.
 const VERSIONS: &str =
     "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
 
-/// A lease, its tenant, and the chain accounts of other parties.
+/// Lease with its tenant, and accounts of other parties.
 struct Fixture<'a> {
     stage: &'a Stage,
     network: &'a Network,
     tenant: Account<'a>,
-    /// Account with a key and a certificate on the chain. The provider has not queried the account yet.
+    /// Account with a key and a certificate on the chain, which the provider has not queried yet.
     unknown_account: Account<'a>,
     namespace: String,
 }
@@ -114,7 +114,7 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
 }
 
 impl<'a> Fixture<'a> {
-    /// Creates a deployment with a running lease, and a second deployment with an open bid.
+    /// Creates a running lease, and a second deployment with an open bid.
     fn rent(stage: &'a Stage, network: &'a Network) -> Self {
         let (tenant, unknown_account) = (network.who("tenant"), network.who("auditor"));
         let sdl = network.file("first.yaml", &SDL.replace("GREETING", "first"));
@@ -175,7 +175,7 @@ impl<'a> Fixture<'a> {
         code == 0 && full("web") && full("side")
     }
 
-    /// Returns the deployment and the state of each bid of the provider.
+    /// Returns the deployment and state of each bid of the provider.
     fn bids(&self) -> Vec<(Value, Value)> {
         let asked = ["query", "bids", "--provider", &self.network.account, "-o", "json"];
         let bids: Value = serde_json::from_str(&self.tenant.good(&asked)).unwrap();
@@ -189,7 +189,7 @@ impl<'a> Fixture<'a> {
         self.stage.testbed.kubectl(&args).unwrap()
     }
 
-    /// Returns the pods, objects and bids, which a restart of the provider must not change.
+    /// Returns the pods, objects and bids that a restart must not change.
     fn persistent_state(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let ns = &self.namespace;
         let kinds = "deployments,services,networkpolicies,serviceaccounts,secrets";
@@ -208,7 +208,7 @@ impl<'a> Fixture<'a> {
         )
     }
 
-    /// Waits until `persistent_state` no longer changes, and returns this state.
+    /// Waits until `persistent_state` is stable, and returns it.
     fn settled(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let mut persistent_state = self.persistent_state();
         until("the state of the cluster no longer changes", || {
@@ -219,7 +219,7 @@ impl<'a> Fixture<'a> {
         persistent_state
     }
 
-    /// Runs every lease command with a token, and again with a client certificate.
+    /// Runs every lease command with a token and with a certificate.
     fn commands(&self) {
         scope(|scope| {
             for auth in ["jwt", "mtls"] {
@@ -293,8 +293,8 @@ impl<'a> Fixture<'a> {
         assert!(code == Some(7) && screen.contains("40 100"), "{code:?} {screen}");
     }
 
-    /// Updates the lease. Asserts that `lease-logs --follow` prints lines of the new pod, and that
-    /// `lease-events --follow` prints the end of the old pod.
+    /// Updates the lease. Asserts that `--follow` prints log lines of the new pod, and events of the old
+    /// pod's end.
     fn update(&self) {
         let logs = self.tenant.starts(
             "logs",

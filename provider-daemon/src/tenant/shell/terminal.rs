@@ -50,8 +50,8 @@ impl Terminal {
         Ok(RawMode { before })
     }
 
-    /// Returns the width and height of the terminal. The first call returns immediately. Each further call
-    /// waits for the next change. Unknown sizes are skipped.
+    /// Returns the terminal's width and height: at once in the first call, then after each change. Skips
+    /// unknown sizes.
     pub(super) async fn next_size(&mut self) -> anyhow::Result<(u16, u16)> {
         loop {
             if self.is_sent {

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use testbed::Cluster;
 
-/// Key of the extra user field that contains the token id.
+/// Key of the extra user field with the token id.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Audit log of the API server, from a point in time.
+/// Audit log of the API server since a point in time.
 pub(crate) struct Audit {
     path: PathBuf,
     /// Length of the audit log at the start, in bytes.
@@ -65,7 +65,7 @@ impl Audit {
     }
 }
 
-/// Returns the id of a token in the notation of the audit log.
+/// Returns the token id in the notation of the audit log.
 fn credential(token: &str) -> String {
     let payload = token.split('.').nth(1).unwrap();
     let payload = BASE64URL_NOPAD.decode(payload.as_bytes()).unwrap();

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 /// Time between two orders.
 const EVERY: Duration = Duration::from_millis(700);
-/// Number of kinds of orders. The kinds are created in turn. The bid on the first kind stays open for a
-/// while. An order of the second kind is closed at once. The other kinds get a lease.
+/// Number of kinds of orders, created in turn. The first kind has a bid that stays open. The second kind is
+/// closed at once. The others get a lease.
 const KINDS: u64 = 4;
-/// Time for which a bid without a lease stays open.
+/// Time during which a bid without a lease stays open.
 const OPEN: Duration = Duration::from_secs(8);
 
 /// One deployment and its progress.
@@ -25,7 +25,7 @@ const OPEN: Duration = Duration::from_secs(8);
 pub(crate) struct Deployment {
     pub(crate) id: DeploymentId,
     made: Instant,
-    /// Time from the order to the first bid, or `None` without a bid.
+    /// Time from the order to its first bid; `None` without a bid.
     pub(crate) time_to_bid: Option<Duration>,
     pub(crate) has_lease: bool,
     /// The provider accepted the manifest of the deployment.
@@ -42,7 +42,7 @@ pub(crate) struct Tenant {
     pub(crate) before: Vec<String>,
 }
 
-/// Thread in which tenants create orders until they are stopped.
+/// Thread that creates orders of tenants until stopped.
 pub(crate) struct Crowd {
     pub(crate) all: Arc<Mutex<Vec<Deployment>>>,
     orders: Arc<AtomicBool>,
@@ -96,7 +96,7 @@ impl Crowd {
         self.all.lock().unwrap().clone()
     }
 
-    /// Returns whether every order has a bid and every lease has an accepted manifest.
+    /// Returns true if every order has a bid and every lease has a manifest.
     pub(crate) fn is_served(&self) -> bool {
         let all = self.deployments();
         all.iter()
@@ -195,8 +195,8 @@ impl Life {
         }
     }
 
-    /// Sends the manifest to the gateway that accepted the last manifest. If that gateway refuses, sends the
-    /// manifest to the other gateway. Returns whether a gateway accepted the manifest.
+    /// Sends the manifest, first to the gateway that accepted the last one. Returns true if a gateway
+    /// accepts.
     fn send(&mut self, dseq: u64) -> bool {
         for turn in 0..self.tenant.gateways.len() {
             let who = (self.asks_first + turn) % self.tenant.gateways.len();
@@ -212,7 +212,7 @@ impl Life {
     }
 }
 
-/// Sends a manifest to the gateway of the daemon `who`. A refusal is an error.
+/// Sends a manifest to the gateway of the daemon `who`.
 pub(crate) fn send(tenant: &Tenant, who: usize, dseq: u64) -> Result<(), String> {
     let before: Vec<&str> = tenant.before.iter().map(String::as_str).collect();
     let (bearer, data) = (
@@ -239,7 +239,7 @@ pub(crate) fn bids(chain: &MemoryChain, id: &DeploymentId) -> Vec<Bid> {
     })
 }
 
-/// Counts the leases and bids that are closed although the tenant did not close their deployments.
+/// Returns the number of leases and bids that closed although their deployments are open.
 pub(crate) fn wrongly_closed(stage: &Stage, all: &[Deployment]) -> usize {
     let is_wanted = |id: &DeploymentId| all.iter().any(|one| one.id == *id && !one.closed);
     stage.chain.market(|market| {

@@ -5,10 +5,10 @@ use crate::stage::{Running, until};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Kinds of events that every order with a bid must have.
+/// Event kinds of every order with a bid.
 const OF_EACH_ORDER: [&str; 2] = ["order_seen", "bid_placed"];
 
-/// Returns how often each event id occurs on the bus.
+/// Returns the number of occurrences of each event id on the bus.
 fn by_id(facts: &Running) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let output = facts.output();
@@ -23,7 +23,7 @@ fn by_id(facts: &Running) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Returns the events of the kinds `OF_EACH_ORDER` that are missing on the bus.
+/// Returns the events of kinds `OF_EACH_ORDER` that the bus lacks.
 fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> {
     let of_order = |one: &Deployment| {
         let order = format!("{}/{}/1/1", one.id.owner, one.id.dseq);
@@ -39,7 +39,7 @@ fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> 
         .collect()
 }
 
-/// Asserts that the bus has the events `OF_EACH_ORDER` of every order, without duplicates and gaps.
+/// Asserts that the bus has the events of every order, without duplicates and gaps.
 pub(super) fn judge(facts: &Running, all: &[Deployment]) {
     let dump = || format!("{:?}", missing(&by_id(facts), all));
     until("the events of every order are on the bus", dump, || {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use testbed::{Cluster, Component};
 
-/// A node with more capacity than all orders request. Dropping the value deletes the node.
+/// Node with enough capacity for all orders. Dropping the value deletes the node.
 pub(crate) struct LargeNode<'a>(&'a Cluster);
 
 impl<'a> LargeNode<'a> {

@@ -13,21 +13,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testbed::Cluster;
 
-/// Holder and term in the election record, and the time at which this process read the record.
+/// Holder and term in the election record, with the time of the read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObservedHolder {
     pub(crate) at: Instant,
-    /// Identity of the holder; empty if the record has no holder.
+    /// Identity of the holder; empty without a holder.
     pub(crate) holder: String,
     pub(crate) term: u64,
 }
 
-/// Maximum delay between a write of the election record and its observation by this process.
+/// Maximum delay from a write of the election record to its observation.
 const LATE_NEWS: Duration = Duration::from_secs(1);
-/// Maximum duration of a write over a working link while other tests run on the machine.
+/// Maximum duration of a write over a working link on a busy machine.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
-/// Observer that stores every state of the election record after the start of the observer.
+/// Observer that stores every later state of the election record.
 pub(crate) struct Watch {
     /// The `kubectl` process that watches the Lease.
     child: Option<Child>,
@@ -75,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// Starts an observer that polls the election record `name` in the Redis server at this port.
+    /// Starts an observer of the election record `name` in Redis.
     pub(crate) fn of_redis(port: u16, name: &str) -> Self {
         const BOTH: &str = "return (redis.call('HGET', KEYS[1], 'term') or '0')..' '..(redis.call('HGET', KEYS[1], 'holder') or '')";
         let (holders, ends) = (
@@ -109,7 +109,7 @@ impl Watch {
     }
 }
 
-/// Stores a state of the election record if it differs from the last stored state.
+/// Stores a changed state of the election record.
 fn saw(seen: &Mutex<Vec<ObservedHolder>>, holder: &str, term: &str) {
     let current = ObservedHolder {
         at: Instant::now(),
@@ -133,7 +133,7 @@ impl Drop for Watch {
     }
 }
 
-/// Time during which a daemon was suspended or cut off.
+/// Time during which a daemon was suspended or disconnected.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Away {
     pub(crate) who: usize,
@@ -143,7 +143,7 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Returns the latest possible arrival time of a write that the daemon sent before the fault.
+    /// Returns the latest arrival time of a write that was sent before the fault.
     fn latest_arrival(&self, to: To) -> Instant {
         let last = match (self.way, to) {
             // The fence is the last step before a transaction is sent, so a process that continues sends none.
@@ -157,8 +157,8 @@ impl Away {
     }
 }
 
-/// Result of the check: the writes of daemons that were not the leader, and the number of late writes. A late
-/// write was sent before a fault of the sending daemon, and arrived after the start of this fault.
+/// Writes of daemons that were not the leader, and the number of late writes. A late write was sent before
+/// its daemon's fault, and arrived during the fault.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) two_writers: Vec<String>,
@@ -183,8 +183,8 @@ fn described(observed: &[ObservedHolder], write: &Sent) -> String {
     )
 }
 
-/// Checks that each writer is the holder of the election record, that election terms only increase, and that
-/// each term has one holder.
+/// Checks that each writer holds the election record, that terms only increase, and that each term has one
+/// holder.
 pub(crate) fn judged(
     observed: &[ObservedHolder],
     sent: &[Sent],

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Recorded write: the daemon, the target, the time, and the time at which the connection was opened.
+/// Recorded write, with the time at which its connection was opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) by: usize,
@@ -29,8 +29,8 @@ pub(crate) enum To {
 }
 
 impl To {
-    /// Returns bytes that occur only in writes to this target. Returns `None` for the API server: its
-    /// connections are encrypted, and the audit log contains the writes.
+    /// Returns bytes that occur only in writes to this target; `None` for the API server, because its
+    /// connections are encrypted.
     const fn mark(self) -> Option<&'static [u8]> {
         match self {
             Self::Chain => Some(b"broadcast_tx"),
@@ -42,8 +42,7 @@ impl To {
 
 const PIECE: usize = 64 << 10;
 
-/// Network namespaces of both daemons and of the servers that they use. Dropping the value deletes the
-/// namespaces.
+/// Network namespaces of both daemons and of their servers, deleted when the value is dropped.
 pub(crate) struct Room {
     site: String,
     daemons: [String; 2],
@@ -91,23 +90,21 @@ impl Room {
         room
     }
 
-    /// Returns the address at which the daemon `who` reaches a port of the servers' network namespace.
+    /// Returns the address at which the daemon `who` reaches a server port.
     pub(crate) fn here(who: usize, port: u16) -> SocketAddr {
         SocketAddr::from(([10, 253, u8::try_from(who).unwrap(), 1], port))
     }
 
-    /// Returns the address at which the daemon `who` listens on a port.
     pub(crate) fn there(who: usize, port: u16) -> SocketAddr {
         SocketAddr::from(([10, 253, u8::try_from(who).unwrap(), 2], port))
     }
 
-    /// Returns the command prefix that runs a program in the network namespace of the daemon `who`.
+    /// Returns the command prefix for the network namespace of the daemon `who`.
     pub(crate) fn inside(&self, who: usize) -> Vec<String> {
         entering(&self.daemons[who])
     }
 
-    /// Returns the command prefix that runs a program in the servers' network namespace, which has links to
-    /// all daemons.
+    /// Returns the command prefix for the servers' network namespace, with links to all daemons.
     pub(crate) fn at_the_site(&self) -> Vec<String> {
         entering(&self.site)
     }
@@ -121,7 +118,7 @@ impl Room {
         ip(&["-n", &self.site, "link", "set", &format!("wire{who}"), "up"]);
     }
 
-    /// Drops all packets to the daemon. Packets from the daemon still arrive.
+    /// Drops all packets to the daemon, but not those from the daemon.
     pub(crate) fn deafen(&self, who: usize) {
         let daemon = Self::there(who, 0).ip().to_string();
         ip(&["-n", &self.site, "route", "add", "blackhole", &daemon]);
@@ -132,9 +129,8 @@ impl Room {
         ip(&["-n", &self.site, "route", "delete", "blackhole", &daemon]);
     }
 
-    /// Accepts the connections that the daemon `who` opens to `port`, and forwards them to `target`, an
-    /// address in the network namespace of the test. Records the writes in these connections as writes to
-    /// `to`.
+    /// Forwards connections of the daemon `who` from `port` to `target`, and records their writes as writes
+    /// to `to`.
     pub(crate) fn lead(&self, who: usize, port: u16, to: To, target: SocketAddr) {
         let (site, at) = (self.site.clone(), Self::here(who, port));
         let (accepted, streams) = channel();

@@ -22,7 +22,7 @@ const REDIS_PORT: u16 = 6379;
 const GATEWAY_PORT: u16 = 8443;
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 
-/// Redis server for the bus. With `HA_STORE=redis`, the server also stores the election record.
+/// Redis server for the bus, and with `HA_STORE=redis` also for the election.
 struct Server {
     _redis: Redis,
     port: u16,
@@ -30,7 +30,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts the server. If this machine has no Redis, prints the reason and returns `None`.
+    /// Starts the server. Without Redis on this machine, prints a line and returns `None`.
     fn start(stage: &Stage) -> Option<Self> {
         let port = free_port().unwrap();
         let store = std::env::var("HA_STORE").unwrap_or_else(|_| "kubernetes".to_owned());
@@ -53,14 +53,14 @@ impl Server {
     }
 }
 
-/// Two daemons, with the chain, cluster, bus and network that both use.
+/// Two daemons with a common chain, cluster, bus and network.
 pub(crate) struct World<'a> {
     cluster: &'a Cluster,
     pub(super) stage: Stage,
     pub(super) room: Room,
     faketime: Option<PathBuf>,
     server: Option<Server>,
-    /// Kubernetes tokens of the daemons. The tokens differ, so that the audit log distinguishes the daemons.
+    /// Kubernetes tokens, one for each daemon, so that the audit log distinguishes the daemons.
     pub(super) tokens: [String; 2],
     lease: Duration,
     starts: u32,
@@ -68,8 +68,7 @@ pub(crate) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// Starts the chain and the network for both daemons, and a bus if `has_bus` is true. `lease` is the
-    /// duration of the election lease.
+    /// Starts the chain, the network, and with `has_bus` a bus. `lease` is the election lease duration.
     pub(crate) fn new(cluster: &'a Cluster, lease: Duration, has_bus: bool) -> Self {
         let mut stage = Stage::new("ha-campaign", true);
         stage.start_node(Some(BLOCK));
@@ -111,7 +110,7 @@ impl<'a> World<'a> {
         self.cluster.kubectl(&[&words[..], more].concat()).unwrap();
     }
 
-    /// Creates the ServiceAccount of the provider, and a kubeconfig with a separate token for each daemon.
+    /// Creates the provider's ServiceAccount, and a kubeconfig with its own token for each daemon.
     fn give_rights(&mut self) {
         self.apply("apply", &[]);
         let words = [
@@ -155,7 +154,7 @@ impl<'a> World<'a> {
         server.strip_prefix("https://").unwrap().parse().unwrap()
     }
 
-    /// Creates a certificate, publishes it on the chain, and copies it to the homes of both daemons.
+    /// Publishes a certificate on the chain, and copies it to both homes.
     fn take_certificates(&self) {
         for words in [
             &["generate", "server", "localhost"][..],
@@ -178,7 +177,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Starts the daemon `who` with a clock that is `clock` seconds ahead of the clock of this machine.
+    /// Starts the daemon `who` with a clock that is `clock` seconds fast.
     pub(crate) fn start(&mut self, who: usize, clock: i64) -> Running {
         self.starts += 1;
         let name = NAMES[who];
@@ -245,7 +244,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Starts a command that prints the events on the bus.
     pub(super) fn facts(&self) -> Option<Running> {
         let bus = format!("--bus=redis://127.0.0.1:{}", self.server.as_ref()?.port);
         let words = ["bus", "tail", "akash.provider.facts", "--output=json", &bus];

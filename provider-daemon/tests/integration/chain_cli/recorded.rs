@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use testbed::recordings::{files, json as json_of};
 
-/// Server that responds with recorded responses of a chain node. The server runs until the test process ends.
+/// Server with recorded responses of a chain node, which runs until the test process ends.
 pub(super) struct Recorded {
     pub(super) url: String,
 }
@@ -54,8 +54,7 @@ impl Recorded {
     }
 }
 
-/// Returns the recorded response to the request. If the request was not recorded, returns the recorded
-/// response to the same query with other parameters.
+/// Returns the recorded response, or else the response to the same query with other parameters.
 fn queried(answers: &Answers, params: &Value) -> Value {
     let unknown = json!({"response": {
         "code": 6, "codespace": "sdk", "log": "unknown query path", "height": "0", "value": null,

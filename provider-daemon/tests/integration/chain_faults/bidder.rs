@@ -18,10 +18,10 @@ pub(crate) struct Call {
 /// All received events and all sent transactions.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// Blocks in the order of their events. A `Resync` event starts a new run of blocks.
+    /// Blocks in event order. Each `Resync` starts a new run.
     pub(crate) runs: Vec<Run>,
     pub(crate) calls: Vec<Call>,
-    /// Orders for which the provider has a bid or is sending a bid.
+    /// Orders with a bid of this provider, or with a bid being sent.
     pub(crate) seen: BTreeSet<OrderId>,
     pub(crate) under_way: usize,
     pub(crate) errors: u32,
@@ -110,7 +110,7 @@ impl Bidder {
         }
     }
 
-    /// Sends a bid repeatedly until the chain accepts the bid or the order is closed.
+    /// Sends a bid until the chain accepts it or the order is closed.
     async fn bid(&self, order: OrderId) {
         let msg = bid(&order);
         loop {

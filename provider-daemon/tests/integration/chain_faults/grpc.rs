@@ -25,7 +25,7 @@ use tonic::{Request, Status};
 
 const HEIGHT: &str = "x-cosmos-block-height";
 
-/// Sends one request on a new connection. Returns the response and its block height.
+/// Sends one request on a new connection. Returns the response and its height.
 async fn ask<M: Method>(at: &str, pin: Option<u64>) -> Result<(Bytes, u64), Status> {
     let node = Endpoint::from_shared(format!("http://{at}")).unwrap();
     let mut caller = Grpc::new(node.connect().await.map_err(|e| Status::from_error(e.into()))?);

@@ -40,8 +40,8 @@ impl Oracle {
     }
 }
 
-/// Asserts that the bidder received every block once, in order, and with the events of the chain. Returns the
-/// number of blocks.
+/// Asserts that the bidder received every block once, in order, with the chain's events. Returns the number
+/// of blocks.
 pub(crate) fn blocks(name: &str, bidder: &Bidder, oracle: &Oracle) -> usize {
     let sorted = |facts: &[ChainEvent]| {
         let mut texts: Vec<String> = facts.iter().map(|fact| format!("{fact:?}")).collect();
@@ -70,8 +70,7 @@ pub(crate) fn blocks(name: &str, bidder: &Bidder, oracle: &Oracle) -> usize {
     judged
 }
 
-/// Asserts that each recorded outcome of a transaction agrees with the blocks, and that no bid is in two
-/// blocks.
+/// Asserts that all recorded transaction outcomes agree with the blocks, and that no bid landed twice.
 pub(crate) fn transactions(name: &str, bidder: &Bidder, landed: &[LandedTx]) {
     let record = bidder.record();
     let mut calls: BTreeMap<String, Vec<&Result<TxOutcome, String>>> = BTreeMap::new();

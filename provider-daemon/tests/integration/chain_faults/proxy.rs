@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Sends one request on a new connection. Returns the response, which may be incomplete.
+/// Sends one request on a new connection. Returns the response, possibly incomplete.
 async fn raw(proxy: &Proxy, method: &str, params: Value) -> String {
     let body = json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": params}).to_string();
     request(

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 const BLOCK: Duration = Duration::from_millis(200);
 /// Time for which faults are injected, for each seed.
 const STORM: Duration = Duration::from_secs(12);
-/// Maximum time from the last fault until all calls have ended. The limit is shorter than the timeout of a
-/// call, so that the test notices a call that never ends.
+/// Maximum time from the last fault to the end of all calls; less than a call's timeout, to notice calls that
+/// never end.
 const SETTLING: Duration = Duration::from_secs(45);
 
 /// Random numbers from a seed (splitmix64).
@@ -125,16 +125,16 @@ fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
     }
 }
 
-/// Proxies in front of the nodes. Each proxy has its own faults.
+/// Proxies in front of the nodes, each with its own faults.
 struct Endpoints {
-    /// Proxies with their usual faults, which apply before and after the time `STORM`.
+    /// Proxies with their faults outside of the time `STORM`.
     proxies: Vec<(Proxy, Faults)>,
     pipe: Option<Pipe>,
 }
 
 impl Endpoints {
-    /// Creates one or two JSON-RPC proxies. Every second seed adds a gRPC proxy, which clients prefer for
-    /// queries because this proxy responds faster. Every third seed adds a proxy that only forwards bytes.
+    /// Creates one or two JSON-RPC proxies. Every second seed adds a faster gRPC proxy, and every third seed
+    /// a proxy that only forwards bytes.
     async fn of(seed: u64, net: &Devnet) -> Self {
         let (rpc, grpc) = (authority(&net.rpc_url()), authority(&net.grpc_url()));
         let asks_grpc = !seed.is_multiple_of(2);
@@ -183,8 +183,7 @@ impl Endpoints {
         self.pipe.iter().for_each(|pipe| pipe.set(Faults::default()));
     }
 
-    /// For the time `STORM`, changes the faults of the proxies and cuts connections. Then restores the usual
-    /// faults. Returns the names of the injected faults.
+    /// Injects faults for the time `STORM`, then restores the usual faults. Returns the names of the faults.
     async fn storm(&self, seed: u64) -> Vec<&'static str> {
         let mut random = Random(seed);
         let mut names = Vec::new();
@@ -212,7 +211,7 @@ impl Endpoints {
     }
 }
 
-/// Sends random transactions of tenants and of the provider for the time `STORM`.
+/// Sends random transactions for the time `STORM`.
 async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
     let mut random = Random(seed ^ 0xabcd);
     let began = Instant::now();
@@ -260,8 +259,7 @@ async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
     }
 }
 
-/// Asserts that the provider's bids and leases are equal in the client's snapshot and on the chain. Returns
-/// the number of bids.
+/// Asserts that the client's snapshot has the bids and leases of the chain. Returns the number of bids.
 async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize {
     // No further transactions, so any block is suitable.
     let mut snapshot = bidder.client.snapshot(&us()).await.unwrap();

@@ -127,8 +127,7 @@ pub(crate) fn bid_id(order: &OrderId) -> BidId {
     }
 }
 
-/// Returns a bid. The number of volumes depends on the deployment number, so that some bids have no gas
-/// estimate.
+/// Returns a bid. Some deployment numbers lead to many volumes, without a gas estimate.
 pub(crate) fn bid(order: &OrderId) -> Msg {
     let volumes = 1 + order.deployment().dseq / 4 % 16;
     let volume = |at| Storage {
@@ -154,7 +153,7 @@ pub(crate) fn bid(order: &OrderId) -> Msg {
     }
 }
 
-/// Client settings with short timeouts, for a block time of 0.2 s.
+/// Client settings with timeouts for a block time of 0.2 s.
 pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
     ClientSettings {
         key: Some(key()),

@@ -3,7 +3,7 @@
 use crate::cli::{run, text};
 use std::process::Command;
 
-/// Returns the completions that bash offers for the last argument.
+/// Returns bash completions for the last argument.
 fn offered(args: &[&str]) -> Vec<String> {
     let script = text(&run(&["completions", "bash"]).stdout);
     let asking = r#"

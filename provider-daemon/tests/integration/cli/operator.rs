@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Maximum wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Kubeconfig of a cluster on a port without a listener.
+/// Kubeconfig of a cluster on an unused port.
 const AWAY: &str = r#"
 apiVersion: v1
 kind: Config
@@ -20,7 +20,7 @@ contexts: [{name: unavailable_cluster, context: {cluster: unavailable_cluster, u
 current-context: unavailable_cluster
 "#;
 
-/// Writes the kubeconfig of an unavailable cluster to a file of this name.
+/// Writes the kubeconfig of an unavailable cluster.
 pub(crate) fn unavailable_cluster(name: &str) -> Scratch {
     Scratch::new(name, AWAY.as_bytes())
 }
@@ -28,7 +28,7 @@ pub(crate) fn unavailable_cluster(name: &str) -> Scratch {
 pub(crate) struct OperatorProcess {
     child: Child,
     address: String,
-    /// Output line with the address at which the operator listens.
+    /// Output line with the operator's listening address.
     pub(crate) line: String,
 }
 
@@ -65,7 +65,7 @@ impl OperatorProcess {
         );
     }
 
-    /// Asserts that a path returns status 503 with this reason.
+    /// Waits until the 503 response of a path contains `words`.
     pub(crate) fn awaits(&self, path: &str, words: &str) {
         let begun = Instant::now();
         loop {
@@ -79,7 +79,7 @@ impl OperatorProcess {
         }
     }
 
-    /// Sends a signal and asserts that the operator exits successfully.
+    /// Sends SIGTERM and asserts that the operator exits successfully.
     pub(crate) fn ends(mut self) {
         let stopped = Instant::now();
         send(&self.child, Signal::SIGTERM);

@@ -8,8 +8,7 @@ use std::ops::Add;
 use std::time::{Duration, UNIX_EPOCH};
 use testbed::free_port;
 
-/// Factor by which the growth of an age since the earlier scrape is extended, so that the test need not wait for
-/// a minute. The blocks of a stage are an hour old.
+/// Factor for the growth of ages since the earlier scrape, so that the test need not wait for minutes.
 const TIME_SCALE: f64 = 20.0;
 
 /// Alerts with their expressions.
@@ -30,7 +29,7 @@ impl Alerts {
         )
     }
 
-    /// Returns the names of the alerts that fire for a scrape. `before` is an earlier scrape of the provider.
+    /// Returns the alerts that fire for the scrapes `before` and `now`.
     fn firing(&self, before: &Values, now: &Values) -> BTreeSet<&str> {
         let fires = |expression: &str| expression.split(" or ").any(|part| is_met(part, before, now));
         let firing = self.0.iter().filter(|(_, expression)| fires(expression));
@@ -38,7 +37,7 @@ impl Alerts {
     }
 }
 
-/// Evaluates `VALUE OPERATOR LIMIT`. A value without samples meets no condition.
+/// Evaluates `VALUE OPERATOR LIMIT`. Without samples, no condition is met.
 fn is_met(condition: &str, before: &Values, now: &Values) -> bool {
     let operator = [" == ", " > ", " < "].into_iter().find(|o| condition.contains(o));
     let operator = operator.unwrap_or_else(|| panic!("no comparison: {condition}"));
@@ -95,7 +94,7 @@ fn values(expression: &str, before: &Values, now: &Values) -> Vec<f64> {
     selected.map(value).collect()
 }
 
-/// Returns the samples that a selector such as `name{label="value", other!="value"}` selects.
+/// Returns the samples that a selector such as `name{label="value", other!="value"}` matches.
 fn select<'a>(selector: &'a str, values: &'a Values) -> impl Iterator<Item = (&'a str, f64)> {
     let (name, matchers) = selector.split_once('{').unwrap_or((selector, ""));
     let is_selected = move |sample: &str| {

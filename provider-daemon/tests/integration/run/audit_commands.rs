@@ -5,8 +5,7 @@ use crate::stage::{ADDRESS, Stage};
 use akash_provider_core::types::Address;
 use serde_json::{Value, json};
 
-/// Replaces the directory of the audit log by a file, so that the log cannot be written. Then calls `run`,
-/// and restores the directory.
+/// Makes the audit log unwritable during the call of `run`.
 fn without_log(stage: &Stage, run: impl FnOnce()) {
     let (dir, moved) = (stage.path("audit"), stage.path("moved"));
     std::fs::rename(&dir, &moved).unwrap();

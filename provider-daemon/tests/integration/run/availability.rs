@@ -25,7 +25,7 @@ const LOGS: &str = "/lease/9/1/1/logs?follow=true";
 const EVENTS: &str = "/lease/9/1/1/kubeevents?follow=true";
 const SHELL: &str = "/lease/9/1/1/shell?cmd0=cat&tty=0&stdin=0&service=web&podIndex=0";
 
-/// Requests that get the same responses during the start, the operation and the stop of the provider.
+/// Requests with the same responses during start, operation and stop.
 const ALWAYS: [Row<'_>; 5] = [
     ("GET", "/healthz", "", 200, "ok"),
     ("GET", "/status", "", 200, "\"address\""),
@@ -34,7 +34,7 @@ const ALWAYS: [Row<'_>; 5] = [
     ("GET", "/openapi.json", "", 200, "\"paths\""),
 ];
 
-/// Sends all requests. If curl is missing, prints a line and returns `false`.
+/// Sends all requests. Returns `false` without curl.
 fn serves(served: &Served, rows: &[Row<'_>]) -> bool {
     let bearer = format!("Authorization: Bearer {}", served.token());
     for (method, path, body, status, words) in ALWAYS.iter().chain(rows) {
@@ -61,7 +61,7 @@ fn serves(served: &Served, rows: &[Row<'_>]) -> bool {
     true
 }
 
-/// The manifest of the lease, as sent to the gateway.
+/// Manifest of the lease.
 fn manifest(served: &Served) -> String {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let (code, manifest, err) = served.stage.ran(&["sdl", "manifest", sample]);
@@ -205,7 +205,7 @@ fn requests_before_first_snapshot_report_the_awaited_part() {
     );
 }
 
-/// Sends a plain HTTP request. Returns the status with the body, and the duration.
+/// Sends an HTTP request. Returns the status with the body, and the duration.
 fn probe(address: SocketAddr, path: &str) -> (String, Duration) {
     let began = Instant::now();
     let mut stream = TcpStream::connect(address).unwrap();

@@ -12,8 +12,7 @@ use std::time::Duration;
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Time after which the provider closes a lease without a manifest.
 const MANIFEST: &str = "--manifest-timeout=3s";
-/// Maximum number of blocks until the provider closes a lease without a manifest. A block takes a quarter of
-/// a second.
+/// Maximum number of blocks, of 250 ms each, until a lease without a manifest is closed.
 const LONG_DUE: u64 = 40;
 
 fn object(stage: &Stage, words: &[&str]) -> Value {
@@ -169,7 +168,8 @@ fn control_socket_serves_operator_commands_only() {
     assert!(!socket.exists(), "the socket is deleted with its provider");
 }
 
-/// Compares the earnings of a lease with the market, before and after the provider reads the lease from the chain.
+/// Compares the reported earnings of a lease with the market, also before the provider reads the lease from
+/// the chain.
 fn check_earnings(stage: &Stage, lease: &BidId) {
     let height = || stage.chain.market(|market| market.height());
     let record = stage.chain.market(|market| market.lease(lease)).unwrap().lease;

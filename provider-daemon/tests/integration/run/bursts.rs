@@ -10,18 +10,18 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// Number of orders in a block. Each order belongs to a different tenant.
+/// Number of orders in a block, each of a different tenant.
 const ORDERS: u8 = 50;
 /// Time between two blocks.
 const BLOCK: Duration = Duration::from_millis(200);
-/// Delays between a block with orders and the change of the policy, in milliseconds, used in turn.
+/// Delays from a block with orders to the policy change, in milliseconds, used in turn.
 const CHANGES_AFTER_MS: [u64; 5] = [0, 60, 20, 120, 250];
 
 fn bursts() -> u64 {
     std::env::var("BURSTS").map_or(2, |text| text.parse().unwrap())
 }
 
-/// Replaces the policy file by a rename, as Kubernetes and editors do.
+/// Replaces the policy file by a rename, as editors do.
 fn write_policy(file: &Path, cpu: u64) {
     let text = format!(
         "version: 1\nper: block\ndenominations: {{uact: 1}}\nprices:\n  cpu: {cpu}\n  memory: 0\n  endpoint: 0\n  \
@@ -60,7 +60,7 @@ fn blocks_until(what: &str, stage: &Stage, provider: &Running, mut done: impl Fn
     );
 }
 
-/// Creates a burst of orders, changes the policy meanwhile, and returns the prices of the bids.
+/// Creates a burst of orders, calls `change` meanwhile, and returns the bid prices.
 fn burst(
     stage: &Stage,
     provider: &Running,

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Validity period of a certificate on the chain.
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Time from the start of the test to the first renewal. The first certificate is backdated accordingly.
+/// Time from the test start to the first renewal.
 const RUNS: Duration = Duration::from_secs(30);
 
 fn has(tool: &str) -> bool {
@@ -23,7 +23,7 @@ fn has(tool: &str) -> bool {
     there
 }
 
-/// Returns the serial number, in decimal, of the certificate that is served at `url`.
+/// Returns the decimal serial number of the certificate served at `url`.
 fn served_serial(url: &str) -> Option<String> {
     let script = r#"openssl s_client -connect "$0" </dev/null 2>/dev/null | openssl x509 -noout -serial | cut -d= -f2"#;
     let address = url.trim_start_matches("https://");
@@ -35,8 +35,7 @@ fn served_serial(url: &str) -> Option<String> {
     u128::from_str_radix(text.trim(), 16).ok().map(|n| n.to_string())
 }
 
-/// The renewal becomes due while the provider runs. The provider publishes and serves a new certificate
-/// without a restart.
+/// The provider publishes and serves a new certificate without a restart.
 #[test]
 fn certificate_is_renewed_before_expiry() {
     if !has("openssl") {
@@ -89,7 +88,7 @@ fn certificate_is_renewed_before_expiry() {
     );
 }
 
-/// Creates a self-signed certificate for a name and for loopback.
+/// Creates a self-signed certificate for `name` and loopback.
 fn public(stage: &Stage, name: &str) {
     let (certificate, key) = (
         stage.path(&format!("{name}.pem")),

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// Steps of the chart: import the key, register or update, and create a certificate if the chain has no valid
-/// certificate. Prints the executed steps.
+/// Steps of the chart: import the key, register or update, and create a missing certificate. Prints the
+/// executed steps.
 const SCRIPT: &str = r#"
 set -u
 cat "$AKASH_BOOT_KEYS/key-pass.txt" | { cat ; echo ; } \
@@ -47,13 +47,12 @@ if [ $fresh = no ] ; then
 fi
 "#;
 
-/// Container of the chart: the program `provider-services`, the Secret with the key, and an empty directory
-/// for the certificate.
+/// Container of the chart: the program, the Secret with the key, and a directory for the certificate.
 struct Container<'a> {
     stage: &'a Stage,
     folder: PathBuf,
     path: String,
-    /// Name of the key, as in the setting `from` of the chart.
+    /// Name of the key: the setting `from` of the chart.
     from: &'static str,
 }
 
@@ -103,7 +102,7 @@ impl<'a> Container<'a> {
         std::fs::write(self.folder.join("provider.yaml"), text).unwrap();
     }
 
-    /// Runs a script as the chart does, and returns the output of the script.
+    /// Runs a script as the chart does, and returns its output.
     fn runs(&self, script: &str) -> String {
         let mut bash = Command::new("bash");
         for (name, value) in self.stage.command(&[]).get_envs() {
@@ -139,7 +138,7 @@ impl<'a> Container<'a> {
     }
 }
 
-/// Runs the script until all steps are done. Changes the provider record and runs the script again.
+/// Runs the script until all steps are done, also after a change of the provider record.
 fn takes_its_steps(name: &str, from: &'static str) {
     for tool in ["bash", "bc", "jq", "openssl"] {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -162,14 +161,14 @@ fn steps_of_the_chart_work_and_run_once() {
     takes_its_steps("chart", "provider");
 }
 
-/// `from` contains the address of the account, as guides recommend. The key then has the address as its name.
+/// `from` is the address of the account, as guides recommend.
 #[test]
 fn steps_of_the_chart_work_with_key_named_by_address() {
     takes_its_steps("chart-address", ADDRESS);
 }
 
-/// Environment variables that the chart sets with its default values if the gateway and ACME certificates are
-/// enabled. The chart also passes the flag [`ISSUER`].
+/// Variables that the chart sets by default with the gateway and ACME certificates, besides the flag
+/// [`ISSUER`].
 const SET: [(&str, &str); 59] = [
     ("AKASH_DEBUG", "false"),
     ("AKASH_BOOT_KEYS", "/boot-keys"),

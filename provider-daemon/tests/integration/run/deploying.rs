@@ -20,7 +20,7 @@ fn order(dseq: u64, gseq: u32) -> OrderId {
     }
 }
 
-/// Registers the provider and places its bid at `percent` percent of the maximum price of the order.
+/// Registers the provider and bids `percent` percent of the order's maximum price.
 fn bid(stage: &Stage, provider: &Address, order: &OrderId, percent: i128) -> BidId {
     let id = BidId {
         order: order.clone(),

@@ -23,11 +23,9 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Limit of open files of the provider process.
 const FILES: u32 = 1024;
-/// Maximum number of open files of the provider under load: `FILES` - 256. The gateway reserves 256 files for
-/// the chain, the cluster and the state.
+/// Maximum number of open files under load: `FILES` minus the 256 files that the gateway reserves.
 const FILES_MAX: usize = 768;
-/// Number of idle connections in each of three groups: from one address, from many addresses, and to the gRPC
-/// port.
+/// Number of idle connections in each group of [`crowd`].
 const EACH: u16 = 400;
 /// Maximum number of open connections of one address.
 const OF_ONE: usize = 100;
@@ -75,8 +73,7 @@ impl Idle {
     }
 }
 
-/// Opens three groups of `EACH` idle connections: from one address, from many addresses, and to the gRPC
-/// port.
+/// Opens three groups of idle connections: from one address, from many addresses, and to the gRPC port.
 async fn crowd(rest: SocketAddr, grpc: SocketAddr) -> [Vec<Idle>; 3] {
     let many = |number: u16| {
         let [high, low] = number.to_be_bytes();
@@ -96,8 +93,8 @@ async fn crowd(rest: SocketAddr, grpc: SocketAddr) -> [Vec<Idle>; 3] {
     crowd
 }
 
-/// Starts a thread that counts the open files of the provider. When the returned flag is set, the thread ends
-/// and returns the maximum.
+/// Counts the open files of the provider in a thread. After the returned flag is set, the thread returns the
+/// maximum.
 fn count_files(served: &Served) -> (Arc<AtomicBool>, JoinHandle<usize>) {
     let (folder, until) = (served.provider.about("fd"), Arc::new(AtomicBool::new(false)));
     let ends = Arc::clone(&until);
@@ -112,7 +109,7 @@ fn count_files(served: &Served) -> (Arc<AtomicBool>, JoinHandle<usize>) {
     (until, counting)
 }
 
-/// Opens the idle connections. Asserts that the provider serves a tenant and reconnects to the chain.
+/// Opens idle connections. Asserts that the provider serves a tenant and reconnects to the chain.
 fn serve_under_load(served: &mut Served) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let at = |url: &str| url.rsplit('/').next().unwrap().parse::<SocketAddr>().unwrap();

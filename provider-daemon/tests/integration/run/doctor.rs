@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use testbed::free_port;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Mnemonic of an account without funds and without a provider record on the chain.
+/// Mnemonic of an account without funds and provider record.
 const OTHER_WORDS: &str = "zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo wrong";
 /// Settings of an installation with a gateway.
 pub(super) const SETTINGS: [&str; 2] = [
@@ -26,7 +26,7 @@ fn now() -> Duration {
     UNIX_EPOCH.elapsed().unwrap()
 }
 
-/// Gives an account funds, and registers it as a provider on the chain.
+/// Funds an account, and registers it as a provider.
 fn equip(stage: &Stage, owner: &Address) {
     stage.chain.market(|market| {
         for denom in ["uact", "uakt"] {
@@ -48,8 +48,7 @@ fn equip(stage: &Stage, owner: &Address) {
     stage.make_block();
 }
 
-/// Writes a certificate of the account with the creation time `created`. If `is_published` is true, also
-/// publishes the certificate on the chain.
+/// Writes a certificate with the creation time `created`, and with `is_published` publishes it on the chain.
 fn certify(stage: &Stage, created: Duration, is_published: bool) {
     let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let usage = Usage::Server {
@@ -69,12 +68,12 @@ fn certify(stage: &Stage, created: Duration, is_published: bool) {
     }
 }
 
-/// Creates an installation with a current chain, a certificate, and files that only the owner can read.
+/// Creates an installation with a current chain, a certificate, and private files.
 pub(super) fn installation(name: &str) -> Stage {
     installation_at(name, Duration::ZERO)
 }
 
-/// Creates an [`installation`] on a chain with a clock that is ahead of the clock of this machine.
+/// Creates an [`installation`] on a chain with a clock that is `ahead`.
 pub(super) fn installation_at(name: &str, ahead: Duration) -> Stage {
     let mut stage = Stage::new(name, false);
     let time = BlockTime(i64::try_from((now() + ahead).as_millis()).unwrap());
@@ -104,7 +103,7 @@ impl Results {
         Self::after(stage, &[], more)
     }
 
-    /// Runs `doctor` as [`Self::new`] does, with the command prefix `before`.
+    /// Runs `doctor` as [`Self::new`] does, after the command prefix `before`.
     pub(super) fn after(stage: &Stage, before: &[&str], more: &[&str]) -> Self {
         let words = [&["doctor", "--output=json"], &SETTINGS[..], &PRICES, more].concat();
         let mut command = match before {
@@ -131,8 +130,7 @@ impl Results {
         self.report["checks"].as_array().unwrap().iter()
     }
 
-    /// Returns the check of a subject. If the subject has several checks, returns the check with the highest
-    /// severity.
+    /// Returns the most severe check of a subject.
     #[track_caller]
     pub(super) fn check(&self, subject: &str) -> &Value {
         let order = ["ok", "skipped", "warning", "failure"];

@@ -15,7 +15,7 @@ const SERVICES: &str = "/api/v1/services";
 const HEALTH: &str = "/api/v1/namespaces/akash-services/services/operator-hostname:rest/proxy/health";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// Responses of a simulated API server, by request path. For any other path the server returns 404.
+/// Responses of a simulated API server by path. Other paths get 404.
 #[derive(Clone, Default)]
 struct Responses(Arc<Mutex<BTreeMap<&'static str, (u16, Value)>>>);
 
@@ -71,7 +71,7 @@ fn status(code: u16, reason: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": reason})
 }
 
-/// Returns the API discovery response of `akash.network/v2beta2` with these resources.
+/// Returns the API discovery response for these resources of `akash.network/v2beta2`.
 fn definitions(kinds: &[&str]) -> Value {
     let resource = |name: &&str| json!({"name": name, "singularName": "", "namespaced": true, "kind": name, "verbs": []});
     let resources: Vec<Value> = kinds.iter().map(resource).collect();

@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
-/// Script that mounts a file system of the size `$1` at `$2`. Only the started process sees the mount.
+/// Script that mounts a file system of size `$1` at `$2` for the started process only.
 const MOUNTED: &str = r#"mount -t tmpfs -o mode=700,size="$1" tmpfs "$2" && shift 2 && exec "$@""#;
 
 #[test]
@@ -144,8 +144,7 @@ fn silent_servers_delay_only_their_own_checks() {
     assert!(results.seconds() < 5.0, "{}", results.report());
 }
 
-/// Responds to `/version` after one second. The `Date` header is two minutes ahead. Sends no response to
-/// other requests.
+/// Responds to `/version` after one second, with a clock that is two minutes ahead. Ignores other requests.
 fn serve_version(mut stream: TcpStream) -> std::io::Result<()> {
     let mut request = [0; 4096];
     let length = stream.read(&mut request)?;

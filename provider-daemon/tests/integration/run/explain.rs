@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const WEB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
 const GPU: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/gpu.yaml");
-/// Flags for a cluster with capacity for only one order of the sample SDL.
+/// Flags for a cluster that can run one order of the sample SDL.
 const SMALL: [&str; 2] = ["--nodes=1", "--node-cpu=1200m"];
 
 fn explained(stage: &Stage, more: &[&str]) -> (i32, Value) {

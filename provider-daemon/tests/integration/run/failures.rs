@@ -45,7 +45,7 @@ fn node_of_another_chain_is_reported_and_not_used() {
     assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }
 
-/// A bid waits in the mempool, because no block is created.
+/// Without a new block, a bid waits in the mempool.
 #[test]
 fn second_signal_aborts() {
     let mut stage = Stage::new("abort", true);
@@ -209,7 +209,7 @@ fn all_missing_settings_are_reported_together() {
     }
 }
 
-/// The price script is missing, then invalid, and finally correct. The status reports the remedy.
+/// The price script is missing, then invalid, then correct.
 #[test]
 fn broken_price_script_is_reported_and_awaited() {
     let mut stage = Stage::new("script", true);

@@ -58,7 +58,7 @@ fn recordings_are_replayed_also_of_a_killed_process() {
 
 #[test]
 fn full_disk_stops_only_recording_until_space_is_free() {
-    /// Script that mounts a full file system. Only the started process sees the mount.
+    /// Script that mounts a full file system for the started process only.
     const FULL: &str = r#"mount -t tmpfs -o size=64k tmpfs "$1" && ! head -c 1M /dev/zero >"$1/full" 2>/dev/null &&
         shift && exec "$@""#;
     if !nix::unistd::geteuid().is_root() {

@@ -25,10 +25,10 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Block time of most tests, shorter than the block time of the Akash network (`NETWORK`).
+/// Block time of most tests, shorter than in the Akash network.
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const NETWORK: Option<Duration> = Some(Duration::from_secs(6));
-/// Interval between orders. The provider wins a lease for each order, serves the lease and closes the lease.
+/// Interval between orders, each with a lease that is served and closed.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
@@ -39,12 +39,12 @@ fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({"name": name, "value": value, "unit": unit}));
 }
 
-/// Returns the duration of each measurement, in seconds; 1 without `FIGURES_SECONDS`.
+/// Returns the duration of each measurement, in seconds; by default 1.
 fn seconds() -> u64 {
     std::env::var("FIGURES_SECONDS").map_or(1, |text| text.parse().unwrap())
 }
 
-/// Scales a count for a measurement of `WHOLE` seconds to the configured duration.
+/// Scales a count for `WHOLE` seconds to the configured duration.
 fn share(count: u64) -> u64 {
     count * seconds().min(WHOLE) / WHOLE
 }
@@ -61,7 +61,6 @@ fn bytes_of(dir: &Path) -> u64 {
     files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
 }
 
-/// Starts a provider with one lease and a tenant with funds.
 fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served {
     let mut flags = vec![
         "--nodes=64",
@@ -88,7 +87,7 @@ fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served
     served
 }
 
-/// Measures the CPU time that the whole provider process uses per order.
+/// Returns the CPU time of the provider process per order, in seconds.
 fn cost_of_an_order(name: &str, record: Option<&Path>) -> f64 {
     let served = served(name, FAST, record);
     let mut crowd = Crowd::new(&served, Duration::from_secs(seconds().min(10)));
@@ -263,7 +262,7 @@ impl RecordedEngine {
         }
     }
 
-    /// Creates a deployment with an order, and closes the deployment one block later.
+    /// Creates a deployment, and closes it one block later.
     fn order(&mut self, dseq: u64, sdl: &Sdl) {
         let id = DeploymentId {
             owner: account(2),

@@ -13,22 +13,22 @@ use std::time::{Duration, Instant};
 use testbed::Redis;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Duration of the election lease: short for a test, but longer than a store request on a busy machine.
+/// Election lease duration, longer than a store request on a busy machine.
 const LEASE: Duration = Duration::from_secs(4);
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// Devnet and Redis server for two instances with separate home directories.
+/// Devnet and Redis server for two instances.
 struct Pair {
     stage: Stage,
     server: Redis,
     port: u16,
-    /// Number of started instances, used in the names of their log files.
+    /// Number of started instances, for the names of log files.
     starts: u32,
     orders: Vec<DeploymentId>,
 }
 
 impl Pair {
-    /// Starts the network and the server. If this machine has no Redis, prints the reason and returns `None`.
+    /// Starts the network and Redis; `None` without Redis on this machine.
     fn new(name: &str) -> Option<Self> {
         let mut stage = Stage::new(name, true);
         let port = testbed::free_port().unwrap();
@@ -73,7 +73,7 @@ impl Pair {
         id
     }
 
-    /// Waits until every order has a bid. Asserts that each order has exactly one bid, which is open.
+    /// Waits until every order has exactly one bid, which is open.
     fn every_order_is_served(&self, dump: impl Fn() -> String) {
         for id in &self.orders {
             until("the order has a bid", &dump, || !self.stage.bids(id).is_empty());
@@ -87,14 +87,13 @@ impl Pair {
         }
     }
 
-    /// Starts a process that prints the events of the bus.
     fn facts(&self) -> Running {
         let bus = format!("--bus=redis://127.0.0.1:{}", self.port);
         let words = ["bus", "tail", "akash.provider.facts", "--output=json", &bus];
         self.stage.running("facts", &words)
     }
 
-    /// Asserts that the events of every order are on the bus, each with a distinct id.
+    /// Asserts that the bus has the events of every order, with distinct ids.
     fn each_order_is_on_the_bus_once(&self, facts: &Running, dump: impl Fn() -> String) {
         let published = |event: &str| -> Vec<String> {
             let output = facts.output();
@@ -125,7 +124,7 @@ impl Pair {
         assert_eq!(self.say("FLUSHALL"), "+OK");
     }
 
-    /// Sends a command to Redis and returns the first line of the response.
+    /// Sends a command to Redis and returns the first response line.
     fn say(&self, words: &str) -> String {
         let mut line = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         line.write_all(format!("{words}\r\n").as_bytes()).unwrap();
@@ -135,7 +134,7 @@ impl Pair {
     }
 }
 
-/// Returns the last role that the instance printed, and the election term of this role.
+/// Returns the last printed role and its election term.
 fn role(one: &Running) -> (String, Option<u64>) {
     let output = one.output();
     let mut objects = output
@@ -228,8 +227,7 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
     pair.each_order_is_on_the_bus_once(&facts, || first.dump());
 }
 
-/// Each instance has a key of its own. If a standby also published a certificate, tenants could not tell
-/// which certificate is served.
+/// If a standby published a certificate too, tenants would not know the served one.
 #[test]
 fn a_standby_publishes_no_certificate_and_no_event_and_does_both_once_it_leads() {
     let Some(mut pair) = Pair::new("ha-writers") else {

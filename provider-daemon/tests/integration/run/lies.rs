@@ -15,7 +15,7 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const LIMIT: Duration = Duration::from_secs(30);
 /// Number of daemons that run concurrently.
 const TOGETHER: usize = 12;
-/// Lock for the time between the choice and the use of a free port.
+/// Lock between the choice and the use of a free port.
 static PORTS: Mutex<()> = Mutex::new(());
 const LIES: [(&str, Lie); 9] = [
     ("largest height", Lie::Height(i64::MAX as u64)),
@@ -51,7 +51,7 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// Starts the provider. The provider prefers the node with false responses, which responds faster.
+    /// Starts the provider, which prefers the faster node with false responses.
     fn provider(self, stage: &Stage, lying: &Proxy, honest: &Proxy, name: &str) -> Running {
         let nodes = match self.is_alone {
             true => lying.url(),
@@ -69,8 +69,7 @@ impl Case {
         stage.provider(name, &words)
     }
 
-    /// Makes the provider send the query that gets the false response. Does nothing for queries that the
-    /// provider sends periodically.
+    /// Makes the provider send the query with the false response, unless the provider sends it periodically.
     fn provoke(self, stage: &Stage, provider: &Running) {
         match self.lie {
             Lie::Account => stage.chain.market(|market| {
@@ -98,8 +97,8 @@ impl Case {
         }
     }
 
-    /// Runs a provider with false responses for the time `length`. Returns the time from the last false
-    /// response to the next bid, and the number of false responses.
+    /// Runs a provider with false responses for `length`. Returns the time from the last false response to
+    /// the next bid, and the number of false responses.
     fn run(self, number: usize, length: Duration) -> (Duration, u64) {
         let ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stage = Stage::new(&format!("lies-{number}"), true);

@@ -58,8 +58,7 @@ fn queries_use_grpc_and_blocks_use_rpc() {
     assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }
 
-/// Bids remain open after `kill -9` and after a normal shutdown. The next start of the provider adopts the
-/// bids.
+/// The next start adopts open bids, after `kill -9` and after a normal shutdown.
 #[test]
 fn bids_survive_every_kind_of_stop() {
     let mut stage = Stage::new("restart", true);

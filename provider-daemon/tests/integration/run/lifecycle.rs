@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Environment variable that names the component that fails in the child process.
+/// Environment variable that names the failing component.
 const FAULTY: &str = "LIFECYCLE_FAULTY_PART";
 
-/// Notification socket of a simulated service manager, with the received notifications.
+/// Notification socket of a simulated service manager, and the received notifications.
 struct Manager(UnixDatagram, Vec<String>);
 
 impl Manager {
@@ -28,7 +28,7 @@ impl Manager {
         Self(socket, Vec::new())
     }
 
-    /// Starts a provider with this socket and a watchdog interval of two seconds.
+    /// Starts a provider with this socket, and a watchdog interval of two seconds.
     fn provider(stage: &Stage, name: &str, more: &[&str]) -> Running {
         stage.running_with(name, &[&["run"], &PRICES[..], more].concat(), |command| {
             command
@@ -90,8 +90,7 @@ fn systemd_is_notified_of_ready_watchdog_and_stopping() {
     );
 }
 
-/// The service is ready before the chain or the cluster responds. The status reports the unmet conditions for
-/// bids.
+/// The service is ready before chain and cluster respond. The status reports the unmet conditions for bids.
 #[test]
 fn provider_is_ready_without_chain_or_cluster_and_reports_it() {
     for (name, chain_is_up, cluster_is_up) in [
@@ -133,7 +132,7 @@ fn provider_is_ready_without_chain_or_cluster_and_reports_it() {
     }
 }
 
-/// Kubeconfig of a cluster on a port without a listener.
+/// Kubeconfig of a cluster on an unused port.
 const NOWHERE: &str = "apiVersion: v1
 kind: Config
 current-context: here
@@ -142,8 +141,7 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
 users: [{name: me, user: {}}]
 ";
 
-/// The test does not read the output of the provider. The task that prints events therefore blocks. The log
-/// reports the stall, and systemd gets no more watchdog notifications.
+/// The test does not read the output, so the task that prints events blocks.
 #[test]
 fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     let mut stage = Stage::new("hangs", true);
@@ -203,8 +201,7 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     reading.join().unwrap().unwrap();
 }
 
-/// The bid stays in the mempool, because no block is created. The shutdown waits for the result of this
-/// transaction.
+/// Without a new block, the bid stays in the mempool, and the shutdown waits for its result.
 #[test]
 fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     let mut served = Served::start("drains", None, &["--shutdown-grace=1h"]);

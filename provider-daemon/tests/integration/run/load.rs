@@ -11,10 +11,9 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Deployment number (dseq) before the first deployment of this test.
+/// Deployment number (dseq) before the first one of this test.
 const FIRST: u64 = 1_000;
-/// Maximum number of processes that send manifests concurrently. More processes would overload a busy
-/// machine.
+/// Maximum number of processes that send manifests concurrently.
 const SENDING_MAX: usize = 64;
 
 struct Order {
@@ -68,7 +67,7 @@ impl<'a> Crowd<'a> {
         self.ordered.push_back(Order { id, bid, closes_at });
     }
 
-    /// Accepts the bids on the pending orders, and submits the manifests of the new leases.
+    /// Accepts the bids on pending orders, and sends the manifests.
     pub(crate) fn lease(&mut self) {
         let chain = &self.served.stage.chain;
         for _ in 0..self.ordered.len() {
@@ -136,9 +135,8 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Creates an order after each interval `pause` until the time `long` has elapsed. Meanwhile accepts
-    /// bids, submits manifests and closes leases, and calls `look`. Creates no orders while too many
-    /// manifests are in transit.
+    /// Creates an order per interval `pause` for the time `long`, except while too many manifests are in
+    /// transit. Meanwhile accepts bids, sends manifests, closes leases, and calls `look`.
     pub(crate) fn lives(
         &mut self,
         began: Instant,
@@ -172,7 +170,7 @@ impl<'a> Crowd<'a> {
         self.ordered.is_empty()
     }
 
-    /// Returns the number of accepted manifests and the number of refused manifests.
+    /// Returns the numbers of accepted and of refused manifests.
     pub(crate) const fn manifests(&self) -> (usize, usize) {
         (self.sent, self.failed)
     }

@@ -39,7 +39,7 @@ impl Scrape {
         self.0.get(name).copied()
     }
 
-    /// Returns the sum of the values that the metric `name` has for this label.
+    /// Returns the sum of the metric `name` over all samples with this label.
     fn sum(&self, name: &str, label: &str) -> f64 {
         let values = self.0.iter();
         let found = values.filter(|(key, _)| key.starts_with(&format!("{name}{{")) && key.contains(label));
@@ -97,7 +97,7 @@ fn metrics_equal_requests_transactions_and_faults() {
     );
 }
 
-/// Sends requests of a tenant, and asserts that the metrics count each request once.
+/// Sends tenant requests, and asserts that the metrics count each request once.
 fn check_requests(served: &Served, address: &str) {
     let status = "akash_provider_gateway_requests_total{route=\"/lease/{dseq}/{gseq}/{oseq}/status\",\
                   method=\"GET\",status=\"200\",grpc_status=\"0\"}";
@@ -116,7 +116,7 @@ fn check_requests(served: &Served, address: &str) {
     assert_eq!(scrape.sum("akash_provider_gateway_requests_total", sent), 1.0);
 }
 
-/// Asserts that the metrics of transactions and of the balance match the chain.
+/// Asserts that the metrics of transactions and balances match the chain.
 fn check_transactions(served: &Served, scrape: &Scrape) {
     let account: Address = ADDRESS.parse().unwrap();
     let (certificates, uakt) = served.stage.chain.market(|market| {
@@ -139,7 +139,7 @@ fn check_transactions(served: &Served, scrape: &Scrape) {
     assert_eq!(balance, Some(uakt as f64));
 }
 
-/// Asserts the metrics of two chain endpoints: one with a running node, and one without a node (`DOWN`).
+/// Asserts the metrics of a running chain endpoint and of one without a node (`DOWN`).
 fn check_endpoints(served: &Served, scrape: &Scrape) {
     let live = served.stage.url();
     let value = |name: &str, url: &str| {

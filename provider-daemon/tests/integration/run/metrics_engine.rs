@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use testbed::free_port;
 
-/// Flags of the provider, which determine the expected values of the metrics.
+/// Flags that determine the expected values of the metrics.
 const FLAGS: [&str; 10] = [
     "--metrics-per-lease",
     "--lease-funds-monitor-interval=1m",
@@ -29,11 +29,11 @@ const FLAGS: [&str; 10] = [
     "--storage-class=beta2=100Gi",
     "--cluster-node-port-quantity=100",
 ];
-/// Number of manifests that the tenant sends for its lease.
+/// Number of manifests sent for the lease.
 const MANIFESTS: f64 = 2.0;
 const FAST: Option<Duration> = Some(Duration::from_millis(200));
 
-/// Creates an order from the sample SDL, in which `to` replaces the text `from`.
+/// Creates an order from the sample SDL, with `from` replaced by `to`.
 fn order(served: &Served, dseq: u64, from: &str, to: &str) -> DeploymentId {
     let text = include_str!("../../../samples/web.yaml").replace(from, to);
     let sdl = sdl::parse(&text).unwrap();
@@ -60,7 +60,7 @@ fn bid_of(served: &Served, id: &DeploymentId) -> BidId {
     bid
 }
 
-/// Lets another provider win an order for which this provider has a bid.
+/// Lets another provider win an order on which this provider bids.
 fn lose(served: &Served, dseq: u64) {
     let id = order(served, dseq, "", "");
     let own = bid_of(served, &id);
@@ -98,7 +98,7 @@ fn lose(served: &Served, dseq: u64) {
     served.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
 }
 
-/// Sends the manifest of the lease again. The provider deploys the same version again.
+/// Sends the manifest again, and waits until it is deployed.
 fn send_again(served: &Served, port: u16) {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let (code, out, err) = served.tenants(&["send-manifest", sample, "--dseq", "9"]);
@@ -108,7 +108,7 @@ fn send_again(served: &Served, port: u16) {
     });
 }
 
-/// Waits for a bid on an order with one external port. Checks the endpoints of the bid.
+/// Creates an order with one external port. Checks the reserved endpoint of the bid.
 fn bid_with_port(served: &Served, port: u16) -> DeploymentId {
     let id = order(served, 23, "port: 80", "port: 9000");
     bid_of(served, &id);
@@ -201,7 +201,7 @@ fn check_lease(served: &Served, port: u16) {
     assert!(!values.contains_key("akash_provider_balance_runway_seconds{denom=\"other\"}"));
 }
 
-/// Checks those order metrics that have the same names as in the Go provider.
+/// Checks the order metrics that the Go provider also has.
 fn check_orders(values: &Values, bids: f64, leases: f64) {
     check(
         values,
@@ -228,7 +228,7 @@ fn check_orders(values: &Values, bids: f64, leases: f64) {
     );
 }
 
-/// Checks those deployment metrics that have the same names as in the Go provider.
+/// Checks the deployment metrics that the Go provider also has.
 fn check_deployments(served: &Served, values: &Values, bids: f64) {
     let events = |name| events(served, name);
     check(
@@ -298,7 +298,7 @@ fn check_deployments(served: &Served, values: &Values, bids: f64) {
     check_durations(values, bids);
 }
 
-/// Checks the durations, and the gauges of leases without a lease.
+/// Checks durations, and lease gauges without a lease.
 fn check_durations(values: &Values, bids: f64) {
     check(
         values,

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use testbed::free_port;
 
-/// Block time of the Akash network, for the memory measurement of an idle provider.
+/// Block time of the Akash network, for the memory of an idle provider.
 const NETWORK: Duration = Duration::from_secs(6);
 const SCRAPES: u32 = 20;
 
@@ -86,7 +86,7 @@ fn measures_time_of_doctor() {
     assert!(seconds <= 5.0, "{seconds} s");
 }
 
-/// Value of the line `name` in the file `status` of a process, in MiB.
+/// Returns the value of `name` in a process's `status` file, in MiB.
 fn memory(status: &str, name: &str) -> f64 {
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     let kib: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();

@@ -13,7 +13,7 @@ use testbed::free_port;
 const ORDERS: u64 = 40;
 /// Number of scrapers that never read a response.
 const SILENT: usize = 100;
-/// Number of requests of each silent scraper. The responses exceed the buffers of the connection.
+/// Number of requests per silent scraper; enough to exceed the connection buffers.
 const REQUESTS: usize = 200;
 /// Maximum number of blocks between an order and its bid.
 const BLOCKS_MAX: u64 = 3;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Prefix of the metrics of the Go provider.
 const PREFIX: &str = "provider_";
-/// Metrics that are not histograms, and the labels of their samples.
+/// Metrics other than histograms, with their sample labels.
 const VALUES: [(&str, &[&str]); 16] = [
     ("provider_order_handler", &["action=start", "action=stop"]),
     ("provider_order_manager", &[""]),
@@ -115,7 +115,7 @@ const VALUES: [(&str, &[&str]); 16] = [
 ];
 const HISTOGRAMS: [&str; 2] = ["provider_bid_pricing_duration", "provider_reservation_duration"];
 
-/// Bounds of the buckets in the text form of the Go provider, which Prometheus 2 compares.
+/// Bucket bounds as formatted by the Go provider.
 const BOUNDS: [&str; 11] = [
     "150000", "300000", "600000", "1.2e+06", "2.4e+06", "4.8e+06", "9.6e+06", "1.92e+07", "3.84e+07",
     "7.68e+07", "+Inf",
@@ -123,7 +123,7 @@ const BOUNDS: [&str; 11] = [
 
 type Series = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the expected label sets of a scrape by sample name.
+/// Returns the expected label sets by sample name.
 fn expected() -> Series {
     let mut series = Series::new();
     for (name, labels) in VALUES {
@@ -159,8 +159,7 @@ fn found(values: &Values) -> Series {
     series
 }
 
-/// Asserts that a scrape has the metric names and labels of the Go provider. Metrics of Kubernetes requests
-/// are excluded, because the cluster is in memory.
+/// Asserts the metric names and labels of the Go provider, except for Kubernetes requests.
 pub(crate) fn check(values: &Values) {
     let (found, expected) = (found(values), expected());
     let names: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();

@@ -7,8 +7,8 @@ use testbed::free_port;
 
 pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0";
 
-/// Returns the rows of the documented metrics table for the scrape `text`. Metrics without a value have no
-/// labels in a scrape; their labels are read from the current documentation `page`.
+/// Returns the rows of the documented metrics table for the scrape `text`. Takes the labels of metrics
+/// without a value from the current `page`.
 fn rows(text: &str, page: &str) -> Vec<String> {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for row in page.lines() {
@@ -65,7 +65,7 @@ pub(crate) fn kubernetes_scrape() -> String {
     get(port, OPEN_METRICS).unwrap().1
 }
 
-/// Compares the documented table with a scrape. With `UPDATE_SNAPSHOTS=1`, writes the table.
+/// Compares the documented table with a scrape, or with `UPDATE_SNAPSHOTS=1` writes the table.
 pub(crate) fn check_documentation(text: &str) {
     const BEGIN: &str = "<!-- table from a scrape -->\n";
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");

@@ -26,8 +26,7 @@ pub(crate) fn assert_close(value: f64, expected: f64) {
     );
 }
 
-/// Compares the capacity metrics with the flags of the cluster. Must be called after all reservations have
-/// ended.
+/// Compares the capacity metrics with the flags of the cluster. Call after all reservations have ended.
 pub(crate) fn check_capacity(values: &Values) {
     let gib = |count: u32| f64::from(count) * f64::from(1 << 30);
     let amounts = [
@@ -128,8 +127,7 @@ pub(crate) fn check_money(served: &Served, values: &Values) {
     }
 }
 
-/// Requests two scans. Checks the metrics of the scans. Checks that each scan recounts the reserved capacity
-/// once.
+/// Requests two scans. Checks their metrics, and that each scan recounts the reserved capacity once.
 pub(crate) fn check_scans(served: &Served, port: u16) {
     let starts = |values: &Values, kind: &str, reason: &str| {
         values[&format!("akash_provider_scan_starts_total{{kind=\"{kind}\",reason=\"{reason}\"}}")]
@@ -186,8 +184,7 @@ pub(crate) fn check_scans(served: &Served, port: u16) {
     assert!((now - 60.0..=now).contains(&recounted), "{recounted}, now {now}");
 }
 
-/// Sends requests over the operator socket. Checks that the metric of status requests counts all these
-/// requests.
+/// Sends requests over the operator socket. Checks that the metric counts each of them.
 pub(crate) fn check_status_requests(served: &Served, port: u16) {
     const REQUESTS: u32 = 300;
     let sample = "provider_inventory_requests{action=\"status\",result=\"success\"}";

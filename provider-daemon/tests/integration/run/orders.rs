@@ -15,7 +15,7 @@ const WEB: &str = include_str!("../../../samples/web.yaml");
 const STORAGE: &str = "storage: { size: 1Gi }";
 /// GPU request to insert after `STORAGE` in the SDL.
 const GPU: &str = "\n        gpu: { units: 1, attributes: { vendor: { nvidia: [{ model: a100 }] } } }";
-/// Price of the other provider, which is lower than the price of the tested provider.
+/// Price of the other provider, which is the lower one.
 const OTHER_PRICE: &str = "0.5";
 
 fn object(stage: &Stage, words: &[&str]) -> Value {
@@ -57,7 +57,7 @@ fn other_bid(stage: &Stage, deployment: &DeploymentId) -> BidId {
     })
 }
 
-/// Waits until the provider's bid on a new order is open, then lets the other provider win.
+/// Waits for the provider's bid on a new order, then lets the other provider win.
 fn lose(served: &Served, dseq: u64) {
     let stage = &served.stage;
     let id = stage.order_of(&TENANT.parse().unwrap(), dseq);
@@ -98,7 +98,7 @@ fn expected() -> Vec<(u64, String)> {
         .into()
 }
 
-/// Returns the difference between `price` and `OTHER_PRICE`, in percent of `price`.
+/// Returns how much `OTHER_PRICE` is lower than `price`, in percent.
 fn percent(price: &str) -> String {
     let lower: f64 = OTHER_PRICE.parse().unwrap();
     let price: f64 = price.parse().unwrap();
@@ -107,7 +107,6 @@ fn percent(price: &str) -> String {
     format!("{percent} %")
 }
 
-/// Checks the output of the commands that read the order history.
 fn check(stage: &Stage) {
     let lost = object(stage, &["order", "20"])["orders"][0].clone();
     let winner: f64 = lost["winner"]["price"]["amount"]

@@ -8,20 +8,20 @@ use serde_json::Value;
 use std::time::Duration;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Script that mounts a small file system. Only the started process sees the mount.
+/// Script that mounts a small file system for the started process only.
 const SMALL: &str = r#"mount -t tmpfs -o size=8m tmpfs "$1" && chmod 700 "$1" && shift && exec "$@""#;
 const INTERRUPTED: &str = "order history not recorded, no lease is affected";
-/// Number of orders that certainly fill the small file system.
+/// Number of orders that fill the small file system.
 const ORDERS_MAX: u64 = 60;
 
-/// Runs a command with the home directory `home`, and returns its JSON output.
+/// Runs a command with the directory `home`, and returns its JSON output.
 fn object(stage: &Stage, home: &str, words: &[&str]) -> Value {
     let (code, out, err) = stage.ran(&[words, &["--home", home, "-o", "json"]].concat());
     assert!(code == 0 || words[0] == "doctor", "{out}{err}");
     serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"))
 }
 
-/// Returns the severity and the remedy that `doctor` reports for the order history.
+/// Returns severity and remedy of the order history check of `doctor`.
 fn checked(stage: &Stage, home: &str) -> (String, Option<String>) {
     let report = object(stage, home, &[&["doctor"], &PRICES[..]].concat());
     let checks = report["checks"].as_array().unwrap();

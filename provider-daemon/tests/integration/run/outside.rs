@@ -19,7 +19,7 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Hostname of the public certificate.
 const PUBLIC: &str = "provider.localhost";
 
-/// Returns the third-party client. If its installation failed, prints the reason and returns `None`.
+/// Returns the third-party client; `None` if its installation failed.
 fn available<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
     found
         .inspect_err(|why| println!("skipped: {what} is unavailable: {why}"))
@@ -35,7 +35,7 @@ fn ran(path: &Path, args: &[&str]) -> Output {
     command.args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs the script `gateway.mjs`, which uses the TypeScript SDK, and returns its result.
+/// Runs the script `gateway.mjs`, which uses the TypeScript SDK.
 fn script(folder: &Path, asked: &Value) -> Value {
     let mut command = Command::new("node");
     command
@@ -93,8 +93,8 @@ impl<'a> SdkTenant<'a> {
         asked["key"] = self.made["certificate"]["privateKey"].clone();
     }
 
-    /// Reads the status of the tenant's lease with a token for full access and with a certificate. Asserts
-    /// that a token for logs only is refused.
+    /// Reads the lease status with a full-access token and with a certificate. Asserts that a token for logs
+    /// is refused.
     fn reads_its_lease(&self) {
         let get = json!({"act": "get"});
         let status = "/lease/9/1/1/status";
@@ -108,7 +108,7 @@ impl<'a> SdkTenant<'a> {
         assert_eq!(narrow["body"], "{\"message\":\"unauthorized access\"}");
     }
 
-    /// Reads the status over gRPC, first without credentials and then with a certificate.
+    /// Reads the status over gRPC, without credentials and with a certificate.
     fn reads_the_status(&self) {
         let anonymous = json!({"act": "status", "grpc": format!("https://{}", self.served.grpc)});
         let mut with_certificate = anonymous.clone();
@@ -198,7 +198,7 @@ fn grpcurl(served: &Served) {
     assert!(run(&odd).contains("\"nodes\""));
 }
 
-/// Checks TLS 1.3 and the certificate of each name with `openssl s_client`.
+/// Checks TLS 1.3 and the certificate for each name.
 fn openssl(served: &Served, public: &OwnCertificate) {
     let openssl = Path::new("openssl");
     if available("openssl", Command::new(openssl).arg("version").output()).is_none() {
@@ -235,8 +235,8 @@ fn openssl(served: &Served, public: &OwnCertificate) {
     assert!(stdout.contains("ALPN protocol: h2"), "{stdout}");
 }
 
-/// Sends valid and invalid requests that `schemathesis` generates from the OpenAPI document. Checks that the
-/// document describes each response.
+/// Sends requests that `schemathesis` generates from the OpenAPI document. Checks that the document describes
+/// each response.
 fn schemathesis(served: &Served) {
     let Some(schemathesis) = available("schemathesis", clients::schemathesis()) else {
         return;
@@ -271,7 +271,7 @@ fn schemathesis(served: &Served) {
     }
 }
 
-/// Creates a certificate that the test treats as issued by a public authority.
+/// Creates a certificate for use as if issued by a public authority.
 fn public_certificate(folder: &Path) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec![PUBLIC.to_owned()],

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const DSEQ: u64 = 9;
 
-/// A running provider with a lease, and the tenant of the lease.
+/// Running provider with a lease, and the tenant.
 pub(crate) struct Served {
     pub(crate) stage: Stage,
     pub(crate) provider: Running,
@@ -22,13 +22,13 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts the provider with additional flags, creates a lease and waits until its workload runs. If
-    /// `block_time` is `None`, blocks are created only while the test waits for a condition.
+    /// Starts the provider, creates a lease and waits until its workload runs. With `block_time` as `None`,
+    /// blocks are created only while the test waits.
     pub(crate) fn start(name: &str, block_time: Option<Duration>, more: &[&str]) -> Self {
         Self::on(Stage::new(name, true), block_time, more)
     }
 
-    /// Starts a provider as [`Self::start`] does, on a given stage.
+    /// Starts a provider as [`Self::start`] does, on `stage`.
     pub(crate) fn on(mut stage: Stage, block_time: Option<Duration>, more: &[&str]) -> Self {
         let (tenant, _) = tenant(&stage);
         stage
@@ -102,7 +102,7 @@ impl Served {
         self.stage.ran(&[words, &of].concat())
     }
 
-    /// Returns a token with full access, valid for an hour.
+    /// Returns a full-access token, valid for an hour.
     pub(crate) fn token(&self) -> String {
         self.token_for(Duration::from_secs(3600))
     }
@@ -111,7 +111,7 @@ impl Served {
         token_within(&self.tenant, 5, lifetime.as_secs())
     }
 
-    /// Starts a new provider process with the stored state of the previous process.
+    /// Starts a new provider process with the stored state.
     pub(crate) fn replace(&mut self, more: &[&str]) {
         self.provider = provider(&self.stage, "second", more);
         (self.url, self.grpc) = addresses(&self.provider);
@@ -129,7 +129,7 @@ fn provider(stage: &Stage, name: &str, more: &[&str]) -> Running {
     stage.provider(name, &[&gateway[..], more].concat())
 }
 
-/// Waits until the provider serves REST and gRPC, and returns both addresses.
+/// Returns the REST and gRPC addresses, once they are served.
 fn addresses(provider: &Running) -> (String, String) {
     let url = crate::run::tenant::url(provider);
     let output = provider.output();

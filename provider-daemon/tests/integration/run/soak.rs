@@ -17,21 +17,18 @@ use testbed::free_port;
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Interval between two orders.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Minimum duration of a run for the check of slopes. In a shorter run, one buffer allocation looks like a
-/// slope.
+/// Minimum duration of a run for the slope check. In a shorter run, one buffer allocation looks like a slope.
 const JUDGED_FROM: Duration = Duration::from_secs(1_800);
-/// Time from the start of the load after which the growth of each resource is limited.
+/// Time under load after which the growth of each resource is limited.
 const SETTLED: Duration = Duration::from_secs(600);
-/// Maximum increase of open file descriptors after the load: 32 idle connections to the node, and some files.
+/// Maximum number of additional open descriptors after the load, for idle connections and files.
 const IDLE_DESCRIPTORS: f64 = 40.0;
-/// Maximum growth of memory in the second half of a run, in KiB per order.
+/// Maximum memory growth in the second half of a run, in KiB per order.
 const ORDER_KIB: f64 = 100.0;
 /// Maximum wait for the connections to close after the load.
 const CLOSE_TIME: Duration = Duration::from_secs(10);
-/// Resource, maximum value, and maximum growth per minute after [`SETTLED`].
-///
-/// The maximum of descriptors is high, because a busy machine has many pending requests with a descriptor
-/// each.
+/// Resource, maximum, and maximum growth per minute after [`SETTLED`]. The descriptor maximum allows for many
+/// pending requests.
 const BOUNDS: [(&str, f64, f64); 4] = [
     ("memory (KiB)", 400_000.0, 100.0),
     ("descriptors", 400.0, 1.0),
@@ -39,7 +36,7 @@ const BOUNDS: [(&str, f64, f64); 4] = [
     ("tasks", 4_000.0, 10.0),
 ];
 
-/// Resource usage at one time, in the sequence of `BOUNDS`; `None` for an unknown value.
+/// Resource usage at one time, in the order of `BOUNDS`; `None` if unknown.
 struct Sample {
     at: Duration,
     holds: [Option<f64>; 4],
@@ -66,7 +63,7 @@ fn sample(served: &Served, at: Duration) -> Sample {
     }
 }
 
-/// Growth per minute by least squares, or `None` for fewer than three points.
+/// Returns the growth per minute by least squares; `None` for fewer than three points.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let many = points.len() as f64;
     if points.len() < 3 {
@@ -78,8 +75,7 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (spread > 0.0).then(|| 60.0 * (many * xy - x * y) / spread)
 }
 
-/// Returns the lowest point of each minute. Higher points include requests in progress, and therefore depend
-/// on the load of the machine.
+/// Returns the lowest point of each minute, because higher points include requests in progress.
 fn lowest_by_minute(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let minute = |point: &(f64, f64)| point.0.div_euclid(60.0);
     let minutes = points.chunk_by(|a, b| minute(a).total_cmp(&minute(b)).is_eq());
@@ -87,8 +83,7 @@ fn lowest_by_minute(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     lowest.copied().collect()
 }
 
-/// Returns the leaked resources: descriptors that are still open after the load, and memory if the memory
-/// usage grows with each order.
+/// Returns leaked resources: descriptors open after the load, and memory that grows with each order.
 fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
     let (memory, descriptors) = (0, 1);
     // An unknown value is a finding.
@@ -112,8 +107,8 @@ fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
     findings
 }
 
-/// Prints the maximum of each resource and its growth per minute after `settled`. Returns the resources that
-/// exceed their bounds. The growth is checked only if `has_slope` is true.
+/// Prints each resource's maximum and growth per minute after `settled`. Returns the resources out of bounds;
+/// checks growth only with `has_slope`.
 fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> {
     let mut findings = Vec::new();
     for (index, (what, most, growth)) in BOUNDS.into_iter().enumerate() {
@@ -155,8 +150,8 @@ fn slope_is_that_of_the_line_and_needs_points() {
     assert_eq!(slope(&[(1.0, 1.0); 5]), None, "all points at one time");
 }
 
-/// Returns one sample per second of a simulated run. `memory` (KiB) and `descriptors` grow by these numbers
-/// per minute. The number of pending requests, each with a descriptor, also grows.
+/// Returns a simulated run with one sample per second. `memory` (KiB) and `descriptors` grow by these numbers
+/// per minute, besides descriptors of pending requests.
 fn run(seconds: u32, memory: f64, descriptors: f64) -> Vec<Sample> {
     let sample = |second: u32| {
         let (minutes, pending) = (f64::from(second) / 60.0, f64::from(second % 20 * second / 100));
@@ -211,7 +206,7 @@ fn leak_of_each_order_is_found_in_a_short_run() {
     assert_eq!(found(0.0, 0.0, false).len(), 1, "connections that stay open");
 }
 
-/// Waits until few descriptors are open, or until `CLOSE_TIME` has elapsed. Returns the last sample.
+/// Waits at most `CLOSE_TIME` until few descriptors are open. Returns the last sample.
 fn after_load(served: &Served, before: &Sample, began: Instant) -> Sample {
     let end = Instant::now() + CLOSE_TIME;
     loop {

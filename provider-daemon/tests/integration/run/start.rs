@@ -9,13 +9,12 @@ use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Maximum number of blocks after which a healthy provider has sent its bid.
+/// Maximum number of blocks until a healthy provider has sent its bid.
 const BLOCKS: u64 = 8;
-/// Maximum time until the status reports an unresponsive node. A connection counts as failed after 12 s, and
-/// an outage starts 2 s later. The remaining time is for a busy machine.
+/// Maximum time until the status reports an unresponsive node. A connection fails after 12 s, and an outage
+/// starts 2 s later.
 const NOTICED: Duration = Duration::from_secs(22);
 
-/// Creates the certificate of the gateway in the home directory.
 fn certified(stage: &Stage) {
     let (code, _, err) = stage.ran(&["tx", "cert", "generate", "server", "localhost"]);
     assert_eq!(code, 0, "{err}");
@@ -26,7 +25,7 @@ fn start(stage: &Stage, more: &[&str]) -> Running {
     stage.provider("provider", &[&gateway[..], more].concat())
 }
 
-/// Asserts that the gateway responds, and that an order gets no bid.
+/// Asserts that the gateway responds, but an order gets no bid.
 fn is_served_and_not_bidding(stage: &Stage, provider: &Running, dseq: u64) {
     if let Some((status, body)) = curl(&[&format!("{}/status", url(provider))]) {
         assert!(status == 200 && body.contains(ADDRESS), "{status} {body}");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
-/// Returns the URL of the gateway as soon as it is served.
+/// Returns the URL of the gateway once it is served.
 pub(crate) fn url(provider: &Running) -> String {
     provider.says("\"event\":\"gateway\"");
     let output = provider.output();
@@ -100,7 +100,7 @@ fn tenant_is_served_from_order_to_close() {
 /// Mnemonic of the tenant's key.
 pub(crate) const WORDS: &str = "legal winner thank year wave sausage worth useful legal winner thank yellow";
 
-/// A tenant with funds, and the file with the mnemonic of its key.
+/// Returns a tenant with funds, and the file with its mnemonic.
 pub(crate) fn tenant(stage: &Stage) -> (PrivateKey, String) {
     let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let words = stage.path("tenant");
@@ -117,7 +117,7 @@ pub(crate) fn tenant(stage: &Stage) -> (PrivateKey, String) {
     (key, words.display().to_string())
 }
 
-/// Starts a provider. Its record on the chain contains the address of its gateway.
+/// Starts a provider with its gateway address on the chain.
 fn reachable(stage: &Stage) -> Running {
     let gateway = [
         "--gateway-listen-address=127.0.0.1:0",

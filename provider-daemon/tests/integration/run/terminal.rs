@@ -80,7 +80,7 @@ impl Terminal {
         }
     }
 
-    /// Waits for a prompt and for the end of the echo, and then types the text.
+    /// Waits for a prompt without echo, and then types the text.
     #[track_caller]
     fn type_at_prompt(&mut self, question: &str, answer: &str) {
         self.until(question, || self.screen().contains(question));

@@ -25,7 +25,7 @@ fn find<'a>(spans: &'a [Span], order: &str, name: &str) -> &'a Span {
     found.unwrap_or_else(|| panic!("no span {name} of {order} in {spans:#?}"))
 }
 
-/// Checks the spans that the provider exported before its restart.
+/// Checks the spans from before the provider's restart.
 fn check_lease(served: &Served, spans: &[Span], order: &str) {
     let found: BTreeSet<(String, String)> = tree(spans, order).into_iter().collect();
     let expected = [
@@ -56,8 +56,7 @@ fn check_lease(served: &Served, spans: &[Span], order: &str) {
     }
 }
 
-/// Checks the log records of a lease. After the provider won the lease, `log-level` changed the level from
-/// `info` to `trace`.
+/// Checks the log records of a lease. After the lease was won, the log level changed from `info` to `trace`.
 fn check_log(collector: &Collector, spans: &[Span], order: &str) {
     let logs = collector.logs();
     let (_, won) = logs

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Block time for tests of transactions with a sequence, which expire after ten blocks.
+/// Block time for transactions with a sequence, which expire after ten blocks.
 const SLOWER: Option<Duration> = Some(Duration::from_secs(1));
 const FILE: &str = "host: https://provider.example.com:8443\nattributes:\n  - key: region\n    value: us-west\ninfo:\n  \
                     email: ops@example.com\n  website: https://example.com\n";

@@ -30,7 +30,7 @@ pub(crate) struct Transcript {
 }
 
 impl Websocket {
-    /// Opens a websocket. Returns the HTTP status if the gateway refuses the handshake.
+    /// Opens a websocket, or returns the HTTP status of a refused handshake.
     pub(crate) fn open(url: &str, path: &str, token: &str) -> Result<Self, u16> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

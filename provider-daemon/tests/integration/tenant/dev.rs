@@ -83,7 +83,6 @@ impl Dev {
         (output.status.success(), text(output.stdout), text(output.stderr))
     }
 
-    /// Sends a signal and waits for the end of `dev`.
     pub(crate) fn stops(&self) {
         let mut child = self.child.lock().unwrap();
         kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
@@ -162,8 +161,8 @@ fn printed_commands_of_dev_work_with_wire_chain() {
     assert_printed_commands_work(&["--wire"]);
 }
 
-/// Runs `dev` in a new network namespace, after the shell command `more`. Returns the node address that `dev`
-/// prints and the output. Returns `None` if the machine cannot create the namespace.
+/// Runs `dev` in a new network namespace, after the shell command `more`. Returns the printed node address
+/// and the output; `None` without permission for the namespace.
 fn node_of(more: &str) -> Option<(String, String)> {
     let line = format!(
         "ip link set lo up && {more} exec {} dev --block-time 200ms",

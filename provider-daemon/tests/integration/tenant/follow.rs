@@ -163,7 +163,7 @@ fn followed_stream_continues_after_provider_restart_and_ends_with_lease() {
     }
 }
 
-/// The provider's clock is ahead of the tenant's clock, so that a token expires after some seconds.
+/// The provider's clock is ahead, so a token expires after some seconds.
 #[test]
 fn expired_token_is_replaced_without_interruption() {
     const AHEAD: Duration = Duration::from_secs(15 * 60 - 30 - 8);

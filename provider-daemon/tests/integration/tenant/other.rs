@@ -35,7 +35,7 @@ impl Other {
         testbed::recordings::json(&self.folder.join(format!("{name}.json")))
     }
 
-    /// Runs a command for the recorded lease against a server that replays the recording `name`.
+    /// Runs a command for the recorded lease against a replay of `name`.
     fn ran(&self, name: &str, words: &[&str]) -> RunOutput {
         self.replay.play(&self.recording(name));
         let url = self.replay.url();

@@ -14,12 +14,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// Timeout of a read from the client, generous for slow machines.
+/// Timeout of a read from the client.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
-/// Server that replays a recording on each connection. [`Self::play`] sets the recording.
+/// Server that replays the recording of [`Self::play`] on each connection.
 pub(crate) struct Replay {
     address: SocketAddr,
     recording: Arc<Mutex<Value>>,
@@ -77,7 +77,7 @@ impl Replay {
         self.received.lock().unwrap().clear();
     }
 
-    /// Returns all bytes received from the client since the last call of `play`.
+    /// Returns the bytes received from the client since the last `play`.
     pub(crate) fn received(&self) -> Vec<u8> {
         self.received.lock().unwrap().clone()
     }
@@ -121,8 +121,8 @@ fn serve(mut tls: Tls, recording: &Value, received: &Mutex<Vec<u8>>) -> std::io:
     tls.flush()
 }
 
-/// Sends the recorded response head with the accept key for the request of this client, and then the recorded
-/// server frames. Waits for a client frame at each place where the recording contains one.
+/// Sends the recorded response head with this client's accept key, then the recorded server frames. Waits
+/// where the recording has a client frame.
 fn websocket(
     tls: &mut Tls,
     recording: &Value,
@@ -165,8 +165,7 @@ fn websocket(
     Ok(())
 }
 
-/// Reads client frames until their contents have the recorded length. A client may split its input into more
-/// frames than the recording.
+/// Reads client frames up to the recorded length. A client may use more frames than the recording.
 fn client_frame(tls: &mut Tls, recorded: usize) -> std::io::Result<Vec<u8>> {
     let mut all = binary_frame(tls)?;
     while all.len() < recorded {
@@ -177,7 +176,7 @@ fn client_frame(tls: &mut Tls, recorded: usize) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// Payload of the client's next binary frame. All client frames are short and masked.
+/// Returns the payload of the next binary client frame.
 fn binary_frame(tls: &mut Tls) -> std::io::Result<Vec<u8>> {
     loop {
         let mut head = [0; 2];

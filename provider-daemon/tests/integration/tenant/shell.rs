@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// Creates a lease at a new provider, and runs the service of the lease.
+/// Creates a lease at a new provider, with a running service.
 fn running(stage: &Stage, seed: u8) -> RunningProvider {
     let provider = stage.provider(seed);
     let sdl = sample("web.yaml");
@@ -80,7 +80,7 @@ fn command_gets_arguments_and_input_and_returns_exit_code() {
         .failed(&["--tty requires a terminal"]);
 }
 
-/// Pseudo-terminal with both ends: `ours` for the test, and `theirs` for the program.
+/// Pseudo-terminal with its ends for the test (`ours`) and the program (`theirs`).
 pub(crate) struct Pty {
     ours: OwnedFd,
     theirs: File,
@@ -92,7 +92,7 @@ impl Pty {
         Self { ours, theirs }
     }
 
-    /// Returns `true` if the terminal edits and echoes input lines. Returns `false` in raw mode.
+    /// Returns true if the terminal edits and echoes lines, as it does outside of raw mode.
     pub(crate) fn is_canonical(&self) -> bool {
         let modes = tcgetattr(&self.theirs).unwrap().local_modes;
         modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
@@ -114,7 +114,7 @@ impl Pty {
     }
 }
 
-/// Returns a recording in which the command ends after this number of input frames.
+/// Returns a recording of a command that ends after this number of input frames.
 fn waits_for(count: usize) -> serde_json::Value {
     let result = b"f{\"exit_code\":3}\n";
     let mut frame = vec![0x82, u8::try_from(result.len()).unwrap()];

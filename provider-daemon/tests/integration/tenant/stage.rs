@@ -59,7 +59,7 @@ impl RunOutput {
         self.out
     }
 
-    /// Asserts exit code 1 and an error message that contains all `words`. Returns stdout.
+    /// Asserts exit code 1, and an error with all `words`. Returns stdout.
     #[track_caller]
     pub(crate) fn failed(self, words: &[&str]) -> String {
         assert_eq!(self.code, Some(1), "{}\n{}", self.out, self.err);
@@ -71,7 +71,7 @@ impl RunOutput {
     }
 }
 
-/// A chain with a tenant, and the tenant's home folder.
+/// Chain with a tenant, and the tenant's home folder.
 pub(crate) struct Stage {
     pub(crate) chain: MemoryChain,
     pub(crate) runtime: Runtime,
@@ -97,7 +97,7 @@ fn coin() -> Coin {
     }
 }
 
-/// Creates and publishes a certificate of the provider, which has been valid for one minute.
+/// Publishes a provider certificate that is valid since one minute ago.
 pub(crate) fn certificate(chain: &MemoryChain, account: &Address) -> OwnCertificate {
     let domains = vec!["localhost".to_owned()];
     let now = UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(60);
@@ -141,8 +141,7 @@ impl Stage {
         stage
     }
 
-    /// Publishes a certificate. This first transaction of the tenant stores the tenant's public key on the
-    /// chain.
+    /// Publishes a certificate. The tenant's first transaction stores its public key on the chain.
     fn register_key(&self) {
         let made = self.ran(&["tx", "cert", "generate", "client"]);
         made.good();
@@ -181,7 +180,7 @@ impl Stage {
         self.provider_with(seed, |_| {})
     }
 
-    /// Starts a provider as [`Self::provider`] does, with changed gateway settings.
+    /// Starts a provider as [`Self::provider`] does, with gateway settings changed by `change`.
     pub(crate) fn provider_with(&self, seed: u8, change: impl FnOnce(&mut Settings)) -> RunningProvider {
         let address = PrivateKey::from_bytes(&[seed; 32]).unwrap().address().clone();
         self.register(&address, "https://localhost:1");
@@ -248,13 +247,13 @@ impl Stage {
         (url, handle, stop_gateway, stop, serving)
     }
 
-    /// Creates a deployment with one lease for each group at these providers. No manifest is sent.
+    /// Creates a deployment with one lease per group at these providers, without a manifest.
     pub(crate) fn lease(&self, dseq: u64, sdl: &str, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         self.lease_of(dseq, read(sdl), providers)
     }
 
-    /// Creates leases as [`Self::lease`] does, from a parsed SDL. The manifest and the groups of the SDL may
-    /// contradict each other.
+    /// Creates leases as [`Self::lease`] does. The manifest and the groups of `sdl` may contradict each
+    /// other.
     pub(crate) fn lease_of(&self, dseq: u64, sdl: Sdl, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         let id = DeploymentId {
             owner: TENANT.parse().unwrap(),
@@ -371,7 +370,7 @@ fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Returns prices that are much lower than the tenants' maximum prices.
+/// Returns prices far below the tenants' maximum prices.
 fn prices() -> Scale {
     let config = ScaleConfig {
         cpu: "0.001".parse().unwrap(),
@@ -390,7 +389,7 @@ impl RunningProvider {
         });
     }
 
-    /// Starts the gateway again at another address and registers this address on the chain.
+    /// Starts the gateway at another address, and registers the address.
     pub(crate) fn start_gateway(&mut self, stage: &Stage) {
         let ports = Ports {
             handle: self.handle.clone(),

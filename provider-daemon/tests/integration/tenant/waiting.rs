@@ -48,7 +48,7 @@ impl Waiting {
     }
 }
 
-/// Creates a lease with services that start at the next tick of the in-memory cluster.
+/// Creates a lease with services that start at the cluster's next tick.
 fn starting(stage: &Stage, seed: u8, dseq: u64) -> (RunningProvider, LeaseId) {
     let provider = stage.provider(seed);
     provider.cluster.set_start_ticks(1);
@@ -119,7 +119,7 @@ fn waiting_after_update_ignores_the_previous_version() {
     waiting.ended().good();
 }
 
-/// Runs a command at a terminal and asserts success. Returns the displayed text.
+/// Runs a command at a terminal, and returns the displayed text.
 fn on_a_terminal(mut command: Command) -> String {
     let (ours, theirs) = pty::open();
     let mut child = command.stdout(theirs).spawn().unwrap();
