@@ -15,13 +15,13 @@ use crate::tier::Tier;
 
 /// Environment variable with the cache folder.
 const VARIABLE: &str = "AKASH_TESTBED";
-/// Time limit of a build. Building the API server takes four minutes on two cores, and three builds may run
-/// at the same time.
+/// Time limit of a build. The API server takes four minutes on two cores, and three builds may run
+/// concurrently.
 const LIMIT: Duration = Duration::from_mins(30);
-/// Kubernetes version in go.mod. The linker embeds this version in the programs.
+/// Kubernetes version in go.mod, which is linked into the programs.
 const KUBERNETES: &str = "v1.34.4";
 
-/// Go program: its package, and the module that pins its version.
+/// Go program: its package, and the module with its version.
 struct Program {
     name: &'static str,
     module: &'static str,
@@ -129,7 +129,7 @@ fn check_go() -> Result<()> {
     })
 }
 
-/// Returns the cache directory of built programs: `$AKASH_TESTBED`, or a directory in the user's cache.
+/// Returns the cache directory of programs: `$AKASH_TESTBED`, or one in the user's cache.
 fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
     if let Some(folder) = variable(VARIABLE) {
         return Ok(folder);
@@ -144,7 +144,7 @@ fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
         })
 }
 
-/// Returns a cache directory, shared by all checkouts, for files other than programs.
+/// Returns a cache directory for other files than programs, shared by all checkouts.
 pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
     // Next to the folder of the programs.
     let programs = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
@@ -153,7 +153,7 @@ pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
 }
 
 /// Returns the directory name for the pinned versions: 16 digits of the hash of all `go.mod` and `go.sum`
-/// files in `sources`.
+/// files.
 fn key(sources: &Path) -> Result<String> {
     let mut digest = Sha256::new();
     for module in [".", "kwok", "coredns"] {

@@ -7,7 +7,7 @@ use crate::files::{create_dir, remove_if_present};
 
 const TREE: &str = "/sys/fs/cgroup";
 
-/// Creates the group at the root of every cgroup hierarchy, where the kubelet requires the group.
+/// Creates the group at the root of every cgroup hierarchy, as the kubelet requires.
 pub(crate) fn create(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         create_dir(&top.join(name))?;
@@ -15,8 +15,7 @@ pub(crate) fn create(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes the group and its child groups. First kills the processes in these groups, because containers
-/// survive the end of their parent process.
+/// Removes the group and its child groups, after killing their processes.
 pub(crate) fn remove(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         prune(&top.join(name))?;
@@ -24,7 +23,7 @@ pub(crate) fn remove(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the root folders of the hierarchies: one for cgroup v2, and one per controller for cgroup v1.
+/// Returns the roots of the hierarchies: one for cgroup v2, and one per controller for cgroup v1.
 fn tops(tree: &Path) -> Vec<PathBuf> {
     if tree.join("cgroup.controllers").exists() {
         return vec![tree.to_owned()];
@@ -41,7 +40,7 @@ fn tops(tree: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes a group: its child groups first, then its folder.
+/// Removes a group, its child groups first.
 fn prune(group: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(group) {
         Ok(entries) => entries,
@@ -64,7 +63,7 @@ fn prune(group: &Path) -> Result<()> {
     )
 }
 
-/// Kills all processes of a group. A process that has already ended is ignored.
+/// Kills all processes of a group. Ignores ended processes.
 fn end_members(group: &Path) {
     let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let pids = members.lines().filter_map(|line| line.parse::<i32>().ok());

@@ -15,10 +15,10 @@ use crate::{mounts, network};
 mod node;
 mod scale;
 
-/// Time limit of a single step, generous for busy machines.
+/// Time limit of one step.
 const WITHIN: Duration = Duration::from_mins(1);
 
-/// Starts, checks and stops a cluster of a tier. Returns the results, one per line.
+/// Starts, checks and stops a cluster of a tier. Returns one line per result.
 ///
 /// # Errors
 /// Fails if a check fails. The cluster is stopped in any case.
@@ -69,7 +69,7 @@ fn used(cluster: &Cluster, options: &Options, results: &mut Vec<String>) -> Resu
     Ok(())
 }
 
-/// Asserts that a further `up` changes nothing in the running cluster.
+/// Asserts that a second `up` does not change the cluster.
 fn stays_up(cluster: &Cluster, options: &Options) -> Result<()> {
     let before = cluster.status();
     let after = Cluster::up(options)?.status();
@@ -113,7 +113,7 @@ fn breaks_and_mends(cluster: &Cluster) -> Result<()> {
     eventually("the controllers", || cluster.restart_controllers())
 }
 
-/// Kills all components at once, as a power failure would, and starts the cluster again.
+/// Kills all components at once, and starts the cluster again.
 fn crashes(cluster: &Cluster, options: &Options) -> Result<()> {
     for component in options.tier.components() {
         cluster.kill(*component)?;
@@ -125,7 +125,7 @@ fn crashes(cluster: &Cluster, options: &Options) -> Result<()> {
     Err(Error::new(format!("after a crash:\n{}", again.status())))
 }
 
-/// Layout of a removed cluster, used to find resources that were not released.
+/// Layout of a removed cluster, to find remaining resources.
 struct Remains {
     layout: Layout,
 }
@@ -167,7 +167,7 @@ impl Remains {
     }
 }
 
-/// Returns the existing files and folders of the cluster, except its logs and its lock file.
+/// Returns the remaining files and folders of the cluster, except logs and the lock file.
 fn there(layout: &Layout) -> Vec<PathBuf> {
     let groups = std::fs::read_dir("/sys/fs/cgroup")
         .into_iter()
@@ -199,7 +199,7 @@ fn names(path: &Path, what: &str) -> bool {
     path.display().to_string().contains(what)
 }
 
-/// Returns the command lines that contain one of these names. Skips this process and lines with `xtask`.
+/// Returns command lines with one of these names, except those with `xtask` and that of this process.
 fn processes_naming(what: &[&str]) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let me = std::process::id().to_string();
@@ -225,7 +225,7 @@ fn refused<T>(what: &str, ask: impl FnOnce() -> Result<T>) -> Result<()> {
     }
 }
 
-/// Returns an error if the output `answer` does not contain `wanted`.
+/// Returns an error if `answer` does not contain `wanted`.
 fn holds(what: &str, answer: &str, wanted: &str) -> Result<()> {
     if answer.contains(wanted) {
         return Ok(());

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// Maximum duration of an installation from a package registry.
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// Returns the folder with the network's TypeScript SDK, a websocket client, and scripts that use both.
+/// Returns the folder with the TypeScript SDK, a websocket client, and their scripts.
 ///
 /// # Errors
 /// Fails if Node or npm is missing, or the packages cannot be downloaded.
@@ -60,7 +60,7 @@ pub fn grpcurl() -> Result<PathBuf> {
     Ok(folder.join("grpcurl"))
 }
 
-/// Returns `schemathesis`, an OpenAPI fuzzer, in its own Python environment.
+/// Returns the OpenAPI fuzzer `schemathesis`, in its own Python environment.
 ///
 /// # Errors
 /// Fails if Python or its module `venv` is missing, or the packages cannot be downloaded.
@@ -94,9 +94,8 @@ fn needs(program: &str, version: &str) -> Result<()> {
     Run::new(program).args([version]).done()
 }
 
-/// Returns a cache directory with these files of `testbed/{name}` and the output of `make`. A hash of the
-/// files is the name of the directory. `make` runs in this directory, because a Python environment cannot be
-/// moved.
+/// Returns a cache directory with these files of `testbed/{name}` and the output of `make`. The directory
+/// name is the hash of the files.
 fn install(name: &str, files: &[&str], make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let mut digest = Sha256::new();

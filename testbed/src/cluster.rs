@@ -23,16 +23,16 @@ mod teardown;
 pub use hold::Hold;
 pub use status::{ComponentStatus, Health, Status};
 
-/// Time limit of an attempt to start a component, generous for busy machines.
+/// Time limit of one attempt to start a component.
 const HEALTHY_WITHIN: Duration = Duration::from_mins(1);
 
-/// Maximum time from the signal until the component is suspended.
+/// Maximum time from the signal to the suspension of a component.
 const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Maximum number of attempts to start a component.
 const STARTS: u32 = 3;
 
-/// Name of the lock file of a cluster. The file also marks a directory as a state directory.
+/// Name of the lock file, which also marks a state directory.
 const LOCK: &str = "testbed.lock";
 
 /// Type and location of a cluster.
@@ -40,12 +40,11 @@ const LOCK: &str = "testbed.lock";
 pub struct Options {
     /// Tier of the cluster.
     pub tier: Tier,
-    /// Short name. Clusters with different names run side by side.
+    /// Short name, unique among the running clusters.
     pub name: String,
     /// State folder.
     pub dir: PathBuf,
-    /// Folder with CustomResourceDefinitions to install. If the folder does not exist, no definition is
-    /// installed.
+    /// Folder with CustomResourceDefinitions to install, if it exists.
     pub crds: PathBuf,
 }
 
@@ -56,13 +55,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster. A healthy cluster is left unchanged. Leftovers of a crashed cluster in the folder
-    /// are removed first.
+    /// Starts a cluster, or leaves a healthy cluster unchanged. Removes leftovers of a crashed cluster first.
     ///
     /// # Errors
     /// Fails without root permissions, if a program cannot be built or installed, or if a component does not
-    /// become healthy. The error contains the end of the component's log. After a failure, all started
-    /// components are stopped.
+    /// become healthy. After a failure, all started components are stopped.
     pub fn up(options: &Options) -> Result<Self> {
         check_name(&options.name)?;
         if let Some(obstacle) = network::obstacle() {
@@ -102,7 +99,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the cluster of a state folder, or `None` if the folder describes no cluster.
+    /// Returns the cluster of a state folder; `None` if no cluster is described.
     ///
     /// # Errors
     /// Fails if the description of the cluster in the folder cannot be read.
@@ -110,7 +107,7 @@ impl Cluster {
         Ok(Layout::read(dir)?.map(|layout| Self { layout }))
     }
 
-    /// Stops the cluster and removes its processes, containers, mounts and network. The logs are not removed.
+    /// Stops the cluster and removes its processes, containers, mounts and network, but not its logs.
     ///
     /// # Errors
     /// Fails if a resource cannot be removed.
@@ -131,7 +128,7 @@ impl Cluster {
         &self.layout.dir
     }
 
-    /// Returns the audit log of writes by the account `akash-provider`: one `audit.k8s.io` JSON object per line.
+    /// Returns the audit log of writes by the account `akash-provider`, with one JSON object per line.
     #[must_use]
     pub fn audit_log(&self) -> PathBuf {
         self.layout.audit_log()
@@ -179,19 +176,19 @@ impl Cluster {
         network::enter(&self.layout, program).args(args).stdout()
     }
 
-    /// Returns the network namespace of the node, as an argument of `nsenter --net`.
+    /// Returns the node's network namespace, as an argument of `nsenter --net`.
     #[must_use]
     pub fn network(&self) -> PathBuf {
         network::file(&self.layout.netns)
     }
 
-    /// Returns the path of a program of the cluster's version, such as `kubectl`.
+    /// Returns the path of a program in the cluster's version, such as `kubectl`.
     #[must_use]
     pub fn program(&self, name: &str) -> PathBuf {
         self.layout.program(name)
     }
 
-    /// Kills a component with SIGKILL, so that it ends as in a crash.
+    /// Kills a component with SIGKILL.
     ///
     /// # Errors
     /// Fails if the cluster has no such component, or the component does not end.
@@ -203,8 +200,8 @@ impl Cluster {
         }
     }
 
-    /// Starts a stopped component and waits until it is healthy. A healthy component is left unchanged.
-    /// Retries if the component ends or stays unhealthy, because an API server exits if its store is slow.
+    /// Starts a stopped component and waits until it is healthy. Retries if the component ends or stays
+    /// unhealthy. Leaves a healthy component unchanged.
     ///
     /// # Errors
     /// Fails if the component is paused or does not become healthy. The error contains the end of the
@@ -227,10 +224,8 @@ impl Cluster {
         }
     }
 
-    /// Restarts the controllers after an outage of the API server.
-    ///
-    /// In a real cluster, controllers lose their leader election within ten seconds and restart. This cluster
-    /// has no elections, so controllers would back off for more than a minute.
+    /// Restarts the controllers after an outage of the API server, because they would back off for more than
+    /// a minute.
     ///
     /// # Errors
     /// Fails if a component does not end or does not become healthy.
@@ -244,7 +239,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Suspends a component. Its connections stay open without responses.
+    /// Suspends a component, with its connections open.
     ///
     /// # Errors
     /// Fails if the cluster has no such component, or the component does not run.
@@ -385,8 +380,7 @@ impl Cluster {
     }
 }
 
-/// Returns an error if the folder is not empty and is not the state folder of a cluster. The contents of an
-/// accepted folder will be deleted.
+/// Returns an error for a non-empty folder that is not a state folder. An accepted folder will be emptied.
 fn check_folder(dir: &Path) -> Result<()> {
     let failed = |error| Error::at(dir, error);
     let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();
@@ -399,8 +393,7 @@ fn check_folder(dir: &Path) -> Result<()> {
     ))
 }
 
-/// Locks the folder, so that only one program at a time starts or stops the cluster in this folder. The end
-/// of the program releases the lock.
+/// Locks the folder while a program starts or stops its cluster. The end of the program releases the lock.
 fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(LOCK);
     let file = File::create(&path).map_err(|error| Error::at(&path, error))?;

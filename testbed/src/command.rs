@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub(crate) struct Outcome {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// Exit code, or `None` if a signal or the time limit ended the program.
+    /// Exit code; `None` if a signal or the time limit ended the program.
     pub(crate) code: Option<i32>,
 }
 
@@ -94,12 +94,12 @@ impl Run {
         Err(Error::new(format!("`{command_line}` {how}: {}", stderr.trim())))
     }
 
-    /// Runs the program and discards the output. Fails if the program fails.
+    /// Runs the program without its output. Fails if the program fails.
     pub(crate) fn done(self) -> Result<()> {
         self.stdout().map(drop)
     }
 
-    /// Runs the program and returns its exit code and output. A failing exit code is not an error.
+    /// Runs the program and returns exit code and output. A failing exit code is not an error.
     pub(crate) fn outcome(mut self) -> Result<Outcome> {
         let failed = |line: &str, error| Error::new(format!("`{line}` cannot run: {error}"));
         let stdin = if self.input.is_some() {
@@ -128,7 +128,7 @@ impl Run {
     }
 }
 
-/// Reads a stream on a separate thread, because a full pipe would block the program.
+/// Reads a stream in a thread, because a full pipe would block the program.
 fn drain(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -159,7 +159,7 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<i32>> {
 /// Repeats the operation until it succeeds, and returns its result.
 ///
 /// # Errors
-/// Fails after `limit`, with `what` and the last error.
+/// Fails after `limit`, with the last error.
 pub(crate) fn until<T>(
     what: &str,
     limit: Duration,

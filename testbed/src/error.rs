@@ -6,7 +6,7 @@ use std::path::Path;
 /// Result of the testbed.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Message with the failed operation, its location, and the remedy if known.
+/// Message with the failed operation, its location, and a known remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(String);
 

@@ -15,7 +15,7 @@ use crate::tier::Tier;
 
 mod node;
 
-/// Users in the token file: component (`None` for the administrator), user name and group.
+/// Users in the token file: component (`None` for the administrator), name and group.
 const USERS: [(Option<Component>, &str, &str); 6] = [
     (None, "testbed-admin", "system:masters"),
     (
@@ -29,7 +29,7 @@ const USERS: [(Option<Component>, &str, &str); 6] = [
     (Some(Component::Kwok), "testbed-kwok", "system:masters"),
 ];
 
-/// User name of the kubelet. The name contains the name of the node.
+/// User name of the kubelet, with the node name.
 const NODE_USER: &str = "system:node:node-1";
 
 /// Writes all files that must exist before the first component starts.
@@ -67,8 +67,7 @@ pub(crate) fn write(layout: &Layout) -> Result<()> {
     }
 }
 
-/// Writes the two files that contain the certificate authority of the API server: `ca.crt`, and the
-/// administrator's kubeconfig.
+/// Writes `ca.crt` and the administrator's kubeconfig, which contain the API server's certificate authority.
 pub(crate) fn write_authority(layout: &Layout) -> Result<()> {
     let chain = read(&layout.secret("apiserver.crt"))?;
     let authority = last_certificate(&chain).ok_or_else(|| {
@@ -84,7 +83,7 @@ pub(crate) fn write_authority(layout: &Layout) -> Result<()> {
     secret(&layout.kubeconfig(), &kubeconfig(layout, &authority, token))
 }
 
-/// Removes the files that [`write()`] and the components create, except logs.
+/// Removes the files of [`write()`] and of the components, except logs.
 pub(crate) fn remove(layout: &Layout) -> Result<()> {
     for folder in ["config", "data", "pids", "pki"] {
         remove_if_present(&layout.dir.join(folder), |path| std::fs::remove_dir_all(path))?;
@@ -128,8 +127,7 @@ fn secret(path: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes()).map_err(failed)
 }
 
-/// Creates the signing key of service account tokens, and the certificate with which the API server
-/// authenticates to the kubelet.
+/// Creates the signing key of service account tokens, and the API server's certificate for the kubelet.
 fn keys(layout: &Layout) -> Result<()> {
     let path = |file: &str| layout.secret(file).display().to_string();
     let openssl = |args: &[&str]| Run::new("openssl").args(args).done();
@@ -161,7 +159,7 @@ fn token() -> Result<String> {
     Ok(HEXLOWER.encode(&bytes))
 }
 
-/// Returns the token file of the API server. Each line has token, user name, uid and groups.
+/// Returns the API server's token file: token, user name, uid and groups per line.
 fn token_file(tokens: &[String]) -> String {
     USERS
         .iter()
@@ -170,7 +168,7 @@ fn token_file(tokens: &[String]) -> String {
         .collect()
 }
 
-/// Certificate authority in a kubeconfig: the path of a file, or the certificate.
+/// Certificate authority in a kubeconfig: a path or the certificate.
 enum Authority {
     File(String),
     Inline(String),
@@ -189,7 +187,7 @@ fn kubeconfig(layout: &Layout, authority: &Authority, token: &str) -> String {
     )
 }
 
-/// Returns the last certificate of a chain: the certificate authority.
+/// Returns the last certificate of a chain, its authority.
 fn last_certificate(chain: &str) -> Option<&str> {
     let from = chain.rfind("-----BEGIN CERTIFICATE-----")?;
     chain.get(from..)

@@ -10,14 +10,13 @@ use crate::error::{Error, Result};
 use crate::files::{create_dir, plain, remove_if_present};
 use crate::layout::Layout;
 
-/// User list of the image, for tests of programs that do not run as root.
+/// User list of the image, for programs that do not run as root.
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n\
                       tenant:x:1000:1000:tenant:/home/tenant:/bin/sh\n\
                       nobody:x:65534:65534:nobody:/:/bin/false\n";
-/// Script that sleeps until SIGTERM. Without the trap, the first process of a container ignores SIGTERM, and
-/// each teardown waits for the grace period.
+/// Script that sleeps until SIGTERM, which the first process of a container ignores without a trap.
 const PAUSE: &str = "trap 'exit 0' TERM; sleep 2147483647 & wait";
-/// Duration of a sleep that never ends in practice, in seconds.
+/// Duration of an endless sleep, in seconds.
 const FOR_EVER: &str = "2147483647";
 const GROUP: &str = "root:x:0:\ntenant:x:1000:\nnogroup:x:65534:\n";
 
@@ -41,8 +40,8 @@ pub(crate) fn import(layout: &Layout) -> Result<()> {
     remove_if_present(&folder, |path| std::fs::remove_dir_all(path))
 }
 
-/// Creates three images. `localhost/busybox:1` starts a shell, and `localhost/pause:1` sleeps.
-/// `localhost/bare:1` also sleeps, and contains one program and no shell.
+/// Creates three images: `localhost/busybox:1` starts a shell, `localhost/pause:1` sleeps, and
+/// `localhost/bare:1` sleeps without a shell.
 fn build(folder: &Path) -> Result<PathBuf> {
     create_dir(&folder.join("save"))?;
     let full = layer(folder, "full", furnish)?;
@@ -84,8 +83,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Creates an image layer with the files that `fill` writes to a folder. Returns the name and the digest of
-/// the archive.
+/// Creates an image layer with the files that `fill` writes. Returns name and digest of the archive.
 fn layer(folder: &Path, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<(String, String)> {
     let root = folder.join(name);
     create_dir(&root)?;
@@ -118,7 +116,7 @@ fn furnish(root: &Path) -> Result<()> {
     link(&root.join("bin"))
 }
 
-/// Copies busybox to a folder, and creates a link for each of its commands.
+/// Copies busybox to a folder, with a link for each command.
 fn link(bin: &Path) -> Result<()> {
     let busybox = busybox(bin)?;
     let commands = Run::new(&busybox).args(["--list"]).stdout()?;

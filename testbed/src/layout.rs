@@ -16,7 +16,7 @@ use crate::component::Component;
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// Maximum number of concurrent clusters: the second octet of pod addresses ranges from 200 to 255.
+/// Maximum number of concurrent clusters. The second octet of pod addresses is 200 to 255.
 pub(crate) const CLUSTERS_MAX: u8 = 56;
 /// Node name of a cluster with a node.
 pub(crate) const NODE: &str = "node-1";
@@ -31,18 +31,18 @@ pub(crate) struct Layout {
     pub(crate) dir: PathBuf,
     /// Name of the cluster's network namespace.
     pub(crate) netns: String,
-    /// Number of the cluster on this machine. The number determines the addresses and the link names.
+    /// Number of the cluster on this machine, part of its addresses and link names.
     pub(crate) index: u8,
     /// Folder of the programs built from Go.
     pub(crate) programs: PathBuf,
 }
 
-/// Addresses of a cluster. This machine can reach all of them.
+/// Addresses of a cluster, all reachable from this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Addresses {
-    /// Address at which programs in the cluster reach this machine.
+    /// Address of this machine for programs in the cluster.
     pub host: Ipv4Addr,
-    /// Address at which this machine reaches the API server, the kubelet and the node ports.
+    /// Address of the API server, the kubelet and the node ports.
     pub node: Ipv4Addr,
     /// Range of pod addresses.
     pub pods: String,
@@ -65,7 +65,7 @@ impl Layout {
         }
     }
 
-    /// Reads the description of the cluster in this folder, or `None` if no cluster was started.
+    /// Reads the description of the cluster in this folder; `None` if no cluster was started.
     pub(crate) fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(RECORD);
         match std::fs::read_to_string(&path) {
@@ -98,12 +98,12 @@ impl Layout {
         }
     }
 
-    /// Returns one address range that contains all pods and Services, for a single route.
+    /// Returns the address range of all pods and Services.
     pub(crate) fn inside(&self) -> String {
         format!("10.{}.0.0/16", 200_u8.saturating_add(self.index))
     }
 
-    /// Returns the interface names of the link: on this machine, and in the namespace.
+    /// Returns the interface names of the link on this machine and in the namespace.
     pub(crate) fn link(&self) -> (String, String) {
         (format!("akash{}h", self.index), format!("akash{}n", self.index))
     }
@@ -138,7 +138,7 @@ impl Layout {
         self.dir.join("logs").join(format!("{component}.log"))
     }
 
-    /// Returns the path of the audit log, which contains the writes of the provider.
+    /// Returns the path of the audit log of the provider's writes.
     pub(crate) fn audit_log(&self) -> PathBuf {
         self.dir.join("logs").join("audit.log")
     }
@@ -147,7 +147,7 @@ impl Layout {
         self.dir.join("pids").join(component.as_str())
     }
 
-    /// Socket of containerd. The path is short, because socket paths are limited to 107 bytes.
+    /// Socket of containerd. Socket paths are limited to 107 bytes, so the path is short.
     pub(crate) fn containerd_socket(&self) -> PathBuf {
         Path::new("/run").join(&self.netns).join("containerd.sock")
     }
@@ -158,15 +158,14 @@ impl Layout {
     }
 }
 
-/// Returns the name of the network namespace: the cluster name, and six digits derived from the folder. The
-/// namespaces of two checkouts therefore have different names.
+/// Returns the name of the network namespace: the cluster name, and six digits that differ between folders.
 fn netns(name: &str, dir: &Path) -> String {
     let digest = Sha256::digest(dir.as_os_str().as_encoded_bytes());
     let digits: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
     format!("akash-{name}-{digits}")
 }
 
-/// Checks a cluster name, which becomes part of the names of a namespace, a network and a folder.
+/// Checks a cluster name, which is part of the names of namespaces, networks and folders.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let fits = (1..=20).contains(&name.len())
         && name

@@ -6,7 +6,7 @@ use nix::mount::{MntFlags, umount2};
 
 use crate::error::{Error, Result};
 
-/// Returns the mount points at and below the folder, deepest first.
+/// Returns the mount points in the folder, deepest first.
 pub(crate) fn under(folder: &Path) -> Result<Vec<PathBuf>> {
     let table = Path::new("/proc/self/mountinfo");
     let text = std::fs::read_to_string(table).map_err(|error| Error::at(table, error))?;
@@ -25,7 +25,7 @@ pub(crate) fn release(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Parses a mount table. The mount point is the fifth field.
+/// Parses a mount table, with the mount point in the fifth field.
 fn parse(table: &str, folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = table
         .lines()
@@ -39,7 +39,7 @@ fn parse(table: &str, folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Decodes a path from a mount table, in which space, tab, newline and backslash are octal numbers.
+/// Decodes a path of a mount table, with octal codes for space, tab, newline and backslash.
 fn plain(path: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()

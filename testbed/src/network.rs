@@ -9,7 +9,7 @@ use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::layout::{CLUSTERS_MAX, Layout};
 
-/// Returns a known reason why this machine cannot run a cluster, if any.
+/// Returns why this machine cannot run a cluster, if known.
 #[must_use]
 pub fn obstacle() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
@@ -23,7 +23,7 @@ pub fn obstacle() -> Option<String> {
         .map(|error| format!("cannot create a network namespace on this machine: {error}"))
 }
 
-/// Creates the network namespace and the link. Stores the first free cluster number in the layout.
+/// Creates the network namespace and the link, and sets the layout's first free number.
 pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     ip(&["netns", "add", &layout.netns])?;
     let mut last = Error::new("no number is free");
@@ -45,7 +45,7 @@ pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     )))
 }
 
-/// Deletes the namespace, the link and the routes, if they exist.
+/// Deletes an existing namespace with its link and routes.
 pub(crate) fn delete(layout: &Layout) -> Result<()> {
     if !exists(&layout.netns) {
         return Ok(());
@@ -60,7 +60,7 @@ pub(crate) fn delete(layout: &Layout) -> Result<()> {
     ip(&["netns", "delete", &layout.netns])
 }
 
-/// Returns the interface names of the testbed in a list with the lines `NAME@PEER …`.
+/// Returns the testbed's interface names in a list of `NAME@PEER …`.
 fn links_of_testbed(links: &str) -> impl Iterator<Item = &str> {
     links
         .lines()
@@ -77,8 +77,8 @@ pub(crate) fn file(netns: &str) -> PathBuf {
     Path::new("/run/netns").join(netns)
 }
 
-/// Tries to use the cluster number in the layout. Returns `true` if the link was created, and `false` if a
-/// route already contains the addresses.
+/// Tries to create the link with the layout's number. Returns `false` if a route already contains the
+/// addresses.
 fn claim(layout: &Layout) -> Result<bool> {
     let addresses = layout.addresses();
     let routes = Run::new("ip")
@@ -112,8 +112,7 @@ fn claim(layout: &Layout) -> Result<bool> {
     }
 }
 
-/// Returns whether a routing table contains an address in `range`. Compares only whole octets, such as the
-/// first two of a /20 range.
+/// Returns true if a routing table contains an address in `range`. Compares only whole octets.
 fn is_routed(routes: &str, range: &str) -> bool {
     let (address, bits) = range.split_once('/').unwrap_or((range, "32"));
     let fixed = bits.parse::<usize>().unwrap_or(32) / 8;
@@ -156,7 +155,7 @@ fn inside(layout: &Layout, args: &[&str]) -> Result<()> {
     ip(&[&["-n", &layout.netns], args].concat())
 }
 
-/// Returns a command that runs a program in the network namespace of a cluster.
+/// Returns a command for a program in the cluster's network namespace.
 pub(crate) fn enter(layout: &Layout, program: &str) -> Run {
     let network = format!("--net={}", file(&layout.netns).display());
     Run::new("nsenter").args([&network, "--", program])

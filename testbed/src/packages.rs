@@ -8,7 +8,7 @@ use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// Package to install, with files that exist only after the installation.
+/// Package to install, and its files.
 struct Package {
     name: &'static str,
     files: &'static [&'static str],
@@ -38,10 +38,10 @@ const NODE: [Package; 7] = [
     package("haproxy", &["/usr/sbin/haproxy"]),
 ];
 
-/// Package of the Redis server and sentinel, which are one program. The package starts no service.
+/// Package of the Redis server and sentinel, which starts no service.
 const REDIS: Package = package("redis-tools", &["/usr/bin/redis-check-rdb"]);
 
-/// Package of a library that changes the clock of a program.
+/// Package of a library that changes a program's clock.
 const FAKETIME: Package = package(
     "libfaketime",
     &[
@@ -55,15 +55,14 @@ pub(crate) fn install(tier: Tier) -> Result<()> {
     add(ALWAYS.iter().chain(node))
 }
 
-/// Returns the Redis program, which acts as a server under the name `redis-server` and as a sentinel under
-/// `redis-sentinel`. Installs the package if it is missing. An error names the command for the installation.
+/// Returns the Redis program, which is a server or a sentinel depending on its name. Installs a missing
+/// package.
 pub(crate) fn redis() -> Result<PathBuf> {
     add([&REDIS].into_iter())?;
     Ok(REDIS.files.iter().map(PathBuf::from).collect())
 }
 
-/// Returns a library that changes the clock of a program. The program must preload the library. Installs the
-/// package of the library if it is missing.
+/// Returns a library that changes the clock of a program that preloads it. Installs a missing package.
 ///
 /// # Errors
 /// Fails if the package cannot be installed. The error names the command to install the package.

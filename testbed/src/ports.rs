@@ -4,12 +4,11 @@ use crate::error::{Error, Result};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// First port to try, lower than the ports that the system assigns to outgoing connections.
+/// First port to try, below the range of outgoing connections.
 const FIRST: u16 = 10_000;
 const COUNT: u32 = 20_000;
 
-/// Returns an unused port of loopback. The port is outside of the range for outgoing connections, so it stays
-/// unused until a server listens.
+/// Returns an unused loopback port outside of the range for outgoing connections, so that it stays unused.
 ///
 /// # Errors
 /// Fails if all ports of the range are in use.

@@ -29,10 +29,8 @@ pub(crate) enum State {
 }
 
 /// Starts a program in a network namespace, with its output in `log`. The program continues when this process
-/// ends.
-///
-/// The program gets a session of its own. In a shared session, a paused program would receive SIGHUP when
-/// this process ends (`setpgid(2)`, orphaned process groups), and a Kubernetes controller ends on SIGHUP.
+/// ends. In this process's session, a paused program would then receive SIGHUP, so the program gets its own
+/// session.
 pub(crate) fn start(
     netns: &str,
     program: &Path,
@@ -89,7 +87,7 @@ impl ProcessId {
         Some(Self { pid, started })
     }
 
-    /// Reads a file that [`Self::write`] created. Returns `None` if the file is missing or invalid.
+    /// Reads a file from [`Self::write`]; `None` if missing or invalid.
     pub(crate) fn read(file: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(file).ok()?;
         let (pid, started) = text.trim().split_once(' ')?;
@@ -115,8 +113,7 @@ impl ProcessId {
         }
     }
 
-    /// Sends a signal to the process, unless the process has ended. Another process with the same pid gets no
-    /// signal.
+    /// Sends a signal to the process, unless it has ended. A later process with the same pid gets no signal.
     pub(crate) fn signal(self, signal: Signal) -> Result<()> {
         if self.state() == State::Gone {
             return Ok(());
@@ -127,7 +124,7 @@ impl ProcessId {
         }
     }
 
-    /// Stops the process with SIGTERM, and after `grace` with SIGKILL. Waits until the process has ended.
+    /// Stops the process with SIGTERM, and after `grace` with SIGKILL. Waits for its end.
     pub(crate) fn stop(self, grace: Duration) -> Result<()> {
         if !grace.is_zero() {
             self.signal(Signal::SIGTERM)?;
@@ -160,7 +157,7 @@ impl ProcessId {
     }
 }
 
-/// Returns the descendants of a process, each parent before its children.
+/// Returns the descendants of a process, parents before children.
 pub(crate) fn descendants(of: i32) -> Vec<ProcessId> {
     let parents: Vec<(i32, i32)> = pids().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut found = Vec::new();
@@ -181,8 +178,7 @@ fn pids() -> impl Iterator<Item = i32> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// Reads the state and the start time of a process from a line `PID (NAME) STATE PPID …`, in which `NAME` may
-/// contain any character.
+/// Reads state and start time from `PID (NAME) STATE PPID …`. `NAME` may contain any character.
 fn stat(pid: i32) -> Option<(char, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse(&text)

@@ -22,13 +22,13 @@ use crate::error::{Error, Result};
 const LOADS_WITHIN: Duration = Duration::from_secs(20);
 /// Maximum time for a response.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// Hostname at which the proxy returns the number of its active configuration.
+/// Hostname at which the proxy returns the number of its configuration.
 const GENERATION: &str = "generation.invalid";
 
 /// Target of a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
-    /// Servers that get the requests in turn. Without servers, the response is 503.
+    /// Servers that get requests in turn; 503 without servers.
     Servers(Vec<SocketAddr>),
     /// Backend that does not exist. The response is 500.
     Broken,
@@ -44,8 +44,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy on an unused loopback port, with its files in `dir`. The proxy serves no hostname
-    /// before the first [`Self::load`].
+    /// Starts a proxy on loopback, with its files in `dir`. Serves no hostname before the first
+    /// [`Self::load`].
     ///
     /// # Errors
     /// Fails if the program cannot be installed or does not start. The error contains its output.
@@ -81,8 +81,7 @@ impl Proxy {
         self.port
     }
 
-    /// Replaces the hostnames, and returns when the configuration is active. A name with the prefix `*.`
-    /// matches any label.
+    /// Replaces the hostnames, and returns when they are active. The prefix `*.` matches any label.
     ///
     /// # Errors
     /// Fails if the configuration is refused or not active in time.

@@ -17,7 +17,7 @@ use std::{env, fs, io, process};
 
 const ARCHIVE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recordings/recordings.tar.gz");
 
-/// Returns the path of a folder of the recordings, for example `chain/tx`. Tests must not write to the folder.
+/// Returns the path of a folder of recordings, such as `chain/tx`. Tests must not write to it.
 ///
 /// # Panics
 /// Panics if the archive cannot be unpacked or does not contain the folder.
@@ -29,7 +29,7 @@ pub fn folder(name: &str) -> PathBuf {
     existing(ALL.join(name))
 }
 
-/// Returns the sorted paths of the folder's entries with names that end with `ending`.
+/// Returns the sorted paths of the folder's entries that end with `ending`.
 ///
 /// # Panics
 /// Panics if the folder cannot be read.
@@ -67,8 +67,8 @@ fn existing(folder: PathBuf) -> PathBuf {
     folder
 }
 
-/// Unpacks the archive into a folder beside the test program. The folder has the archive's hash as its name,
-/// and an existing folder is not written again.
+/// Unpacks the archive beside the test program, into a folder named by the archive's hash. An existing folder
+/// is not written again.
 fn unpack(archive: &Path) -> io::Result<PathBuf> {
     let hash = Sha256::digest(fs::read(archive)?);
     let beside = env::current_exe()?.with_file_name("recordings");

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::component::Component;
 use crate::error::Error;
 
-/// Set of Kubernetes components that run. Every tier includes the components of [`Tier::Api`].
+/// Running Kubernetes components. Every tier includes those of [`Tier::Api`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// API server, its store and the controllers. Objects are real, but no pod runs.
+    /// API server, store and controllers, without pods.
     Api,
-    /// Components of [`Self::Api`] and one node, which runs real pods.
+    /// [`Self::Api`] and one node with real pods.
     Node,
-    /// Components of [`Self::Api`], a scheduler, and thousands of simulated nodes, which the caller creates.
+    /// [`Self::Api`], a scheduler, and nodes that the caller simulates by thousands.
     Scale,
 }
 

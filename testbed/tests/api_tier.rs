@@ -34,8 +34,7 @@ fn components_are_paused_and_resumed() {
     assert!(cluster.status().is_healthy());
 }
 
-/// Each component has a session of its own. In a shared session, the kernel would end a paused component at
-/// the end of the program that started the component.
+/// In a shared session, the end of the starting program would end a paused component.
 #[test]
 fn each_component_leads_its_session() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
@@ -61,7 +60,7 @@ fn killed_component_is_down_until_started() {
     assert_eq!(health(&cluster, Component::ControllerManager), Health::Healthy);
 }
 
-/// Without its store, an API server ends after some seconds.
+/// Without its store, an API server soon ends.
 #[test]
 fn component_that_ends_during_start_is_restarted() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {

@@ -6,12 +6,11 @@
 use crate::error::Result;
 use crate::workspace::{Package, Workspace};
 
-/// Libraries that compile only if another crate selects the Kubernetes API version. Their dev-dependencies
-/// select the version, so these libraries are checked together with their tests.
+/// Libraries that compile only if a dev-dependency selects the Kubernetes API version, so they are checked
+/// with their tests.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
-/// Folders of the development tools. The tools are not checked here, because each command of a tool builds
-/// the tool separately.
+/// Folders of the development tools, which are not checked.
 const TOOLS: [&str; 2] = ["testbed", "xtask"];
 
 /// Checks each crate with default features, without features, and with each single feature. Skips the tools.

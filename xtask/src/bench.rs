@@ -52,7 +52,7 @@ enum Benchmark {
     Build,
 }
 
-/// Returns the command line of each benchmark, such as `bench core`, and the short form of the benchmark.
+/// Returns the command line of each benchmark, such as `bench core`, and its short form.
 #[cfg(test)]
 pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
     let named = |what: &Benchmark| {
@@ -64,7 +64,7 @@ pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
 
 #[cfg(test)]
 impl Benchmark {
-    /// Returns the short form of the benchmark. The test command runs the short form.
+    /// Returns the short form, which the test command runs.
     const fn small_form(self) -> SmallForm {
         match self {
             Self::Core => SmallForm::Benches(&[
@@ -112,7 +112,7 @@ enum Target {
     Known,
 }
 
-/// Figures of the core, with their targets. A missing figure is a failure of the benchmark.
+/// Figures of the core, with their targets. A missing figure fails the benchmark.
 const CORE: [(&str, Target); 10] = [
     ("engine_inputs_per_s", Target::AtLeast(2_000_000.0)),
     ("fit_1000_first_us", Target::AtMost(20.0)),
@@ -141,7 +141,7 @@ const K8S: [(&str, Target); 10] = [
     ("inventory_rss_mib", Target::AtMost(150.0)),
 ];
 
-/// Figures of the operators. Each operator runs in its own process.
+/// Figures of the operators, each in its own process.
 const OPERATORS: [(&str, Target); 25] = [
     ("hostnames_10000_made_s", Target::Known),
     ("hostnames_10000_start_ms", Target::AtMost(5_000.0)),
@@ -185,7 +185,7 @@ const CHAIN: [(&str, Target); 9] = [
     ("chain_slow_endpoint_rss_kib", Target::Known),
 ];
 
-/// Figures of the gateway. The load generator shares the cores with the gateway, which lowers the rates.
+/// Figures of the gateway, lowered by the load generator on the same cores.
 const GATEWAY: [(&str, Target); 14] = [
     ("status_rps", Target::AtLeast(25_000.0)),
     ("status_p99_ms", Target::Known),
@@ -204,7 +204,7 @@ const GATEWAY: [(&str, Target); 14] = [
     ("storm_p99_ms", Target::AtMost(50.0)),
 ];
 
-/// Figures of high availability, and of an instance with a thousand leases.
+/// Figures of high availability, and of a thousand leases.
 const HA: [(&str, Target); 14] = [
     ("bus_redis_events_per_s", Target::AtLeast(20_000.0)),
     ("bus_lag_p50_ms", Target::Known),
@@ -246,7 +246,7 @@ const BUILD: [(&str, Target); 5] = [
     ("binary_mib", Target::AtMost(40.0)),
 ];
 
-/// Number of simulated seeds; large enough for a stable rate of histories.
+/// Number of simulated seeds, for a stable rate.
 const SIM_SEEDS: u64 = 5_000;
 
 /// Runs the benchmark and prints the figures. Fails if a figure is missing.
@@ -277,7 +277,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     Error::from_findings("missing figures", &missing(&found, wanted))
 }
 
-/// Runs a program, and adds each printed figure to `found`, even if the program fails later.
+/// Runs a program, and adds its figures to `found`, even if it fails later.
 fn collect(program: Process, found: &mut Vec<Figure>) -> Result<()> {
     let (lines, outcome) = program.collect(|_| {})?;
     found.extend(figures::find(lines.iter().map(String::as_str)));

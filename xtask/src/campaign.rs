@@ -84,7 +84,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     }
 }
 
-/// Returns each campaign with its command line, such as `campaign sim`, and its short form.
+/// Returns each campaign's command line, such as `campaign sim`, and its short form.
 #[cfg(test)]
 pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
     let named = |name: &Name| {
@@ -96,7 +96,7 @@ pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
 
 #[cfg(test)]
 impl Name {
-    /// Returns the short form of the campaign. The test command runs the short form.
+    /// Returns the short form, which the test command runs.
     const fn small_form(self) -> SmallForm {
         match self {
             Self::Sim | Self::Replay => SmallForm::Stage("simulation"),
@@ -148,7 +148,7 @@ fn lies(workspace: &Workspace) -> Result<()> {
         .map(drop)
 }
 
-/// Runs the test in `run::soak` with large parameters and the release build of the provider.
+/// Runs the test in `run::soak` with large parameters and the release build.
 fn soak(workspace: &Workspace, minutes: u64) -> Result<()> {
     // Time for the build before the soak, and for the end of the last leases after it.
     const BESIDE: Duration = Duration::from_mins(30);

@@ -149,7 +149,7 @@ fn down(dir: &Path) -> Result<()> {
     }
 }
 
-/// Options of a cluster with the CustomResourceDefinitions of this checkout.
+/// Options of a cluster with this checkout's CustomResourceDefinitions.
 pub(crate) fn options(workspace: &Workspace, tier: Tier, name: &str, dir: Option<&Path>) -> Options {
     Options {
         tier,
@@ -176,7 +176,7 @@ fn show(cluster: &Cluster, output: Output) -> Result<()> {
 }
 
 impl Selection {
-    /// Returns the state folder that the flags specify, if any.
+    /// Returns the state folder from the flags, if any.
     fn dir(&self, workspace: &Workspace) -> Option<PathBuf> {
         if let Some(dir) = &self.dir {
             return Some(dir.clone());
@@ -204,7 +204,7 @@ impl Selection {
     }
 }
 
-/// Returns the clusters in a folder, and the names of their state folders.
+/// Returns the clusters in a folder, with the names of their state folders.
 fn all(folder: &Path) -> Result<Vec<(String, Cluster)>> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Ok(Vec::new());
@@ -219,7 +219,7 @@ fn all(folder: &Path) -> Result<Vec<(String, Cluster)>> {
     Ok(found)
 }
 
-/// Returns the only element of `found`, or an error if `found` has no or several elements.
+/// Returns the only element of `found`, or an error for none or several.
 fn exactly_one<T>(folder: &Path, mut found: Vec<(String, T)>) -> Result<T> {
     let error = |what: &str| Error::new(format!("{}: {what}", folder.display()));
     if found.len() > 1 {

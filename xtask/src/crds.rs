@@ -3,8 +3,7 @@
 use crate::error::Result;
 use crate::workspace::Workspace;
 
-/// Writes the CustomResourceDefinition files. A test of `akash-provider-k8s` fails if the files are not
-/// current.
+/// Writes the CustomResourceDefinition files.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&["test", "--locked", "-p", "akash-provider-k8s"])

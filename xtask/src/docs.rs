@@ -20,8 +20,8 @@ pub(crate) struct Args {
     write: bool,
 }
 
-/// Checks the links and the table of log messages, builds the documentation and runs its code. With `--write`, only
-/// writes the table.
+/// Checks links and the table of log messages, builds the documentation and runs its code. With `--write`,
+/// only writes the table.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     if args.write {
         return write_messages(workspace);
@@ -32,7 +32,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     examples(workspace).map(drop)
 }
 
-/// Builds all documentation, including private items, with warnings as errors.
+/// Builds all documentation, with private items and warnings as errors.
 pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&[

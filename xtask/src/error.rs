@@ -4,7 +4,7 @@ use std::fmt;
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// Message with the failed operation, its location, and the remedy if known.
+/// Message with the failed operation, its location, and a known remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Error(String);
 
@@ -13,7 +13,7 @@ impl Error {
         Self(message.into())
     }
 
-    /// Returns one error with all findings, or `Ok` without findings.
+    /// Returns an error with all findings, or `Ok` without findings.
     pub(crate) fn from_findings(what: &str, findings: &[String]) -> Result<()> {
         if findings.is_empty() {
             return Ok(());

@@ -1,6 +1,6 @@
 //! Failed tests in the output of a test program, with the lines that explain each failure.
 
-/// Maximum number of lines of a test failure that are repeated at the end of the run.
+/// Maximum number of lines of a test failure repeated at the end.
 const LINES: usize = 12;
 /// Maximum number of characters of a repeated line.
 const CHARACTERS: usize = 300;
@@ -25,7 +25,7 @@ pub(crate) fn read(lines: &[String]) -> Vec<Failure> {
         .collect()
 }
 
-/// Returns the output of the failed test, from the first panic of the test.
+/// Returns the output of the failed test from its first panic.
 fn reason(lines: &[String], test: &str) -> String {
     let heading = format!("---- {test} stdout ----");
     let output = lines

@@ -30,7 +30,7 @@ pub(crate) fn json(figure: &Figure) -> Result<String> {
     serde_json::to_string(figure).map_err(|error| Error::new(format!("{}: {error}", figure.name)))
 }
 
-/// Parses a figure. The line may start with the name of the test that prints it.
+/// Parses a figure. The name of its test may precede it.
 pub(crate) fn parse(line: &str) -> Option<Figure> {
     serde_json::from_str(&line[line.find('{')?..]).ok()
 }

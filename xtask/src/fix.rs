@@ -6,8 +6,8 @@ use crate::prose::lower_limit;
 use crate::verify::write_weights;
 use crate::workspace::Workspace;
 
-/// Formats the code, applies clippy's machine-applicable suggestions and formats again. Then updates the weights in
-/// docs/dependencies.md and the table of log messages, and lowers the limit of the prose score to the current score.
+/// Formats the code and applies clippy's suggestions. Then updates the weights in docs/dependencies.md, the
+/// table of log messages, and the limit of the prose score.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace.cargo(&["fmt", "--all"]).run()?;
     let dirty = ["--allow-dirty", "--allow-staged"];

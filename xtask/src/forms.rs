@@ -1,12 +1,12 @@
 //! Short forms of campaigns and benches. The test command runs them, so that a broken long form is noticed.
 
-/// Short form of a campaign or a bench. The test command runs the short form.
+/// Short form of a campaign or a bench, which the test command runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SmallForm {
-    /// Names of tests, which must not be marked as ignored.
+    /// Names of tests that are not ignored.
     Tests(&'static [&'static str]),
-    /// Benches by package and name, built without optimization. Benches with `test = true` run with the
-    /// tests. Other benches run with the tests of a tier.
+    /// Benches by package and name, built without optimization. With `test = true`, they run with the tests;
+    /// otherwise with a tier.
     Benches(&'static [(&'static str, &'static str)]),
     /// Benches, and tests that measure further figures.
     Both(&'static [(&'static str, &'static str)], &'static [&'static str]),
@@ -35,7 +35,7 @@ mod tests {
     use crate::workspace::{Workspace, read};
     use crate::{bench, campaign};
 
-    /// Returns true if a Rust file has this test, and the test is not ignored.
+    /// Returns true if a Rust file has this test, not ignored.
     fn runs(sources: &[String], test: &str) -> bool {
         let named = format!("fn {test}(");
         sources.iter().any(|source| {

@@ -11,23 +11,23 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::workspace::Workspace;
 
-/// Default duration per target, in seconds. `FUZZ_SECONDS` overrides this default.
+/// Default duration per target, in seconds; overridden by `FUZZ_SECONDS`.
 const SECONDS: u64 = 600;
-/// Time limit per input, in seconds. Even the largest input is parsed within milliseconds.
+/// Time limit per input, in seconds.
 const SECONDS_FOR_ONE: u64 = 10;
-/// Maximum length of an input, in bytes. Larger inputs are refused before parsing.
+/// Maximum length of an input, in bytes.
 const BYTES_MAX: u64 = 64 * 1024;
-/// Memory limit, in MiB. The largest input needs much less.
+/// Memory limit, in MiB.
 const MIB_MAX: u64 = 2048;
-/// Compiler flags for the coverage counters and the traced comparisons that libFuzzer reads.
+/// Compiler flags for libFuzzer's coverage counters and traced comparisons.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks";
 /// Folder of the crate with the fuzz targets.
 const CRATE: &str = "provider-daemon/gateway/fuzz";
 
-/// Runs each target for ten minutes or `FUZZ_SECONDS`, on all cores in parallel. If the fuzz programs cannot
-/// be built, prints the reason and mutates inputs without coverage.
+/// Runs each target for ten minutes or `FUZZ_SECONDS`, on all cores. If the fuzz programs cannot be built,
+/// mutates inputs without coverage.
 pub(crate) fn run(workspace: &Workspace, seed: u64) -> Result<()> {
     let seconds = seconds()?;
     match build(workspace) {
@@ -86,7 +86,7 @@ fn host(workspace: &Workspace) -> Result<String> {
         .ok_or_else(|| Error::new("cannot read the host from `rustc -vV`".to_owned()))
 }
 
-/// Returns the names of the fuzz targets, which are also the names of their corpus folders.
+/// Returns the fuzz targets, by the names of their corpus folders.
 fn targets(workspace: &Workspace) -> Result<Vec<String>> {
     let folder = workspace.root.join(CRATE).join("corpus");
     let unreadable = |error| Error::new(format!("{}: {error}", folder.display()));
@@ -125,7 +125,7 @@ fn guided(workspace: &Workspace, programs: &[Program], seconds: u64, seed: u64) 
     Error::from_findings("targets with a failure", &failures)
 }
 
-/// Runs a target. New inputs and failures are stored below `target`.
+/// Runs a target. Stores new inputs and failures below `target`.
 fn run_target(workspace: &Workspace, (name, program): &Program, seconds: u64, seed: u64) -> Result<()> {
     let found = workspace.scratch(&format!("fuzz/corpus/{name}"))?;
     let broken = workspace.scratch(&format!("fuzz/broken/{name}"))?;
@@ -148,7 +148,7 @@ fn run_target(workspace: &Workspace, (name, program): &Program, seconds: u64, se
         .run()
 }
 
-/// Runs the test `fuzz` with this duration and seed, as a release build, which tries more inputs.
+/// Runs the test `fuzz` for this duration as a release build, which tries more inputs.
 fn seeded(workspace: &Workspace, seconds: u64, seed: u64) -> Result<()> {
     let tests = workspace
         .cargo(&["test", "--locked", "--release", "-p", "akash-provider-gateway"])

@@ -28,26 +28,24 @@ const BACKENDS: [&str; 4] = [
     CHAIN,
 ];
 const DAEMON: &str = "provider-daemon";
-/// Servers that embedders can use, built on the core and the chain client.
+/// Servers for embedders, based on the core and the chain client.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
-/// Example that uses a server. The example may depend on the same crates as an embedder.
+/// Example of a server, with the permitted dependencies of an embedder.
 const EMBEDDER: &str = "example-own-gateway";
 /// First example; other examples reuse its tenant and market.
 const CANONICAL: &str = "example-embedded";
 
-/// Package of the development commands, which depends on `TESTBED`. In other crates, only tests may depend on
-/// `TESTBED`.
+/// Package of the development commands. In other crates, only tests may depend on `TESTBED`.
 const TOOL: &str = "xtask";
 const TESTBED: &str = "testbed";
-/// Benchmark of the operators' release build. The benchmark decodes objects and messages of the operators, so
-/// it may depend on the core and the backends.
+/// Benchmark of the operators, which decodes their objects, so it may depend on the core and the backends.
 const OPERATOR_BENCH: &str = "operator-bench";
 
-/// Reason that a violation reports if the core depends on a crate with the wire format of the chain.
+/// Reported reason if the core depends on the chain's wire format.
 const CHAIN_WIRE: &str = "the wire format of the chain belongs to akash-provider-chain";
 
-/// Crates that the core never depends on, with any feature. Each name also bans the crates with this name as
-/// a prefix: `kube` bans `kube-client`.
+/// Crates that the core must not depend on with any feature. A name is also a prefix: `kube` bans
+/// `kube-client`.
 const BANNED: [(&str, &str); 22] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
@@ -73,8 +71,8 @@ const BANNED: [(&str, &str); 22] = [
     ("redis", "the bus on Redis belongs to akash-provider-redis"),
 ];
 
-/// Crates that the core must not depend on without its default features. Such a core only makes decisions,
-/// without tasks, timers, input or output.
+/// Crates that the core must not depend on without default features, which removes tasks, timers, input and
+/// output.
 const BANNED_WHEN_PURE: [(&str, &str); 10] = [
     ("tokio", "the pure core has no tasks or timers"),
     ("futures", "the pure core awaits nothing"),
@@ -88,8 +86,7 @@ const BANNED_WHEN_PURE: [(&str, &str); 10] = [
     ("getrandom", "randomness comes from a seed parameter"),
 ];
 
-/// Crates that a server never depends on, because the embedder chooses the cluster, the flags and the
-/// storage.
+/// Crates that a server must not depend on, because embedders choose cluster, flags and storage.
 const BANNED_IN_SERVERS: [(&str, &str); 14] = [
     ("akash-provider-k8s", "a server works with any cluster"),
     ("akash-provider-process", "a server works with any cluster"),
@@ -124,7 +121,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Error::from_findings("layers", &findings)
 }
 
-/// Returns the packages in the dependency tree of a package, including the package itself.
+/// Returns the packages in the dependency tree of `package`, including itself.
 fn tree(workspace: &Workspace, package: &str, features: &str) -> Result<BTreeSet<String>> {
     let lines = workspace
         .cargo(&[
@@ -162,8 +159,7 @@ fn is_of_family(name: &str, family: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
 }
 
-/// Returns the dependencies between workspace crates that the layers do not permit, and the examples that
-/// depend on several backends.
+/// Returns dependencies between crates that the layers forbid, and examples that depend on several backends.
 fn misplaced(workspace: &Workspace) -> Vec<String> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut findings = Vec::new();

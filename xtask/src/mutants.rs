@@ -24,18 +24,16 @@ use mutant::{Mutant, Outcome, Trial};
 
 /// Version of `cargo-mutants`.
 const VERSION: &str = "27.1.0";
-/// File of mutants that no test can or should detect. Each entry has a reason.
+/// File of mutants that no test should detect, with reasons.
 const ACCEPTED: &str = "xtask/mutants.accepted";
-/// Time limit of a build, in seconds. The first build compiles all dependencies.
+/// Time limit of a build, in seconds, including dependencies.
 const BUILD_SECONDS: u64 = 900;
-/// Time limit of the tests of a mutant, in seconds. The tests normally take much less time.
+/// Time limit of a mutant's tests, in seconds.
 const TEST_SECONDS: u64 = 120;
-/// Time for build and tests of one mutant, in seconds. The time limit of a run is `BUILD_SECONDS` plus this
-/// time for each mutant.
+/// Time for build and tests of one mutant, in seconds, added to the time limit of a run.
 const SECONDS_FOR_ONE: u64 = 180;
 
-/// Crate, and the tests that run for each mutant of the crate. These tests detect the most mutants per
-/// second.
+/// Crate, and the tests that run for each of its mutants.
 struct Subject {
     package: &'static str,
     /// Test binaries.
@@ -83,7 +81,7 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// Tries the mutants, compares the undetected mutants with those in [`ACCEPTED`], and prints the figures.
+/// Tries the mutants, compares survivors with those in [`ACCEPTED`], and prints the figures.
 pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
     let begun = Instant::now();
     let accepted = Accepted::parse(&read(&workspace.root.join(ACCEPTED))?)?;
@@ -118,12 +116,12 @@ pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
     )
 }
 
-/// Returns the number of shards into which `total` mutants are divided. Each shard has about `count` mutants.
+/// Returns the number of shards of about `count` mutants each.
 fn shards(total: usize, count: u64) -> u64 {
     u64::try_from(total).unwrap_or(u64::MAX).div_ceil(count).max(1)
 }
 
-/// Part of the mutants of a crate: the mutant with the number `index`, and every `of`-th mutant after it.
+/// Part of a crate's mutants: number `index`, and every `of`-th after it.
 struct Shard {
     index: u64,
     of: u64,
@@ -144,8 +142,7 @@ struct Tool {
 }
 
 impl Tool {
-    /// Installs `cargo-mutants` below `target` if missing. Then updates the copy of the workspace for this
-    /// tool.
+    /// Installs a missing `cargo-mutants`, and updates its copy of the workspace.
     fn installed(workspace: &Workspace) -> Result<Self> {
         let program = workspace.tool("cargo-mutants", VERSION)?;
         let scratch = workspace.scratch("mutants")?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Maximum number of buffered output lines. When the buffer is full, the program waits.
+/// Maximum number of buffered output lines, after which the program waits.
 const LINES_IN_FLIGHT: usize = 1024;
 
 pub(crate) struct Process {
@@ -76,7 +76,7 @@ impl Process {
         self
     }
 
-    /// Suppresses the line that shows the command before the program runs.
+    /// Does not print the command before the run.
     pub(crate) fn quiet(mut self) -> Self {
         self.quiet = true;
         self
@@ -94,12 +94,12 @@ impl Process {
         self.finish(&mut child, deadline)
     }
 
-    /// Runs the program and returns the lines of its stdout. Prints these lines only if the program fails.
+    /// Runs the program and returns the lines of its stdout. Prints them only after a failure.
     pub(crate) fn lines(self) -> Result<Vec<String>> {
         self.sift(|_| {})
     }
 
-    /// Runs the program as [`Self::lines`] does, and calls `seen` with every line as soon as it is read.
+    /// Runs the program as [`Self::lines`] does, and calls `seen` with every line at once.
     pub(crate) fn sift(self, seen: impl FnMut(&str)) -> Result<Vec<String>> {
         let (lines, outcome) = self.collect(seen)?;
         if outcome.is_err() {
@@ -110,15 +110,14 @@ impl Process {
         outcome.map(|()| lines)
     }
 
-    /// Runs the program and returns the lines of its stdout. Prints every line to stderr as soon as it is
-    /// read.
+    /// Runs the program and returns the lines of its stdout. Prints every line to stderr at once.
     pub(crate) fn follow(self) -> Result<Vec<String>> {
         let (lines, outcome) = self.collect(|line| eprintln!("{line}"))?;
         outcome.map(|()| lines)
     }
 
-    /// Runs the program and calls `seen` with every line of its stdout. Returns all lines and the result of
-    /// the program.
+    /// Runs the program and calls `seen` with every line of its stdout. Returns all lines and the program's
+    /// result.
     pub(crate) fn collect(mut self, mut seen: impl FnMut(&str)) -> Result<(Vec<String>, Result<()>)> {
         self.command.stdout(Stdio::piped());
         let mut child = self.spawn()?;
@@ -161,7 +160,7 @@ fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Reads the output on a separate thread. The time limit then also applies to a program without output.
+/// Reads the output in a thread, so that the time limit applies to a silent program.
 fn reader(child: &mut Child) -> Result<Receiver<String>> {
     let Some(stdout) = child.stdout.take() else {
         return Err(Error::new("cannot read the output of the program"));

@@ -15,9 +15,9 @@ use scan::{List, Text};
 
 const GUIDE: &str = "docs/writing.md";
 const LIMIT: &str = "xtask/prose-limit.txt";
-/// Path segments of files without a score: texts of other projects, and the changelog.
+/// Path segments of files without a score.
 const SKIPPED: [&str; 4] = ["generated", "proto", "fixtures", "CHANGELOG.md"];
-/// Maximum number of findings that are printed when the score is above the limit.
+/// Maximum number of printed findings.
 const PRINTED: usize = 40;
 
 /// Arguments of `cargo xtask prose`.
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
 }
 
-/// Number of words in several files, and uses of listed terms in these files.
+/// Number of words in some files, and findings for listed terms.
 #[derive(Debug, Default)]
 struct Survey {
     words: usize,
@@ -58,7 +58,7 @@ impl Survey {
     }
 }
 
-/// Prints the location and the replacement of each use of a listed term, and then the score of the files.
+/// Prints location and replacement of each listed term, and then the score.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let files = if args.files.is_empty() {
         prose_files(workspace)?
@@ -133,7 +133,7 @@ fn is_prose(path: &Path) -> bool {
             .any(|part| SKIPPED.iter().any(|name| part.as_os_str() == *name))
 }
 
-/// Returns those files with prose that the current commit or uncommitted edits changed.
+/// Returns the prose files that the current commit or uncommitted edits change.
 fn changed(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let names = crate::process::Process::new("git", &workspace.root)
         .args(["diff", "--name-only", "--diff-filter=d", "HEAD~1"])

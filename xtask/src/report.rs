@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Time limit of all builds from a fresh clone on two cores: 15 minutes for the workspace, and 7 minutes for
-/// the Kubernetes programs.
+/// Time limit of all builds from a fresh clone, on two cores.
 const BUILD_BUDGET: Duration = Duration::from_mins(22);
-/// Time limit, on two cores, of all tests that need no cluster. Network faults, fuzzing and third-party
-/// clients take 4 of the 10 minutes.
+/// Time limit of all tests without a cluster, on two cores.
 const RUN_BUDGET: Duration = Duration::from_mins(10);
 /// Time limit of the tests with a real API server.
 const API_BUDGET: Duration = Duration::from_mins(5);
@@ -38,14 +36,14 @@ struct Stage {
     outcome: Result<Notes>,
 }
 
-/// Results of the stages of one command, in the sequence of the stages.
+/// Results of the stages of one command, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     stages: Vec<Stage>,
 }
 
 impl Report {
-    /// Runs a stage and stores its result. A failure does not stop later stages. Returns `true` on success.
+    /// Runs a stage and stores its result. Returns `true` on success.
     pub(crate) fn stage(
         &mut self,
         kind: Kind,
@@ -146,7 +144,7 @@ impl Report {
     }
 }
 
-/// Returns each distinct line with its number of occurrences, in the order of the first occurrence.
+/// Returns each distinct line with its count, in order of occurrence.
 fn counted(lines: &[String]) -> Vec<(&str, usize)> {
     let mut counted: Vec<(&str, usize)> = Vec::new();
     for line in lines {
@@ -158,8 +156,7 @@ fn counted(lines: &[String]) -> Vec<(&str, usize)> {
     counted
 }
 
-/// Returns the available memory and disk space. On a full disk, compilers and servers fail with errors that
-/// do not mention the disk.
+/// Returns the available memory and disk space, because errors on a full disk may not mention it.
 fn free_resources() -> String {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = memory.lines().find(|line| line.starts_with("MemAvailable:"));

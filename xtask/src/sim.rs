@@ -30,13 +30,12 @@ pub(crate) struct Args {
 pub(crate) enum Form {
     /// Release build, for many histories.
     Released,
-    /// Slightly optimized build with overflow checks, which reuses the dependencies of the tests. For few
-    /// histories, this build is faster than a release build.
+    /// Slightly optimized build with overflow checks, faster than a release build for few histories.
     Quick,
 }
 
 impl Form {
-    /// Returns the command that builds and runs tests of the core.
+    /// Returns the cargo arguments for tests of the core.
     pub(crate) const fn command(self) -> &'static [&'static str] {
         match self {
             Self::Released => &[
@@ -67,7 +66,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
 /// Runs the seeds and returns the figures.
 ///
 /// # Errors
-/// Fails if a history violates a rule, or if fewer histories ran than requested.
+/// Fails if a history violates a rule, or if too few histories ran.
 pub(crate) fn seeds(workspace: &Workspace, form: Form, args: &Args) -> Result<Vec<Figure>> {
     let logs = workspace.scratch("sim")?;
     let lines = simulation(workspace, form)
@@ -82,7 +81,7 @@ pub(crate) fn seeds(workspace: &Workspace, form: Form, args: &Args) -> Result<Ve
     Ok(figures)
 }
 
-/// Returns the cargo command that builds and runs the simulation.
+/// Returns the cargo command that runs the simulation.
 pub(crate) fn simulation(workspace: &Workspace, form: Form) -> Process {
     workspace
         .cargo(form.command())
@@ -92,7 +91,7 @@ pub(crate) fn simulation(workspace: &Workspace, form: Form) -> Process {
 /// Records a thousand histories and replays them.
 ///
 /// # Errors
-/// Fails if a replay differs, or if fewer than a thousand histories ran.
+/// Fails if a replay differs, or if too few histories ran.
 pub(crate) fn tapes(workspace: &Workspace, seed: u64) -> Result<()> {
     const TAPES: u64 = 1_000;
     let lines = simulation(workspace, Form::Released)

@@ -18,7 +18,7 @@ use crate::tally::Counter;
 use crate::workspace::Workspace;
 use second::{Failed, SecondRun};
 
-/// Number of concurrent test programs, and number of test threads in each program.
+/// Number of concurrent test programs, and of test threads in each.
 #[derive(Debug, Clone, Copy)]
 struct Parallelism {
     programs: usize,
@@ -31,8 +31,7 @@ const ALONE: Parallelism = Parallelism {
     programs: 2,
     threads: "4",
 };
-/// Parallelism of tests on a cluster. More threads are needed, because these tests wait for the cluster and
-/// for each other.
+/// Parallelism of tests on a cluster, higher because these tests wait.
 const ON_A_CLUSTER: Parallelism = Parallelism {
     programs: 3,
     threads: "8",
@@ -42,14 +41,12 @@ const ON_A_CLUSTER: Parallelism = Parallelism {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Suite {
     program: PathBuf,
-    /// Folder of the program's package. The program runs in this folder, as under cargo.
+    /// Folder of the program's package, in which the program runs.
     folder: PathBuf,
 }
 
-/// Builds and runs the tests of `cargo test` with these arguments.
-///
-/// A failed test runs again, without other tests. If the second run passes, the notes list the test as
-/// unstable, with the reason for the first failure.
+/// Builds and runs the tests of `cargo test` with these arguments. A failed test runs again alone. If it then
+/// passes, the notes list it as unstable.
 ///
 /// # Errors
 /// Fails if a test fails, if no test ran, or if no conformance test ran.
@@ -105,8 +102,7 @@ fn process(suite: &Suite, threads: &str, environment: &[(&str, &OsStr)]) -> Proc
     environment.iter().fold(program, with)
 }
 
-/// Runs the programs in parallel. The last program of the list starts first. Prints the output of failed
-/// programs, and returns these programs.
+/// Runs the programs in parallel, the last one first. Prints the output of failed programs, and returns them.
 fn side_by_side(
     suites: Vec<Suite>,
     together: Parallelism,

@@ -14,7 +14,7 @@ mod reach;
 mod types;
 mod units;
 
-/// Structs with methods in several files, and the folders of these files.
+/// Structs with methods in several files, with the folders of these files.
 const SHARED: [(&str, &str); 6] = [
     ("Engine", "akash-provider-core/src"),
     ("Leases", "akash-provider-core/src/engine"),
@@ -24,7 +24,7 @@ const SHARED: [(&str, &str); 6] = [
     ("KubeCluster", "akash-provider-k8s/src"),
 ];
 
-/// Maximum number of words of a filler comment: a doc comment that probably only repeats the name.
+/// Maximum number of words of a filler comment, which probably repeats the name.
 const FILLER_WORDS: usize = 3;
 
 /// Prints all figures.
@@ -40,8 +40,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Checks that every public type is reachable from outside of its crate. A public type that no other crate
-/// can reach makes changes harder without a benefit.
+/// Checks that every public type is reachable from outside of its crate.
 pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     let surfaces = types::surfaces(&files);
@@ -54,13 +53,13 @@ pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
     Error::from_findings("public types", &findings)
 }
 
-/// Checks that the crates declare the new names that `docs/migrating.md` lists.
+/// Checks that the crates declare the new names in `docs/migrating.md`.
 pub(crate) fn migrating(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     Error::from_findings("migration tables", &migrating::findings(&files))
 }
 
-/// Path of a file below the workspace, and its text.
+/// Path below the workspace, and text of a file.
 type Source = (String, String);
 
 fn sources(root: &Path) -> Result<Vec<Source>> {
@@ -177,7 +176,7 @@ fn is_inline_comment(line: &str) -> bool {
     line.starts_with("// ") || line == "//"
 }
 
-/// Returns the number of words of each doc comment of an item.
+/// Returns the number of words of each doc comment.
 fn doc_lengths(text: &str) -> Vec<usize> {
     let mut lengths = Vec::new();
     let mut words = None;
@@ -212,7 +211,7 @@ fn fields_of(files: &[&Source], name: &str) -> Vec<String> {
     body.lines().filter_map(field).collect()
 }
 
-/// Counts, for each field of the struct `name`, the files with a method that uses the field. Returns the sum.
+/// Returns the sum, over the fields of struct `name`, of the files with a method that uses the field.
 fn field_uses(files: &[&Source], name: &str, fields: &[String]) -> usize {
     let start = format!("impl {name} {{\n");
     let mut pairs = BTreeSet::new();

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::report::Notes;
 
-/// Sum of the results of all test programs in a run.
+/// Sum of the results of all test programs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Counts the result in a line of a test program. Prints a skipped test immediately.
+    /// Counts the result in an output line. Prints a skipped test at once.
     pub(crate) fn see(&mut self, line: &str) {
         if let Some(found) = parse(line) {
             self.tally.add(&found);
@@ -33,10 +33,10 @@ impl Counter {
         }
     }
 
-    /// Prints the number of passed, failed and ignored tests.
+    /// Prints the numbers of passed, failed and ignored tests.
     ///
     /// # Errors
-    /// Fails if no test ran, because a filter that matches no test proves nothing.
+    /// Fails if no test ran.
     pub(crate) fn finish(self, what: &str) -> Result<Notes> {
         let Tally {
             passed,

@@ -24,11 +24,11 @@ const EXAMPLES: [&str; 8] = [
     "own-gateway",
     "sans_io",
 ];
-/// Example that needs a Redis server, which the test of the example starts.
+/// Example that needs a Redis server, started by its test.
 const SERVED: &str = "example-watch_bus";
 /// Time limit of an example or of `dev --once`.
 const LIMIT: Duration = Duration::from_mins(2);
-/// Folder with SDL files. For each file, the daemon runs one order until the order is closed.
+/// Folder with SDL files, for each of which the daemon runs one order.
 const SDL: &str = "akash-provider-core/tests/data/sdl";
 
 /// Runs all stages and prints the time table. Fails if a stage fails.
@@ -69,7 +69,7 @@ fn background(workspace: &Workspace) -> Report {
     report
 }
 
-/// Builds programs and tests in one cargo call, so that each dependency is built only once.
+/// Builds programs and tests in one cargo call, which builds dependencies once.
 fn build(workspace: &Workspace) -> Result<Notes> {
     let targets = ["--lib", "--bins", "--tests"];
     workspace

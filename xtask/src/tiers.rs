@@ -11,7 +11,7 @@ use crate::suites::Suite;
 use crate::workspace::Workspace;
 use crate::{cluster, suites};
 
-/// Test and bench targets of each tier, in all workspace members. Benches run in their short form.
+/// Test and bench targets of each tier. Benches run in their short form.
 const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     (
         Tier::Api,
@@ -21,9 +21,8 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     ),
     (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
 ];
-/// Prefix of the second cluster of a tier, as in `second-TIER`. The name must not contain `test-TIER`, the
-/// name of the first cluster: a check of the first cluster searches for processes with `test-TIER` in the
-/// command line.
+/// Prefix of the second cluster's name, as in `second-TIER`. This name must not contain `test-TIER`, by which
+/// a check finds processes of the first cluster.
 const SECOND: &str = "second";
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
@@ -98,22 +97,22 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier) -> Result<()> {
     Ok(())
 }
 
-/// Parameters of the node tier campaign: duration of each outage in seconds, and number of kills.
+/// Node tier campaign: duration of each outage in seconds, and number of kills.
 const CAMPAIGN: [(&str, &str); 2] = [("K8S_OUTAGE_S", "60"), ("K8S_KILLS", "100")];
 
-/// Runs the node tier with long outages and many kills, and prints the output of all tests.
+/// Runs the node tier with long outages and many kills.
 pub(crate) fn campaign(workspace: &Workspace, seed: u64) -> Result<()> {
     node_campaign(workspace, DAEMON, &[], seed, &CAMPAIGN)
 }
 
-/// Runs the test that pauses the kubelet. The pause is ten times the unhealthy limit.
+/// Runs the test with a paused kubelet, for ten times the unhealthy limit.
 pub(crate) fn paused_kubelet(workspace: &Workspace, seed: u64) -> Result<()> {
     const TEST: &str = "outages::paused_kubelet_ends_no_lease";
     node_campaign(workspace, DAEMON, &[TEST], seed, &[("K8S_OUTAGE_S", "600")])
 }
 
-/// Sends requests through a proxy while the CustomResourceDefinitions of the provider's records are deleted
-/// and restored.
+/// Sends requests through a proxy while the CustomResourceDefinitions of the provider are deleted and
+/// restored.
 pub(crate) fn definitions(workspace: &Workspace, seed: u64) -> Result<()> {
     const TEST: &str = "proxied::definitions::";
     node_campaign(workspace, "akash-provider-k8s", &[TEST, "--ignored"], seed, &[])
@@ -145,15 +144,14 @@ fn node_campaign(
     })
 }
 
-/// Store of the election, duration of the election lease in seconds, and number of fail-overs, for each run
-/// of the campaign.
+/// Runs of the campaign: election store, election lease duration in seconds, and number of fail-overs.
 const HAND_OVERS: [(&str, &str, &str); 3] = [
     ("kubernetes", "4", "100"),
     ("kubernetes", "12", "20"),
     ("redis", "12", "20"),
 ];
 
-/// Runs the campaign of fail-overs between two daemons. The test prints its counters at the end.
+/// Runs the campaign of fail-overs between two daemons.
 pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
     let options = cluster::options(workspace, Tier::Api, "campaign-ha", None);
     with_cluster(&options, |cluster| {
@@ -172,7 +170,6 @@ pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
     })
 }
 
-/// Starts a temporary cluster, runs `work` and stops the cluster.
 pub(crate) fn with_cluster<T>(options: &Options, work: impl FnOnce(&Cluster) -> Result<T>) -> Result<T> {
     let outcome = Cluster::up(options)
         .map_err(Error::from)

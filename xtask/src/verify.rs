@@ -81,8 +81,7 @@ fn clippy(workspace: &Workspace) -> Result<()> {
         .run()
 }
 
-/// Checks that the core without its default features compiles for WebAssembly, so that browsers can screen
-/// orders.
+/// Checks that the core without default features compiles for WebAssembly.
 fn wasm(workspace: &Workspace) -> Result<()> {
     let rustup = |args: &[&str]| crate::process::Process::new("rustup", &workspace.root).args(args);
     let installed = rustup(&["target", "list", "--installed"]).lines()?;

@@ -46,7 +46,7 @@ pub(crate) struct Package {
     #[serde(default)]
     /// Minimum Rust version of the package.
     pub(crate) rust_version: Option<String>,
-    /// Registries to which the package may be published: `None` for any, empty for none.
+    /// Registries for publishing the package: `None` for any, empty for none.
     #[serde(default)]
     publish: Option<Vec<String>>,
     /// Registry or Git URL of the package; `None` for a local package.
@@ -64,7 +64,7 @@ struct Target {
     /// Root file of the target.
     #[serde(default)]
     src_path: PathBuf,
-    /// Whether `cargo test` tests the target; true unless the manifest disables tests.
+    /// True unless the manifest disables tests of the target.
     #[serde(default = "tested")]
     test: bool,
 }
@@ -131,7 +131,7 @@ impl Workspace {
         Self::load_with(&[])
     }
 
-    /// Loads the workspace as [`Self::load`] does, with only the packages that are built for `platform`.
+    /// Loads the workspace as [`Self::load`] does, with only the packages of `platform`.
     pub(crate) fn load_for(platform: &str) -> Result<Self> {
         Self::load_with(&["--filter-platform", platform])
     }
@@ -175,7 +175,7 @@ impl Workspace {
             .filter(|package| !self.members.contains(&package.id))
     }
 
-    /// Returns the number of external packages that the workspace needs if no member depends on `without`.
+    /// Returns the number of external packages if no member depended on `without`.
     pub(crate) fn packages_without(&self, without: &str) -> usize {
         let dropped: BTreeSet<&str> = self
             .packages
@@ -189,8 +189,8 @@ impl Workspace {
         self.reached(members.iter().copied().collect(), is_taken).len() - members.len()
     }
 
-    /// Returns the highest minimum Rust version among the dependencies of `member`, with the dependency that
-    /// requires this version. Dependencies of tests are excluded.
+    /// Returns the highest minimum Rust version among the dependencies of `member`, and the dependency that
+    /// requires it. Excludes dev-dependencies.
     pub(crate) fn newest_compiler_of(&self, member: &Package) -> Option<(String, String)> {
         let is_built = |_: &str, link: &Link| link.dep_kinds.iter().any(|k| k.kind.as_deref() != Some("dev"));
         let reached = self.reached(vec![&member.id], is_built);
@@ -204,8 +204,8 @@ impl Workspace {
             .max_by_key(|(needed, _)| crate::verify::version(needed))
     }
 
-    /// Returns `from` and the packages that are reachable from `from` through dependencies for which
-    /// `is_taken` returns true.
+    /// Returns the packages reachable from `from` through dependencies that `is_taken` accepts, including
+    /// `from`.
     fn reached<'a>(
         &'a self,
         from: Vec<&'a str>,
@@ -248,7 +248,7 @@ impl Workspace {
             .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
     }
 
-    /// Returns a folder below the target folder for the files of a command.
+    /// Returns a folder below the target folder for a command's files.
     pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
         let folder = self.target.join(name);
         std::fs::create_dir_all(&folder)
@@ -256,7 +256,7 @@ impl Workspace {
         Ok(folder)
     }
 
-    /// Returns the path of a program of this version. Installs a missing program below the target folder.
+    /// Returns the path of a program of this version. Installs a missing program.
     pub(crate) fn tool(&self, name: &str, version: &str) -> Result<PathBuf> {
         let root = self.scratch(&format!("tools/{name}-{version}"))?;
         let program = root
@@ -291,7 +291,7 @@ impl Workspace {
         }
     }
 
-    /// Returns the sorted paths of the repository files with this extension. Skips build output and hidden
+    /// Returns the sorted paths of repository files with this extension. Skips build output and hidden
     /// folders.
     pub(crate) fn files(&self, extension: &str) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
@@ -359,7 +359,7 @@ impl Package {
             .is_some_and(|metadata| !metadata.is_null())
     }
 
-    /// Returns the names of path dependencies without a version requirement, except dev-dependencies.
+    /// Returns path dependencies without a version requirement, except dev-dependencies.
     pub(crate) fn loose_paths(&self) -> impl Iterator<Item = &str> {
         let built = self
             .dependencies
@@ -376,8 +376,8 @@ impl Package {
             .map(|t| t.name.as_str())
     }
 
-    /// Returns the paths of the library and binary targets with `test = false`. If all these targets have
-    /// this setting, the paths are their folders; otherwise, the paths are their root files.
+    /// Returns the library and binary targets with `test = false`: their folders if all targets have this
+    /// setting, otherwise their root files.
     pub(crate) fn untested(&self) -> impl Iterator<Item = &Path> {
         let programs = || self.targets.iter().filter(|t| t.is("lib") || t.is("bin"));
         let is_whole = programs().all(|target| !target.test);
@@ -398,7 +398,7 @@ pub(crate) fn read(path: &Path) -> Result<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Creates a workspace with `members`, which have normal dependencies, and with external packages.
+    /// Creates a workspace with `members` and external packages.
     pub(crate) fn workspace_of(
         members: &[(&str, &str, &[&str])],
         external_packages: &[(&str, &str, &str)],

@@ -318,8 +318,8 @@ impl<'a> Fixture<'a> {
         assert_eq!(text, "second\n");
     }
 
-    /// Stops the provider with SIGTERM while streams are open. Asserts the close reason of each stream. Then starts the
-    /// provider again and asserts that the lease still runs.
+    /// Stops the provider with SIGTERM while streams are open. Asserts their close reasons, and that the
+    /// lease still runs after a new start.
     fn stopped(&self, mut provider: Daemon) -> Daemon {
         let streams = Streams::open(self.network, &self.tenant);
         let tick = streams.tick;
@@ -337,8 +337,8 @@ impl<'a> Fixture<'a> {
         self.goes_on("second", tick)
     }
 
-    /// Kills the provider while streams are open. Asserts that each stream ends without a close frame. Then starts the
-    /// provider again and asserts that the lease still runs.
+    /// Kills the provider while streams are open. Asserts that they end without a close frame, and that the
+    /// lease still runs after a new start.
     fn killed(&self, mut provider: Daemon) -> Daemon {
         let streams = Streams::open(self.network, &self.tenant);
         let tick = streams.tick;
@@ -363,9 +363,8 @@ impl<'a> Fixture<'a> {
         provider
     }
 
-    /// Cuts the provider off from the chain, and restarts the provider. Asserts that the tenant of the lease
-    /// is still served, and that an unknown account gets a temporary error. Closes both deployments during
-    /// the outage.
+    /// Cuts off the chain, and restarts the provider. Asserts that the tenant is still served, and that an
+    /// unknown account gets a temporary error.
     fn cut_off(&self, mut provider: Daemon) -> Daemon {
         let before = provider.output().len();
         self.network.cut(true);
@@ -410,7 +409,7 @@ impl<'a> Fixture<'a> {
         });
     }
 
-    /// Restores the connection to the chain. Asserts that the provider then processes the missed events.
+    /// Reconnects the chain. Asserts that the provider processes the missed events.
     fn back(&self, provider: &Daemon, empty: &Value) {
         self.network.cut(false);
         provider.says("\"is_ready\":true");

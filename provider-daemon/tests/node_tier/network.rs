@@ -13,10 +13,10 @@ use std::process::{Command, Output};
 use std::time::UNIX_EPOCH;
 use tokio::runtime::Runtime;
 
-/// Id of the test chain. `Stage::take` deletes the leases that earlier tests created with this id.
+/// Id of the test chain. `Stage::take` deletes the leases of earlier tests with this id.
 pub(crate) const CHAIN: &str = "node-tier";
 
-/// Node of the chain, and a proxy that can cut the provider's connection to the node.
+/// Node of the chain, and a proxy that can cut off the provider.
 pub(crate) struct Network {
     scratch: Scratch,
     pub(crate) runtime: Runtime,
@@ -84,7 +84,7 @@ impl Network {
         });
     }
 
-    /// Starts the provider on a cluster and waits for its gateway.
+    /// Starts the provider and waits for its gateway.
     pub(crate) fn provider(&self, stage: &Stage, name: &str) -> Daemon {
         self.provider_with(stage, name, &[])
     }
@@ -113,7 +113,7 @@ impl Network {
         provider
     }
 
-    /// Writes a file for a command and returns its path.
+    /// Writes a file and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.scratch.path(name);
         std::fs::write(&path, text).unwrap();
@@ -124,7 +124,7 @@ impl Network {
         Account { network: self, name }
     }
 
-    /// Returns the free capacity of the provider, and its reservations for bids and leases.
+    /// Returns the free and the reserved capacity of the provider.
     pub(crate) fn capacity(&self) -> Value {
         let status = self.runtime.block_on(Client::new(self.gateway).get("/status"));
         status.json()["cluster"].clone()
@@ -177,7 +177,7 @@ impl Account<'_> {
         outcome_of(&command.output().unwrap())
     }
 
-    /// Repeats a command, which [`Self::acts`] runs, until the chain accepts the transaction.
+    /// Repeats [`Self::acts`] until the chain accepts the transaction.
     pub(crate) fn does(&self, args: &[&str]) {
         let mut last = Default::default();
         until(&format!("{args:?}"), || {
@@ -192,7 +192,7 @@ impl Account<'_> {
         self.good(&["tx", "cert", "publish", "client", "--yes"]);
     }
 
-    /// Returns a client that has a token for full access.
+    /// Returns a client with a full-access token.
     pub(crate) fn by_token(&self) -> Client {
         let key = Keys::open(Some(&self.network.scratch.path("keys"))).unwrap();
         let key = key.private_key(self.name).unwrap();

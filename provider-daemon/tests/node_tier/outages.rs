@@ -12,9 +12,9 @@ use testbed::{Cluster, Component};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-/// Maximum response time for a tenant during any outage: 4 s for one call, and a margin for a busy machine.
+/// Maximum response time for a tenant during an outage.
 const ANSWER: Duration = Duration::from_secs(15);
-/// Maximum time until a pod responds to a request during an outage.
+/// Maximum response time of a pod during an outage.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
@@ -42,7 +42,7 @@ fn failing() -> String {
     web("failing").replace("mkdir -p /www;", "exit 1;")
 }
 
-/// In `cargo xtask campaign kubelet`, the kubelet is paused for ten times the unhealthy limit.
+/// In the campaign `kubelet`, the pause is ten times the unhealthy limit.
 #[test]
 fn paused_kubelet_ends_no_lease() {
     run_with(&["--unhealthy-limit=60s"], &[&web("all")], |fixture| {
@@ -69,8 +69,7 @@ fn paused_kubelet_ends_no_lease() {
     });
 }
 
-/// Pauses the kubelet. Asserts that the unhealthy time of the failing lease stops increasing, and returns
-/// this time.
+/// Pauses the kubelet. Asserts that the unhealthy time of the failing lease stops increasing, and returns it.
 async fn while_paused(
     fixture: &MarketFixture,
     watched: &TenantLease<'_>,
@@ -102,14 +101,14 @@ async fn while_paused(
     stopped
 }
 
-/// A stopped component. Dropping the value restores the component for the next test.
+/// Stopped component, restored for the next test when the value is dropped.
 struct StoppedComponent<'a> {
     testbed: &'a Cluster,
     part: Option<Component>,
 }
 
 impl<'a> StoppedComponent<'a> {
-    /// Stops a component. etcd and the kubelet are suspended, and all other components are killed.
+    /// Suspends etcd or the kubelet, or kills any other component.
     fn begin(fixture: &'a MarketFixture, part: Component) -> Self {
         let testbed = &fixture.testbed;
         block_in_place(|| match part {
@@ -152,8 +151,8 @@ impl Drop for StoppedComponent<'_> {
     }
 }
 
-/// Stops a component of the control plane while leases are being deployed, updated and closed. Asserts that a
-/// new manifest is refused during the outage and accepted afterwards.
+/// Stops a control plane component while leases are deployed, updated and closed. Asserts that a new manifest
+/// is accepted only after the outage.
 async fn control_plane<'a>(
     fixture: &'a MarketFixture,
     part: Component,
@@ -198,7 +197,7 @@ async fn control_plane<'a>(
     vec![updated, deployed, late]
 }
 
-/// Stops a component of the node while one lease runs and the deployment of another lease is in progress.
+/// Stops a node component while one lease runs and another is being deployed.
 async fn node<'a>(
     fixture: &'a MarketFixture,
     part: Component,
@@ -227,7 +226,7 @@ async fn node<'a>(
     meanwhile
 }
 
-/// Asserts that a manifest is refused within `ANSWER`, with a temporary error.
+/// Asserts that a manifest is refused within `ANSWER` with a temporary error.
 async fn refused(late: &TenantLease<'_>, began: Instant) {
     let refusal = late.send().await.unwrap_err();
     let took = began.elapsed();
@@ -247,7 +246,7 @@ fn second(manifest: &mut Manifest) {
     }
 }
 
-/// Asserts that the web server of a lease responds, also during an outage.
+/// Asserts that the web server of a lease responds.
 fn assert_served(watched: &TenantLease<'_>) {
     let began = Instant::now();
     let address = &watched.address;

@@ -36,10 +36,10 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 const LEASES: [u64; 3] = [7, 8, 9];
-/// Time for which the leases are observed. A wrong close would happen within a second after the start.
+/// Time of observing the leases, longer than the second in which a wrong close would happen.
 const WATCHED: Duration = Duration::from_secs(8);
-/// Manifest timeouts of the first and the second start. The second timeout is short: a provider that applied
-/// this timeout to leases without a record would close these leases.
+/// Manifest timeouts of the first and the second start. The second timeout would close leases without a
+/// record.
 const TIMEOUTS: [&str; 2] = ["--manifest-timeout=5m", "--manifest-timeout=1s"];
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
@@ -192,7 +192,7 @@ impl<'a> Fixture<'a> {
         replaced.unwrap();
     }
 
-    /// Waits for `WATCHED`, then asserts that every lease runs and that none has ended.
+    /// Asserts that every lease runs after `WATCHED`.
     fn nothing_ends(&self, provider: &Daemon) {
         sleep(WATCHED);
         let output = provider.output();

@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-/// Asserts that the provider retains the lease, its record and its capacity while the namespace of the lease
-/// is terminating.
+/// Asserts that the provider retains a lease, its record and its capacity while the namespace terminates.
 pub(crate) async fn stuck(fixture: &MarketFixture) {
     let tenant = Tenant::new(fixture, 3, &web("stuck")).run().await;
     let ns = tenant.lease.namespace();
@@ -45,8 +44,7 @@ fn is_reserved(tenant: &TenantLease<'_>) -> bool {
     reservations.into_iter().any(|r| r.order == tenant.lease.order)
 }
 
-/// Makes Kubernetes admission refuse the Deployments of an accepted manifest. Asserts that the provider
-/// retries.
+/// Makes Kubernetes refuse the Deployments of an accepted manifest. Asserts that the provider retries.
 pub(crate) async fn refused(fixture: &MarketFixture) {
     let tenant = Tenant::new(fixture, 4, &web("refused")).lease().await;
     let ns = tenant.lease.namespace();

@@ -21,12 +21,11 @@ pub(crate) struct Streams<'a> {
     pub(crate) tick: u64,
 }
 
-/// End of a stream: its name, and the code and the reason of the close frame, if any.
+/// Name of an ended stream, and code and reason of its close frame, if any.
 pub(crate) type Ended = (String, Option<(u16, String)>);
 
 impl<'a> Streams<'a> {
-    /// Opens streams of logs, events and a shell: each kind once with a token and once with a client
-    /// certificate.
+    /// Opens streams of logs, events and a shell, each with a token and with a certificate.
     pub(crate) fn open(network: &'a Network, tenant: &Account<'_>) -> Self {
         let mut streams = Self {
             network,

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-/// SDL with two services. The first service is a web server that responds with `GREETING`, on port 80 and on
-/// a node port.
+/// SDL with two services. The first is a web server with the response `GREETING`, on port 80 and on a node
+/// port.
 pub(crate) const WEB: &str = r#"
 version: "2.0"
 services:
@@ -64,7 +64,7 @@ pub(crate) struct TenantLease<'a> {
     pub(crate) id: DeploymentId,
     pub(crate) lease: LeaseId,
     pub(crate) manifest: Manifest,
-    /// Address of the Service of the first service. Empty until the service runs.
+    /// Service address of the first service; empty until it runs.
     pub(crate) address: String,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// Creates a deployment, waits for a bid, and creates a lease from the bid.
+    /// Creates a deployment, and a lease from its first bid.
     pub(crate) async fn lease(self) -> TenantLease<'a> {
         let deposit = Coin {
             denom: "uact".into(),
@@ -127,7 +127,7 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// Creates a lease, submits the manifest and waits until all services run.
+    /// Creates a lease, sends the manifest and waits until all services run.
     pub(crate) async fn run(self) -> TenantLease<'a> {
         let mut leased = self.lease().await;
         leased.send().await.unwrap();
@@ -147,7 +147,6 @@ impl TenantLease<'_> {
         handle.submit_manifest(&self.id, manifest, hash).await
     }
 
-    /// Updates the manifest hash of the deployment on the chain.
     pub(crate) fn update_chain(&self) {
         let update = TenantMsg::UpdateDeployment {
             id: self.id.clone(),
@@ -156,7 +155,7 @@ impl TenantLease<'_> {
         self.fixture.world.chain.tenant(update).unwrap();
     }
 
-    /// Changes the manifest on the chain and at the provider, and waits until the new manifest runs.
+    /// Changes the manifest on the chain and at the provider, and waits until it runs.
     pub(crate) async fn update(&mut self, change: impl FnOnce(&mut Manifest)) {
         change(&mut self.manifest);
         self.update_chain();
@@ -164,7 +163,7 @@ impl TenantLease<'_> {
         self.runs().await;
     }
 
-    /// Waits until both the provider and Kubernetes report that the newest manifest runs.
+    /// Waits until the provider and Kubernetes report that the newest manifest runs.
     pub(crate) async fn runs(&self) {
         eventually("all pods run", || self.is_running()).await;
         let ns = self.lease.namespace();
@@ -211,7 +210,7 @@ impl TenantLease<'_> {
         lease.map(|l| l.health)
     }
 
-    /// Returns the unhealthy time that the provider reports for the lease.
+    /// Returns the reported unhealthy time of the lease.
     pub(crate) fn unhealthy(&self) -> Duration {
         let status = self.fixture.world.status();
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
@@ -234,12 +233,12 @@ impl TenantLease<'_> {
         assert_eq!(self.records(), "", "the record is left");
     }
 
-    /// Returns the namespace of the lease, or an empty text if the namespace does not exist.
+    /// Returns the namespace of the lease, or an empty text if it does not exist.
     pub(crate) fn namespaces(&self) -> String {
         self.named("namespaces", "default")
     }
 
-    /// Returns the Manifest record of the lease, or an empty text if the record does not exist.
+    /// Returns the Manifest record of the lease, or an empty text if it does not exist.
     pub(crate) fn records(&self) -> String {
         self.named("manifests.akash.network", "lease")
     }

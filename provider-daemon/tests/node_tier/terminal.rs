@@ -7,8 +7,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// Runs a command at a terminal of 40 rows and 100 columns, and types each text after the expected output.
-/// Returns exit code and output.
+/// Runs a command at a terminal, and types each text after the expected output. Returns exit code and output.
 pub(crate) fn typed(mut command: Command, dialogue: &[(&str, &str)]) -> (Option<i32>, String) {
     let (ours, theirs) = pty::open();
     let end = || Stdio::from(theirs.try_clone().unwrap());

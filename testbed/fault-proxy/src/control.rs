@@ -14,10 +14,10 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_util::sync::DropGuard;
 
-/// Maximum size of a request body, in bytes. The faults need several hundred bytes.
+/// Maximum size of a request body, in bytes; enough for all faults.
 const BYTES_MAX: usize = 64 << 10;
 
-/// HTTP endpoint that sets the faults of all given proxies and pipes. Dropping the value stops the endpoint.
+/// HTTP endpoint that sets the faults of proxies and pipes. Dropping the value stops the endpoint.
 #[derive(Debug)]
 pub struct Control {
     address: SocketAddr,

@@ -9,15 +9,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Faults of a node, or of the connection to the node.
+/// Faults of a node or its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Existing connections are closed, and new ones are closed immediately.
+    /// Existing and new connections are closed.
     pub down: bool,
-    /// Connections are accepted, but no data passes until this fault ends.
+    /// Connections are accepted, but no data passes.
     pub frozen: bool,
-    /// Every request gets an HTML page with an HTTP error status, as from a load balancer.
+    /// Every request gets an HTML error page, as from a load balancer.
     pub refused: bool,
     /// Number of blocks by which the node lags.
     pub lag: u64,
@@ -25,20 +25,19 @@ pub struct Faults {
     pub catching_up: bool,
     /// The node offers only an unsupported API version.
     pub other_versions: bool,
-    /// Maximum additional lag of the node, in blocks. Each request gets a random lag from `lag` to
-    /// `lag + scatter`.
+    /// Maximum random lag of the node in addition to `lag`, in blocks.
     pub scatter: u64,
     /// Maximum delay of responses and pushed blocks, in milliseconds.
     pub delay_ms: u64,
     /// Percentage of pushed blocks that are lost.
     pub lose_events: u64,
-    /// Percentage of pushed blocks that are pushed again after the next block.
+    /// Percentage of blocks that are pushed again after the next block.
     pub repeat_events: u64,
-    /// Number of blocks that the node retains. 0 means all blocks.
+    /// Number of blocks that the node retains; 0 for all.
     pub keep_blocks: u64,
     /// Percentage of responses that are truncated.
     pub truncate: u64,
-    /// Percentage of responses that are lost after the node received the request.
+    /// Percentage of requests that the node receives, but without a response to the client.
     pub swallow: u64,
     /// Kind of false response. JSON-RPC only.
     pub lie: Option<Lie>,
@@ -51,12 +50,11 @@ pub struct Stats {
     pub questions: u64,
     /// Number of transactions passed to the node.
     pub broadcasts: u64,
-    /// Number of requests for blocks and heights: JSON-RPC methods `status`, `block`, `block_results` and
-    /// `header`, and gRPC requests to `cosmos.base.tendermint`.
+    /// Number of requests for blocks and heights, over JSON-RPC and gRPC.
     pub polls: u64,
     /// Number of opened websockets.
     pub subscriptions: u64,
-    /// Number of blocks pushed to clients, without the repetitions by `repeat_events`.
+    /// Number of blocks pushed to clients, without repetitions.
     pub pushed: u64,
     /// Number of injected faults.
     pub faults: u64,
@@ -127,7 +125,7 @@ impl Shared {
         self.state().dice.next_u64() % bound.max(1)
     }
 
-    /// Returns `true` with a probability of `percent` percent. If `true`, counts an injected fault.
+    /// Returns `true` for `percent` percent of calls, each counted as an injected fault.
     pub(crate) fn injects(&self, percent: u64) -> bool {
         let injects = percent > 0 && self.draw(100) < percent;
         if injects {
@@ -152,7 +150,7 @@ impl Shared {
         }
     }
 
-    /// Returns the lag of the node for the next request, in blocks.
+    /// Returns the lag for the next request, in blocks.
     pub(crate) fn behind(&self) -> u64 {
         let faults = self.faults();
         let scatter = if faults.scatter > 0 {

@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 const HEIGHT: HeaderName = HeaderName::from_static("x-cosmos-block-height");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// Path of a small request, which the proxy sends to read the newest height from the response header.
+/// Path of a small request, to read the newest height from the response header.
 const SMALL: &str = "/cosmos.base.node.v1beta1.Service/Config";
 const BROADCAST: &str = "/cosmos.tx.v1beta1.Service/BroadcastTx";
 const NODE: &str = "/cosmos.base.tendermint.";
@@ -42,8 +42,8 @@ pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     drop(serving.await);
 }
 
-/// Responds to a request as the simulated node would. The simulated node can lag and lack old blocks. An
-/// error ends only the stream of this request.
+/// Responds to a request as the simulated node, which can lag and lack old blocks. An error ends only the
+/// stream of this request.
 async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
     shared.thaw().await;
     if shared.faults().refused {
@@ -76,8 +76,8 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     Ok(Response::from_parts(head, cut(body.slice(..body.len() / 2))))
 }
 
-/// Changes a request so that the upstream node responds as the simulated node would. Returns a response if
-/// the proxy must not forward the request.
+/// Changes a request so that the upstream node responds like the simulated node. Returns a response if the
+/// request must not be forwarded.
 async fn apply_view(
     shared: &Shared,
     http: &Http,
@@ -100,8 +100,8 @@ async fn apply_view(
 }
 
 impl View {
-    /// Adds the height of the simulated node to a request without a height. Returns an error response if the
-    /// simulated node does not have the requested height.
+    /// Adds the height of the simulated node to a request without a height. Returns an error response for an
+    /// unavailable height.
     fn pin(&self, headers: &mut HeaderMap) -> Option<Response<Body>> {
         let Some(asked) = headers.get(&HEIGHT) else {
             headers.insert(HEIGHT, self.height.into());
@@ -116,7 +116,7 @@ impl View {
     }
 }
 
-/// Returns the newest height of the upstream node, from the response to a small request.
+/// Returns the newest height of the upstream node.
 async fn newest(shared: &Shared, http: &Http) -> io::Result<u64> {
     // Flag without compression, and a message of length 0.
     let mut empty = BytesMut::new();

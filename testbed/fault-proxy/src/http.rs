@@ -30,7 +30,6 @@ pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed()
 }
 
-/// Returns an HTML page with status 502, as a load balancer does.
 pub(crate) fn refusal() -> Response<Body> {
     let page = "<html><body><h1>502 Bad Gateway</h1></body></html>";
     let mut response = Response::new(whole(page));
@@ -82,7 +81,7 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     Ok(Response::from_parts(head, whole(body)))
 }
 
-/// Returns a response body that fails after these bytes, so that the connection is closed.
+/// Returns a body that fails after these bytes, so that the connection is closed.
 pub(crate) fn cut(beginning: Bytes) -> Body {
     let frame = stream::iter([Ok(Frame::data(beginning))]);
     let end = stream::once(async {

@@ -41,10 +41,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Loopback address with port 0, for which the system chooses an unused port.
+/// Loopback address with a port that the system chooses.
 const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Proxy in front of a node, for its gRPC endpoint or its JSON-RPC and websocket endpoint. Dropping the value
+/// Proxy in front of a node's gRPC or JSON-RPC endpoint, which also serves the websocket. Dropping the value
 /// stops the proxy.
 #[derive(Debug)]
 pub struct Proxy {
@@ -55,7 +55,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy on an unused loopback port for the JSON-RPC endpoint at `upstream` (`host:port`).
+    /// Starts a proxy on loopback for the JSON-RPC endpoint `upstream` (`host:port`).
     ///
     /// # Errors
     /// Fails if no port can be bound.
@@ -78,7 +78,7 @@ impl Proxy {
         })
     }
 
-    /// Starts a proxy on an unused loopback port for the gRPC endpoint at `upstream` (`host:port`).
+    /// Starts a proxy on loopback for the gRPC endpoint `upstream` (`host:port`).
     ///
     /// # Errors
     /// Fails if no port can be bound.
@@ -130,7 +130,7 @@ impl Proxy {
     }
 }
 
-/// Listens and serves connections until the returned guard is dropped.
+/// Serves connections until the returned guard is dropped.
 async fn serve<F>(
     listen: SocketAddr,
     shared: &Arc<Shared>,
@@ -148,7 +148,7 @@ where
     Ok((address, stop.drop_guard()))
 }
 
-/// Accepts connections until the task is aborted. The abort also ends all connections.
+/// Accepts connections until `stop` is cancelled, which also ends all connections.
 async fn accept<F>(
     listener: TcpListener,
     shared: Arc<Shared>,

@@ -6,11 +6,10 @@ use serde_json::Value;
 
 /// A time a century in the future.
 const FUTURE: &str = "2126-01-01T00:00:00Z";
-/// Encoded second occurrence of the field `params`, with `order_max_bids: 0`. Decoders use the last
-/// occurrence.
+/// Field `params` with `order_max_bids: 0`, encoded. Appended to a message, this value replaces the first
+/// one.
 const NO_BIDS: [u8; 4] = [0x0a, 2, 0x10, 0];
-/// Encoded second occurrences of account number and sequence, with the value 99. Decoders use the last
-/// occurrence.
+/// Account number 99 and sequence 99, encoded. Appended to a message, these values replace the first ones.
 const OTHER_ACCOUNT: [u8; 4] = [0x18, 99, 0x20, 99];
 
 /// A false response.
@@ -19,9 +18,9 @@ const OTHER_ACCOUNT: [u8; 4] = [0x18, 99, 0x20, 99];
 pub enum Lie {
     /// The status and queries report this height.
     Height(u64),
-    /// Status, headers, blocks and queries consistently report heights that are higher by this number.
+    /// Status, headers, blocks and queries all report heights that are too high by this number.
     Chain(u64),
-    /// The status, headers and blocks have a time that is one century ahead.
+    /// Status, headers and blocks have a time one century ahead.
     Time,
     /// The market parameters allow no bids.
     Params,
@@ -29,11 +28,11 @@ pub enum Lie {
     Account,
     /// No account has a certificate.
     Certificates,
-    /// Pushed blocks have heights that are too high by this number.
+    /// Pushed blocks have heights too high by this number.
     Pushes(u64),
 }
 
-/// Query response that contains an account of type `Any` in the first field.
+/// Query response with an account of type `Any` in the first field.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Wrapped {
     #[prost(message, optional, tag = "1")]
@@ -41,7 +40,7 @@ struct Wrapped {
 }
 
 impl Lie {
-    /// Changes a request so that a node with the true heights can respond.
+    /// Changes a request so that a node with true heights can respond.
     pub(crate) fn change_request(self, method: &str, params: &mut Value) {
         let asked = crate::rpc::number(&params["height"]);
         let Self::Chain(higher) = self else { return };
@@ -50,7 +49,7 @@ impl Lie {
         }
     }
 
-    /// Falsifies the result of a request for the height `asked`; 0 means the newest height.
+    /// Falsifies the result of a request for the height `asked`; 0 for the newest.
     pub(crate) fn change_result(self, method: &str, path: &str, asked: u64, result: &mut Value) {
         let named = |true_height: &Value, higher: u64| {
             let height = match asked {
@@ -109,7 +108,7 @@ impl Lie {
         *value = BASE64.encode(&bytes).into();
     }
 
-    /// Returns the text of a pushed block with a false height, or `None` if the block stays unchanged.
+    /// Returns a pushed block with a false height; `None` if unchanged.
     pub(crate) fn change_push(self, text: &str) -> Option<String> {
         let Self::Pushes(higher) = self else { return None };
         let mut frame: Value = serde_json::from_str(text).ok()?;

@@ -10,9 +10,9 @@ use tokio_util::sync::DropGuard;
 
 const CHUNK: usize = 16 << 10;
 
-/// A proxy in front of a TLS endpoint. The proxy cannot decrypt requests, so only these [`Faults`] apply:
-/// `down`, `frozen`, `delay_ms` per chunk, and `swallow` and `truncate` as the percentage of chunks after
-/// which the connection is closed. Dropping the value stops the proxy.
+/// Proxy in front of a TLS endpoint, without decryption. Of the [`Faults`], only `down`, `frozen`,
+/// `delay_ms`, `swallow` and `truncate` apply. The last two are percentages of data chunks, and close the
+/// connection. Dropping the value stops the proxy.
 #[derive(Debug)]
 pub struct Pipe {
     pub(crate) shared: Arc<Shared>,
@@ -21,7 +21,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Starts a proxy on an unused loopback port for `upstream` (`host:port`).
+    /// Starts a proxy on loopback for `upstream` (`host:port`).
     ///
     /// # Errors
     /// Fails if no port can be bound.

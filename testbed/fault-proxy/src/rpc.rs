@@ -14,7 +14,7 @@ pub(crate) const UNSUPPORTED: &str = "v9";
 /// Maximum size of a response.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Responds to a request as the simulated node would. The simulated node can lag and lack old blocks.
+/// Responds to a request as the simulated node, which can lag and lack old blocks.
 pub(crate) async fn answer(
     shared: &Shared,
     http: &Http,
@@ -59,7 +59,7 @@ pub(crate) async fn answer(
     Ok(changed(shared, &method, answer))
 }
 
-/// Changes the result in a response. A response without a result is unchanged.
+/// Changes the result in a response, if the response has one.
 fn with_result(
     shared: &Shared,
     mut answer: Response<Bytes>,
@@ -105,7 +105,7 @@ async fn apply_view(
     }
 }
 
-/// Changes a response about the node if a fault requires this change.
+/// Changes a response about the node if a fault requires it.
 fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<Bytes> {
     let faults = shared.faults();
     let is_changed = match method {
@@ -129,8 +129,8 @@ fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<B
 }
 
 impl View {
-    /// Changes a request so that the upstream node responds as the simulated node would. Returns the error
-    /// that the simulated node would return, if any.
+    /// Changes a request so that the upstream node responds like the simulated node. Returns the simulated
+    /// node's error, if any.
     fn change(&self, method: &str, call: &mut Value) -> Option<Value> {
         let asked = number(&call["params"]["height"]);
         let error = |text: String| {
@@ -173,7 +173,7 @@ impl View {
     }
 }
 
-/// Returns the status of the upstream node, changed so that `height` is the newest block.
+/// Returns the status of the upstream node with `height` as the newest block.
 async fn older_status(shared: &Shared, http: &Http, id: &Value, height: u64) -> io::Result<Response<Bytes>> {
     let mut status = ask(shared, http, "status", json!({})).await?;
     let block = ask(shared, http, "block", json!({"height": height.to_string()})).await?;
@@ -184,7 +184,7 @@ async fn older_status(shared: &Shared, http: &Http, id: &Value, height: u64) -> 
     Ok(Response::new(answer.to_string().into()))
 }
 
-/// Sends an additional request from the proxy to the upstream node.
+/// Sends a request of the proxy itself to the upstream node.
 async fn ask(shared: &Shared, http: &Http, method: &str, params: Value) -> io::Result<Value> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let request = Request::builder()
@@ -225,7 +225,7 @@ async fn forward(
     Ok(response)
 }
 
-/// Reads a JSON number, or a number in a JSON string. Returns 0 for any other value.
+/// Reads a JSON number, also from a string; 0 for any other value.
 pub(crate) fn number(value: &Value) -> u64 {
     let text = value.as_str().and_then(|text| text.parse().ok());
     text.or_else(|| value.as_u64()).unwrap_or_default()

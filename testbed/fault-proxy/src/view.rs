@@ -2,15 +2,15 @@
 
 use crate::faults::Shared;
 
-/// Path prefixes of services that cannot be queried at a height.
+/// Path prefixes of services without queries at a height.
 const WITHOUT_HEIGHT: [&str; 3] = ["/cosmos.tx.", "/cosmos.base.node.", "/akash.discovery."];
 
-/// Returns `true` if a query with this path can request the state at a height.
+/// Returns true if a query with this path can have a height.
 pub(crate) fn has_height(path: &str) -> bool {
     !WITHOUT_HEIGHT.iter().any(|service| path.starts_with(service))
 }
 
-/// Lag of a node, and the number of blocks that the node retains.
+/// Lag of a node, and number of retained blocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Distance {
     behind: u64,
@@ -18,14 +18,13 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    /// Returns the lag and the retained blocks of the node for the next request, or `None` if no fault
-    /// affects the lag or the retained blocks.
+    /// Returns the lag and retention for the next request; `None` without such faults.
     pub(crate) fn of(shared: &Shared) -> Option<Self> {
         let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
         (behind > 0 || keep > 0).then_some(Self { behind, keep })
     }
 
-    /// Returns the block range of the node, if `newest` is the newest block of the chain.
+    /// Returns the block range of the node; `newest` is the chain's newest block.
     pub(crate) fn at(self, newest: u64) -> View {
         View {
             height: newest.saturating_sub(self.behind).max(1),
@@ -43,12 +42,12 @@ impl Distance {
 pub(crate) struct View {
     /// Newest block.
     pub(crate) height: u64,
-    /// Oldest retained block, or 0 if all blocks are retained.
+    /// Oldest retained block; 0 if all blocks are retained.
     pub(crate) oldest: u64,
 }
 
 impl View {
-    /// Returns the error (code, name of the code, text) for a query at a height that the node does not have.
+    /// Returns the error for a query at an unavailable height: code, name and text.
     pub(crate) fn refusal(&self, asked: u64) -> Option<(u32, &'static str, String)> {
         if asked > self.height {
             let text = "cannot query with height in the future; please provide a valid height";

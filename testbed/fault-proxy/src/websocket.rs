@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 const NEW_BLOCK: &str = "tendermint/event/NewBlock\"";
 
-/// Accepts the websocket of a client, and opens a websocket to the node.
+/// Accepts the websocket of a client, and opens one to the node.
 pub(crate) fn upgrade(shared: Arc<Shared>, mut request: Request<Incoming>) -> io::Result<Response<()>> {
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY);
     let key = key.ok_or_else(|| io::Error::other("no websocket key"))?;
@@ -42,7 +42,7 @@ pub(crate) fn upgrade(shared: Arc<Shared>, mut request: Request<Incoming>) -> io
     Ok(response)
 }
 
-/// Forwards messages in both directions until one side or a fault closes the connection.
+/// Forwards messages in both directions until a side or a fault closes the connection.
 async fn pass<S>(shared: &Shared, client: WebSocketStream<S>, path: &str)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -96,8 +96,8 @@ where
     }
 }
 
-/// Pushes a block to the client, and then possibly the previous block again (fault `repeat_events`). The
-/// fault `lose_events` drops the block.
+/// Pushes a block to the client, unless the fault `lose_events` drops it. The fault `repeat_events` then
+/// repeats the previous block.
 async fn push<S>(
     shared: &Shared,
     to_client: &mut S,

@@ -22,9 +22,9 @@ use tokio::time::{Instant, timeout};
 /// Number of leases. Each lease has `NAMES` hostnames.
 pub(crate) const LEASES: usize = pick(3, 1_000);
 const NAMES: usize = pick(2, 10);
-/// Number of hostname records that the benchmark changes one after the other.
+/// Number of hostname records changed one after the other.
 const CHANGES: usize = pick(3, 300);
-/// Container port that the benchmark sets in a hostname record.
+/// Container port set in a hostname record.
 const OTHER: i32 = 9_000;
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const STATUS: &str = "/status?limit=1";
@@ -56,8 +56,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     Ok((operator, program))
 }
 
-/// Measures the time from the change of a hostname record until another client receives the changed route
-/// from a watch.
+/// Measures the time from a change of a hostname record until a watch reports the changed route.
 async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> {
     let mut seen = watch(admin.clone());
     let records: Api<DynamicObject> = Api::namespaced_with(
@@ -96,7 +95,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Watches the routes. The channel receives the hostname of each route with a port that changes to [`OTHER`].
+/// Watches the routes. Sends the hostname of each route whose port is now [`OTHER`].
 fn watch(client: Client) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(64);
     tokio::spawn(async move {

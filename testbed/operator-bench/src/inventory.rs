@@ -21,7 +21,7 @@ const LOAD: Load = Load {
 };
 /// Number of pod changes for the CPU measurement.
 const EVENTS: usize = pick(40, 10_000);
-/// Number of nodes that the benchmark changes one after the other.
+/// Number of nodes changed one after the other.
 const CHANGES: usize = pick(3, 60);
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// Time in which the operator processes all pending events.
@@ -83,8 +83,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     Ok((operator, program))
 }
 
-/// Adds GPUs to three of ten nodes. The GPUs have different labels: NVIDIA PCI ID, NVIDIA product, and AMD
-/// PCI ID.
+/// Adds GPUs to three of ten nodes, with different labels: NVIDIA PCI ID, NVIDIA product, and AMD PCI ID.
 fn with_devices(number: usize, mut node: Value) -> Value {
     let (label, value, resource) = match number % 10 {
         1 => (
@@ -137,7 +136,7 @@ async fn next(stream: &mut Streaming<Cluster>) -> Result<Cluster, Failed> {
     Ok(cluster.ok_or("the stream ended")?)
 }
 
-/// Measures the time from the change of a node until a message of the gRPC stream contains the change.
+/// Measures the time from a change of a node until the gRPC stream reports the change.
 async fn changes(admin: &Client, stream: &mut Streaming<Cluster>) -> Result<(), Failed> {
     let nodes: Api<Node> = Api::all(admin.clone());
     let mut took = Vec::new();
@@ -173,8 +172,8 @@ fn cpus(node: &Shown) -> Option<&str> {
     quantity.string.as_deref()
 }
 
-/// Measures the CPU time of the operator per pod change, at the maximum rate of the API server. Every fourth
-/// pod ends. In the other pods, a field without effect on the capacity changes.
+/// Measures the operator's CPU time per pod change, in microseconds. Every fourth pod ends, and the others
+/// change without effect on capacity.
 async fn events(admin: &Client, program: &Program, first: usize) -> Result<f64, Failed> {
     sleep(SETTLE).await;
     let (before, began) = (program.cpu()?, Instant::now());

@@ -46,7 +46,7 @@ const RECORDS: &str = "lease";
 /// Duration for which idle operators are measured.
 const REST: Duration = Duration::from_secs(pick(1, 120));
 
-/// Returns `small` in the debug build of the tests, and `large` in the release build of the benchmark.
+/// Returns `small` in debug builds, and `large` in release builds.
 pub(crate) const fn pick<T: Copy>(small: T, large: T) -> T {
     if cfg!(debug_assertions) { small } else { large }
 }
@@ -68,7 +68,7 @@ struct Args {
     parts: Vec<String>,
 }
 
-/// Arguments of the benchmark, and access to the API server that the operators use.
+/// Benchmark arguments, and the API server of the operators.
 struct Bench {
     args: Args,
     server: Server,
@@ -118,8 +118,8 @@ async fn measure(args: Args) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Prints the requests per minute and the CPU time per minute of each idle operator. Lease renewals and watch
-/// restarts are not counted.
+/// Prints requests and CPU time per minute of each idle operator. Does not count lease renewals and watch
+/// restarts.
 async fn rest(running: &[(Operator<'_>, Program)]) -> Result<(), Failed> {
     // Wait until the work of the last part is done.
     sleep(Duration::from_secs(pick(1, 10))).await;

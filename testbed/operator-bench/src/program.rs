@@ -90,8 +90,7 @@ impl Program {
         Ok(body.to_owned())
     }
 
-    /// Polls the status at `path` until the condition holds. Returns the time from the start of the program
-    /// to this moment.
+    /// Polls the status at `path` until the condition holds. Returns the time since the start of the program.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Result<Duration, Failed> {
         loop {
             let status: Value = serde_json::from_str(&self.get(path).await?).unwrap_or_default();
@@ -131,7 +130,7 @@ impl Program {
         Ok(TICK * (ticks(11)? + ticks(12)?))
     }
 
-    /// Stops the program with SIGTERM, as Kubernetes does. Fails if the exit code is not 0.
+    /// Stops the program with SIGTERM. Fails if the exit code is not 0.
     pub(crate) async fn stop(mut self) -> Result<(), Failed> {
         kill(Pid::from_raw(i32::try_from(self.id()?)?), Signal::SIGTERM)?;
         let ended = timeout(WAIT_LIMIT, self.child.wait()).await??;
@@ -146,7 +145,7 @@ impl Program {
     }
 }
 
-/// Returns `true` if the status reports that the operator is ready, is the leader and has no pending work.
+/// Returns true if the operator is ready, leads and has no pending work.
 pub(crate) fn is_in_step(status: &Value) -> bool {
     status["is_ready"] == true && status["busy"] == 0 && status["election"]["is_leader"] == true
 }

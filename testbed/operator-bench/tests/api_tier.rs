@@ -6,7 +6,7 @@ use testbed::{Cluster, Component, Tier};
 
 const PARTS: [&str; 3] = ["hostname", "ip", "inventory"];
 
-/// Objects that the benchmark may leave on the cluster, and that the test deletes.
+/// Objects that the benchmark leaves on the cluster, and that the test deletes.
 const LEFT: [&[&str]; 5] = [
     &["nodes", "--selector=akash.network=true"],
     &["providerhosts.akash.network", "--namespace=lease", "--all"],
@@ -15,7 +15,7 @@ const LEFT: [&[&str]; 5] = [
     &["namespaces", "--selector=akash.network=true"],
 ];
 
-/// Cluster with a paused controller manager, so that only the benchmark creates objects.
+/// Cluster without a running controller manager, so that only the benchmark creates objects.
 struct Paused<'a>(&'a Cluster);
 
 impl Drop for Paused<'_> {

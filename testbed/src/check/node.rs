@@ -78,7 +78,7 @@ fn enters(cluster: &Cluster) -> Result<()> {
     holds("another user", &outcome.stdout, "uid=1000(tenant)")
 }
 
-/// Checks that a claim gets a volume, and that the data in the volume survives the end of a pod.
+/// Checks that a claim gets a volume, and that its data survives a pod.
 fn keeps(cluster: &Cluster) -> Result<()> {
     let pod = |name: &str, script: &str| {
         let overrides = json!({"spec": {
@@ -118,7 +118,7 @@ fn keeps(cluster: &Cluster) -> Result<()> {
     )
 }
 
-/// Checks that pods keep running during a restart of the kubelet and of containerd.
+/// Checks that pods survive a restart of the kubelet and of containerd.
 fn survives(cluster: &Cluster) -> Result<()> {
     let pod = || {
         field(

@@ -7,15 +7,14 @@ use super::{Cluster, Hold};
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// Environment variable with the state folder of one cluster, or of several interchangeable clusters.
+/// Environment variable with the state folder of one cluster, or of several.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";
 /// Interval between two searches for an unused cluster.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Cluster {
-    /// Returns the cluster of `AKASH_TESTBED_DIR`, or a cluster that `cargo xtask cluster up` started in this
-    /// checkout. If no cluster is suitable, prints `skipped: ` with the reason and returns `None`. Waits
-    /// while another test has exclusive access.
+    /// Returns the cluster of `AKASH_TESTBED_DIR`, or a cluster of this checkout. Without a suitable cluster,
+    /// prints `skipped: ` with the reason and returns `None`. Waits while another test has exclusive access.
     ///
     /// # Errors
     /// Fails if the variable is set to a folder without a healthy cluster of the tier.
@@ -37,9 +36,8 @@ impl Cluster {
         Ok(None)
     }
 
-    /// Returns a cluster as [`Self::from_env`] does, and waits for exclusive access. If `AKASH_TESTBED_DIR`
-    /// lists several clusters (separated as in `PATH`), selects the last unused cluster, so that exclusive
-    /// tests run in parallel.
+    /// Returns a cluster as [`Self::from_env`] does, with exclusive access. Selects the last unused cluster
+    /// if `AKASH_TESTBED_DIR` lists several (separated as in `PATH`).
     ///
     /// # Errors
     /// Fails as [`Self::from_env`], or if a state folder cannot be written.
@@ -71,7 +69,7 @@ fn dirs() -> Vec<PathBuf> {
     named.iter().flat_map(std::env::split_paths).collect()
 }
 
-/// Returns whether the cluster is healthy. False if the cluster is removed during the check.
+/// Returns true if the cluster is healthy, and is not removed during the check.
 fn is_healthy(cluster: &Cluster) -> bool {
     let hold = cluster.shared();
     let well = cluster.status().is_healthy();
@@ -106,7 +104,7 @@ fn error_at(dir: &Path, what: &str) -> Error {
     Error::new(format!("{VARIABLE}={}: {what}", dir.display()))
 }
 
-/// Returns the state folders of the clusters of this checkout, in alphabetical order.
+/// Returns the state folders of this checkout's clusters, sorted.
 fn candidates() -> Vec<PathBuf> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/cluster");
     let Ok(entries) = std::fs::read_dir(target) else {

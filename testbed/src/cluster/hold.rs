@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use super::Cluster;
 use crate::error::{Error, Result};
 
-/// Lock for shared or exclusive access to a cluster. An exclusive lock excludes all other locks. The lock is
-/// released when the value is dropped or the process ends.
+/// Lock for shared or exclusive access to a cluster, released when the value is dropped or the process ends.
 #[derive(Debug)]
 #[must_use = "the lock is held until the file is dropped"]
 pub struct Hold {
@@ -15,7 +14,7 @@ pub struct Hold {
 }
 
 impl Cluster {
-    /// Waits for shared access, which excludes tests with exclusive access.
+    /// Waits for shared access, while no test has exclusive access.
     ///
     /// # Errors
     /// Fails if the state folder cannot be written.
@@ -31,7 +30,7 @@ impl Cluster {
         self.hold(File::lock)
     }
 
-    /// Returns a lock for exclusive access, or `None` if another test has access.
+    /// Returns a lock for exclusive access, or `None` if another test has a lock.
     pub(super) fn try_exclusive(&self) -> Result<Option<Hold>> {
         let (path, file) = self.lock_file()?;
         match file.try_lock() {
@@ -47,8 +46,7 @@ impl Cluster {
         Ok(Hold { _file: file })
     }
 
-    /// Opens the lock file. Each lock has a separate handle, because locks on one handle would not exclude
-    /// each other.
+    /// Opens the lock file. Locks exclude each other only on separate handles.
     fn lock_file(&self) -> Result<(PathBuf, File)> {
         let path = self.layout.dir.join("pids").join("held.lock");
         let file = File::create(&path).map_err(|error| Error::at(&path, error))?;

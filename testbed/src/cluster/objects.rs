@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Layout, NODE};
 use crate::tier::Tier;
 
-/// Time limit until the objects are ready, generous for busy machines.
+/// Time limit until the objects are ready.
 const READY_WITHIN: Duration = Duration::from_mins(2);
 
 /// Returns kubectl with the administrator's kubeconfig.
@@ -35,7 +35,7 @@ pub(super) fn create(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Applies the CustomResourceDefinitions in a folder, if the folder exists.
+/// Applies the CustomResourceDefinitions in a folder, if it exists.
 pub(super) fn define(layout: &Layout, crds: &Path) -> Result<()> {
     if !holds_yaml(crds)? {
         return Ok(());
@@ -81,7 +81,7 @@ fn holds_yaml(folder: &Path) -> Result<bool> {
     }
 }
 
-/// Waits for the node, for cluster DNS, and for objects that controllers create.
+/// Waits for the node, cluster DNS and the objects of controllers.
 pub(super) fn await_ready(layout: &Layout) -> Result<()> {
     // Pods are refused until their namespace has its service account.
     await_that(
@@ -97,7 +97,7 @@ pub(super) fn await_ready(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a condition of an object. The object may be created later.
+/// Waits for a condition of an object, which may be created later.
 fn await_that(layout: &Layout, what: &str, namespace: &str, condition: &str) -> Result<()> {
     until(what, READY_WITHIN, || {
         kubectl(layout)

@@ -23,7 +23,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 pub enum Health {
     /// The component runs and reports that it is healthy.
     Healthy,
-    /// The component runs but is not healthy, for this reason.
+    /// The component runs, but is unhealthy for this reason.
     Unhealthy(String),
     /// The process is suspended.
     Paused,
@@ -140,14 +140,14 @@ pub(super) fn of(layout: &Layout, component: Component) -> Health {
     }
 }
 
-/// Removes the command line from an error, and limits the reason to 200 characters.
+/// Returns the error without its command line, cut to 200 characters.
 fn in_short(error: &str) -> String {
     let (_, reason) = error.split_once("` ").unwrap_or(("", error));
     // One line on a screen.
     reason.chars().take(200).collect()
 }
 
-/// Returns the command that checks the health of a component. For a healthy component, the exit code is 0.
+/// Returns the command that checks a component; exit code 0 for a healthy one.
 fn probe(layout: &Layout, component: Component) -> Run {
     let node = layout.addresses().node;
     let get = |url: &str| {

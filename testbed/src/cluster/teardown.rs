@@ -11,9 +11,7 @@ use crate::layout::Layout;
 use crate::processes::{self, ProcessId};
 use crate::{cgroups, files, mounts, network};
 
-/// Kills all processes in reverse order of their start, and releases the resources of the machine.
-///
-/// A normal shutdown is not necessary, because the state of the processes is deleted afterwards.
+/// Kills all processes in reverse start order, and releases the resources of the machine.
 pub(super) fn run(layout: &Layout) -> Result<()> {
     for component in layout.tier.components().iter().rev() {
         if let Some(process) = ProcessId::read(&layout.pid(*component)) {
@@ -47,8 +45,8 @@ fn containers(layout: &Layout) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Returns the files that the node's programs create outside of the state folder: sockets of containerd
-/// shims, state of network plugins, and links to logs.
+/// Returns files of the node's programs outside of the state folder: sockets of containerd shims, state of
+/// network plugins, and links to logs.
 fn leavings(layout: &Layout) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for container in containers(layout) {
@@ -69,8 +67,8 @@ fn leavings(layout: &Layout) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the folders of the persistent volumes of this cluster. The parent folder also contains volumes of
-/// other clusters. The volume names are read from the etcd database, because the API server no longer runs.
+/// Returns the folders of this cluster's persistent volumes. Reads their names from the etcd database,
+/// because the API server no longer runs.
 fn volumes(layout: &Layout) -> BTreeSet<PathBuf> {
     let store = layout.data(Component::Etcd).join("member");
     let files = ["snap", "wal"].map(|folder| store.join(folder));
@@ -109,7 +107,7 @@ fn listed(folder: &str) -> impl Iterator<Item = PathBuf> {
     entries.map(|entry| entry.path())
 }
 
-/// Returns the processes in the cluster's network namespace, and their descendants in other namespaces.
+/// Returns the processes in the cluster's network namespace, and their descendants.
 fn strays(layout: &Layout) -> Vec<ProcessId> {
     if !network::exists(&layout.netns) {
         return Vec::new();

@@ -27,7 +27,7 @@ fn flag(name: &str, value: &str) -> String {
     format!("--{name}={value}")
 }
 
-/// Returns the arguments of etcd. Writes are not flushed to the disk, because the data is temporary.
+/// Returns the arguments of etcd. Writes are not flushed, because the data is temporary.
 fn etcd(layout: &Layout) -> Vec<String> {
     vec![
         flag("data-dir", &text_of(&layout.data(Component::Etcd))),
@@ -41,8 +41,7 @@ fn etcd(layout: &Layout) -> Vec<String> {
     ]
 }
 
-/// Returns the arguments of the API server. The server creates a certificate for its addresses, and writes
-/// the certificate and its authority to one file.
+/// Returns the arguments of the API server, which creates its own certificate and authority.
 fn api_server(layout: &Layout) -> Vec<String> {
     let addresses = layout.addresses();
     let node = addresses.node.to_string();
@@ -105,8 +104,8 @@ fn scheduler(layout: &Layout) -> Vec<String> {
     client(layout, Component::Scheduler)
 }
 
-/// Returns the common arguments of scheduler and controller manager. Leader election is disabled, so that
-/// both work immediately after a restart.
+/// Returns the common arguments of scheduler and controller manager. Without leader election, both work at
+/// once after a restart.
 fn client(layout: &Layout, component: Component) -> Vec<String> {
     let kubeconfig = text_of(&layout.kubeconfig_of(component));
     vec![
@@ -132,8 +131,7 @@ fn kubelet(layout: &Layout) -> Vec<String> {
     ]
 }
 
-/// Returns the arguments of kwok. kwok simulates only the nodes with the annotation
-/// `kwok.x-k8s.io/node=fake`.
+/// Returns the arguments of kwok, which simulates only nodes with the annotation `kwok.x-k8s.io/node=fake`.
 fn kwok(layout: &Layout) -> Vec<String> {
     vec![
         flag("kubeconfig", &text_of(&layout.kubeconfig_of(Component::Kwok))),

@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 const CORE: [&str; 3] = ["build", "-p", "akash-provider-core"];
 /// Arguments of the first cargo command in the README.
 const RELEASE: [&str; 4] = ["build", "--release", "-p", "provider-daemon"];
-/// Arguments of a cargo command that makes the same build as the test command.
+/// Cargo arguments for the same build as in the test command.
 const TESTS: [&str; 6] = [
     "build",
     "--workspace",
@@ -26,13 +26,13 @@ const TICKS: f64 = 100.0;
 const CPU: &str = "s of a core";
 const MIB: f64 = 1_048_576.0;
 
-/// Measures the duration of an embedder's first build of the core, with all dependencies.
+/// Measures a first build of the core with all dependencies, as for an embedder.
 pub(super) fn core(workspace: &Workspace) -> Result<Figure> {
     let (seconds, ()) = cold(workspace, &CORE, |_| Ok(()))?;
     Ok(Figure::new("core_cold_build_s", seconds, "s"))
 }
 
-/// Measures the release build, then the test build. Reads the CPU time from `/proc`.
+/// Measures the release build, then the test build.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     let begun = processor_seconds()?;
     let (release, bytes) = cold(workspace, &RELEASE, |folder| size(&folder.join(BINARY)))?;
@@ -51,8 +51,8 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
     Ok(())
 }
 
-/// Runs a build into an empty folder, calls `look` with the folder, and deletes the folder. Returns the build
-/// time in seconds and the result of `look`.
+/// Runs a build into an empty folder, calls `look`, and deletes the folder. Returns the build time in
+/// seconds, and the result of `look`.
 fn cold<T>(
     workspace: &Workspace,
     command: &[&str],
@@ -71,7 +71,7 @@ fn cold<T>(
     Ok((seconds, seen))
 }
 
-/// CPU time of all child processes that have ended, in seconds.
+/// Returns the CPU time of ended child processes, in seconds.
 fn processor_seconds() -> Result<f64> {
     let path = "/proc/self/stat";
     let stat = fs::read_to_string(path).map_err(|error| Error::new(format!("{path}: {error}")))?;

@@ -43,7 +43,7 @@ fn fault(file: &Path, text: &str, link: &str) -> Option<String> {
     (!found).then(|| format!("`{link}` points to a missing heading"))
 }
 
-/// Returns the targets of the links `[text](target)` and `[name]: target` in a Markdown text. Skips URLs.
+/// Returns the targets of links in a Markdown text, except URLs.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(text) {
@@ -59,14 +59,14 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns a link target without its title, or `None` for a URL.
+/// Returns a link target without its title; `None` for a URL.
 fn inside(target: &str) -> Option<String> {
     let target = target.split_whitespace().next()?.trim_matches(['<', '>']);
     let elsewhere = target.contains("://") || target.starts_with("mailto:");
     (!elsewhere).then(|| target.to_owned())
 }
 
-/// Returns the lines outside of code fences; inline code is removed.
+/// Returns the lines outside of code fences, without inline code.
 fn prose(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut lines = Vec::new();
@@ -80,7 +80,7 @@ fn prose(text: &str) -> Vec<String> {
     lines
 }
 
-/// Returns the anchors of the headings on a rendered page.
+/// Returns the anchors of a page's headings.
 fn headings(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut found = Vec::new();

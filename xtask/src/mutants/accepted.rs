@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 use super::mutant::{Mutant, Outcome, Trial};
 
-/// Separator between a mutant and its reason. No mutant name contains this text.
+/// Separator between a mutant and its reason.
 const BETWEEN: &str = " # ";
 /// Minimum number of words of a reason.
 const WORDS_MIN: usize = 2;
@@ -19,10 +19,10 @@ const WORDS_MIN: usize = 2;
 pub(super) struct Accepted(BTreeSet<String>);
 
 impl Accepted {
-    /// Parses the list. Empty lines and lines that start with `#` are ignored.
+    /// Parses the list. Ignores empty lines and lines that start with `#`.
     ///
     /// # Errors
-    /// Lists each line that has no reason, is out of order, or is repeated.
+    /// Lists each line without a reason, out of order, or repeated.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let mut names = BTreeSet::new();
         let mut findings = Vec::new();
@@ -55,7 +55,7 @@ impl Accepted {
         self.0.contains(name)
     }
 
-    /// Returns an error if an entry of the list names a mutant that does not exist.
+    /// Returns an error if the list names a mutant that does not exist.
     pub(super) fn expect_known(&self, mutants: &[&Mutant]) -> Result<()> {
         let mutants: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.name.as_str()).collect();
         let gone: Vec<String> = self
@@ -70,8 +70,7 @@ impl Accepted {
         )
     }
 
-    /// Returns a finding for each tried mutant that contradicts the list: an unlisted survivor, or a listed
-    /// mutant that was detected.
+    /// Returns unlisted survivors, and listed mutants that did not survive.
     pub(super) fn findings(&self, tried: &[Trial]) -> Vec<String> {
         // Sorted by name, so that two runs are comparable.
         let outcomes: BTreeMap<&str, Outcome> = tried

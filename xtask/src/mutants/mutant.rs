@@ -9,11 +9,10 @@ use crate::error::{Error, Result};
 /// A change of the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mutant {
-    /// Unique name with line and column, `FILE:LINE:COLUMN: CHANGE in FUNCTION`. An edit of the file changes
-    /// this name.
+    /// Unique name `FILE:LINE:COLUMN: CHANGE in FUNCTION`, which changes with edits of the file.
     pub(super) place: String,
-    /// Name `FILE: CHANGE in FUNCTION`, followed by `(2 of 3)` if the function has several such changes.
-    /// Edits of other code do not change this name.
+    /// Name `FILE: CHANGE in FUNCTION`, with `(2 of 3)` for repeated changes. Edits of other code do not
+    /// change this name.
     pub(super) name: String,
 }
 
@@ -23,7 +22,7 @@ pub(super) enum Outcome {
     Caught,
     /// Every test passed.
     Survived,
-    /// The tests exceeded their time limit. The mutant counts as detected.
+    /// The tests exceeded their time limit, which counts as detected.
     TimedOut,
     /// The mutant does not compile.
     Unviable,
@@ -59,7 +58,7 @@ enum Scenario {
     Mutant(ListedMutant),
 }
 
-/// Parses the output of `--list --json`. Returns the mutants in the order of the output.
+/// Parses the output of `--list --json`, in its order.
 pub(super) fn list(text: &str) -> Result<Vec<Mutant>> {
     let described: Vec<ListedMutant> = serde_json::from_str(text)
         .map_err(|error| Error::new(format!("cannot parse the list of cargo-mutants: {error}")))?;
@@ -100,7 +99,7 @@ fn stable_name(mutant: &ListedMutant) -> Result<String> {
     Ok(format!("{}: {change}", mutant.file))
 }
 
-/// Parses `outcomes.json`. Returns the place and the outcome of each tried mutant.
+/// Parses `outcomes.json` into the place and outcome of each mutant.
 pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Outcome)>> {
     let wrong = |error| Error::new(format!("cannot parse outcomes.json of cargo-mutants: {error}"));
     let report: Report = serde_json::from_str(text).map_err(wrong)?;
@@ -140,7 +139,7 @@ fn parse_outcome(summary: &str) -> Option<Outcome> {
 /// Returns the outcome of each requested mutant.
 ///
 /// # Errors
-/// Fails if a mutant was not tried, because an incomplete run proves nothing.
+/// Fails if a mutant was not tried.
 pub(super) fn matched(wanted: &[&Mutant], outcomes: &[(String, Outcome)]) -> Result<Vec<Trial>> {
     let by_place: BTreeMap<&str, Outcome> = outcomes
         .iter()

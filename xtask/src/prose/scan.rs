@@ -11,7 +11,7 @@ pub(super) struct Line {
     pub(super) prose: String,
 }
 
-/// Prose of a file: Markdown without code, or the comments and string literals of Rust.
+/// Prose of a file: Markdown without code, or Rust comments and string literals.
 #[derive(Debug)]
 pub(super) struct Text(std::vec::IntoIter<Line>);
 
@@ -39,7 +39,7 @@ impl Iterator for Text {
 pub(super) struct List(Vec<(Vec<String>, String)>);
 
 impl List {
-    /// Reads the tables of the guide with the header `| avoid | write |`; the first column holds words in backticks.
+    /// Reads the tables `| avoid | write |` of the guide, with words in backticks in the first column.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl List {
         Ok(Self(list))
     }
 
-    /// Returns every use of a listed term in `prose`, with its replacement.
+    /// Returns every listed term in `prose`, with its replacement.
     pub(super) fn find<'a>(&'a self, prose: &str) -> impl Iterator<Item = (String, &'a str)> + use<'a> {
         let words = split(prose);
         let at = move |place: usize| {
@@ -84,7 +84,7 @@ impl List {
     }
 }
 
-/// Returns the number of words with at least two letters in the text.
+/// Returns the number of words with at least two letters.
 pub(super) fn count_words(prose: &str) -> usize {
     split(prose).iter().filter(|word| word.len() > 1).count()
 }
@@ -110,7 +110,7 @@ fn markdown(text: &str) -> Vec<Line> {
     lines
 }
 
-/// Splits Rust source into comments and string literals. Literals without a space are left out.
+/// Splits Rust source into comments and string literals, without literals that have no space.
 fn rust(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -150,8 +150,8 @@ fn count_lines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
-/// Returns the length in bytes of the string literal at the start of `from`. `before` is the text before the
-/// literal, which ends with `r` and `#` characters for a raw string.
+/// Returns the length in bytes of the string literal at the start of `from`. `before` is the preceding text,
+/// with `r` and `#` of a raw string.
 fn string_length(before: &str, from: &str) -> usize {
     let hashes = before.len() - before.trim_end_matches('#').len();
     if before.trim_end_matches('#').ends_with('r') {
@@ -172,7 +172,7 @@ fn string_length(before: &str, from: &str) -> usize {
     from.len()
 }
 
-/// Returns the length in bytes of the character literal at the start of `from`, or 1 for a lifetime.
+/// Returns the length in bytes of the character literal at the start of `from`; 1 for a lifetime.
 fn char_length(from: &str) -> usize {
     let mut chars = from.char_indices().skip(1);
     match chars.next() {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::failures::Failure;
 use crate::report::Notes;
 
-/// Maximum number of failed tests that run again. More failures probably have a common cause.
+/// Maximum number of tests that run again; more failures probably have a common cause.
 const SECOND_RUNS: usize = 3;
 
 /// Failed test program.
@@ -21,7 +21,7 @@ pub(super) struct Failed {
 pub(super) struct SecondRun {
     /// Tests that failed and then passed.
     unstable: Vec<String>,
-    /// Tests that failed twice, and programs that failed although none of their tests failed.
+    /// Tests that failed twice, and programs that failed without a failed test.
     failed: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::super::tests::shell;
     use super::*;
 
-    /// Runs the failed tests of the program `script` again. The program has `tests` failed tests.
+    /// Runs the program `script` with `tests` failed tests again.
     fn second(script: &str, name: &str, tests: usize) -> Result<Notes> {
         let suite = shell(script, name);
         let program = suite.program.clone();

@@ -11,8 +11,8 @@ const KEYWORDS: [&str; 11] = [
     "pub", "async", "const", "unsafe", "static", "fn", "struct", "enum", "trait", "type", "mod",
 ];
 
-/// Returns a finding for each row below a heading that names an unknown crate, and for each new name that the
-/// crate in the heading does not declare.
+/// Returns a finding for each row with an unknown crate in its heading, and for each new name that the crate
+/// does not declare.
 pub(super) fn findings(files: &[Source]) -> Vec<String> {
     let page = files.iter().find(|(path, _)| path == PAGE);
     let Some((_, page)) = page else {
@@ -47,7 +47,7 @@ fn rows(page: &str) -> impl Iterator<Item = Row<'_>> {
 }
 
 impl Row<'_> {
-    /// Returns the findings of this row. `crates` contains the declared names of each crate.
+    /// Returns the findings of this row. `crates` has the declared names of each crate.
     fn findings(&self, crates: &HashMap<&str, HashSet<&str>>) -> Vec<String> {
         let package = self.package.trim_matches('`');
         let short = package.strip_prefix("akash-provider-").unwrap_or(package);
@@ -81,7 +81,7 @@ fn last_segment(name: &str) -> &str {
     path.rsplit([':', '.']).next().unwrap_or(path)
 }
 
-/// Returns the name that a line declares: an item, a public field, a variant, or a method of a trait.
+/// Returns the name of the item, public field, variant or method that a line declares.
 fn declared(line: &str) -> Option<&str> {
     let mut code = line.trim_start();
     let is_public = code.starts_with("pub ");

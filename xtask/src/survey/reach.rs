@@ -3,18 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Identifiers in the public declarations, by type. An identifier may be the name of another type.
+/// Identifiers in the public declarations, some of them type names.
 #[derive(Default)]
 pub(super) struct Declarations<'a> {
     of_type: BTreeMap<&'a str, HashSet<&'a str>>,
-    /// Identifiers in the declaration of each free function or constant, by its name.
+    /// Identifiers in the declaration of each free function or constant.
     of_function: BTreeMap<&'a str, HashSet<&'a str>>,
 }
 
 struct Block<'a> {
     subject: &'a str,
     indent: usize,
-    /// Whether all items of the block are public, as in enums and traits.
+    /// True if all items of the block are public, as in enums and traits.
     is_open: bool,
 }
 
@@ -87,9 +87,8 @@ impl<'a> Declarations<'a> {
         declarations.entry(owner).or_default().extend(words(code));
     }
 
-    /// Returns the types of a crate that other crates cannot reach. `named` contains the identifiers that
-    /// other crates use. A type is reachable if it is in `named`, or if a declaration of a reachable name
-    /// contains the type.
+    /// Returns the types that other crates cannot reach. A type is reachable if `named` or the declaration of
+    /// a reachable name contains it.
     pub(super) fn unreached(&self, types: &[&'a str], named: &HashSet<&str>) -> Vec<&'a str> {
         let all: BTreeSet<&str> = types.iter().copied().collect();
         let functions = self.of_function.iter().filter(|(name, _)| named.contains(*name));
@@ -114,8 +113,7 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// Returns the identifiers in the documentation examples of a file. The examples are compiled as separate
-/// programs.
+/// Returns the identifiers in the documentation examples of a file.
 pub(super) fn examples(text: &str) -> impl Iterator<Item = &str> {
     let docs = text.lines().filter_map(|line| {
         let line = line.trim_start();
@@ -141,7 +139,7 @@ fn after<'a>(code: &'a str, kinds: &[&str]) -> Option<&'a str> {
     words(rest).next()
 }
 
-/// Returns the type that a line declares as `pub`, but not as `pub(crate)`.
+/// Returns the type that a line declares as `pub`.
 pub(super) fn declared(code: &str) -> Option<&str> {
     after(code, &["struct ", "enum ", "trait ", "type "])
 }

@@ -22,7 +22,7 @@ pub(super) struct Surface<'a> {
     name: &'static str,
     types: usize,
     variants: usize,
-    /// Public types that no other crate, example, external test or bench can reach.
+    /// Public types that no other crate, example, test or bench can reach.
     unreached: Vec<&'a str>,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn surfaces(files: &[Source]) -> Vec<Surface<'_>> {
 }
 
 impl Surface<'_> {
-    /// Returns the number of types, of variants and of unreachable types.
+    /// Returns the numbers of types, variants and unreachable types.
     pub(super) fn figures(&self) -> [Figure; 3] {
         let name = self.name;
         [
@@ -57,7 +57,7 @@ impl Surface<'_> {
         ]
     }
 
-    /// Returns the unreachable types in sorted order, each with its crate.
+    /// Returns the sorted unreachable types, with their crate.
     pub(super) fn unreached(&self) -> Vec<String> {
         let mut all: Vec<String> = self
             .unreached
@@ -69,7 +69,7 @@ impl Surface<'_> {
     }
 }
 
-/// Returns the identifiers in files outside of a crate's folder, and in the crate's documentation examples.
+/// Returns the identifiers outside of a crate's folder, and in its documentation examples.
 fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
     let outside = files
         .iter()
@@ -82,7 +82,7 @@ fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
         .collect()
 }
 
-/// Returns the names of the types that a file declares as `pub`.
+/// Returns the types that a file declares as `pub`.
 fn public_types(text: &str) -> impl Iterator<Item = &str> {
     // A guide with compiled examples is a type for tests only.
     let mut is_for_tests = false;

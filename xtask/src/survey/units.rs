@@ -7,8 +7,7 @@ use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
-/// Environment variable, and the value with which a stable cargo accepts unstable options, such as
-/// `--unit-graph`.
+/// Environment variable that makes a stable cargo accept unstable options.
 const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +19,7 @@ struct Plan {
     executables: usize,
 }
 
-/// Returns the number of compilation units and of test programs, for the test build and the release build.
+/// Returns the numbers of compilation units and test programs, for the test and the release build.
 pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
     let tests = plan(workspace, &["test", "--no-run", "--workspace", "--all-features"])?;
     let program = plan(workspace, &["build", "--release", "-p", "provider-daemon"])?;

@@ -18,11 +18,11 @@ use crate::report::Notes;
 use crate::workspace::{Package, Workspace, read};
 
 const HOME: &str = "https://github.com/RustSec/advisory-db";
-/// Environment variable with the folder of a database copy. If the variable is set, no other copy is used.
+/// Environment variable with the folder of a database copy, which replaces all other copies.
 const VARIABLE: &str = "ADVISORY_DB";
 /// Time limit of a download of about ten megabytes.
 const FETCH_MAX: Duration = Duration::from_mins(1);
-/// Maximum age of a copy that is used without an update.
+/// Maximum age of a copy that needs no update.
 const FRESH: Duration = Duration::from_hours(6);
 const DAY: Duration = Duration::from_hours(24);
 
@@ -38,7 +38,7 @@ struct Entry {
 struct Advisory {
     id: String,
     package: String,
-    /// Category of an advisory without a vulnerability, such as `unmaintained`; `None` for a vulnerability.
+    /// Category of an advisory, such as `unmaintained`; `None` for a vulnerability.
     informational: Option<String>,
     withdrawn: Option<toml::Value>,
 }
@@ -70,14 +70,14 @@ struct Ignored {
     reason: String,
 }
 
-/// Result of the check: `holes` fail the check, and `notes` are only printed.
+/// Findings that fail the check (`holes`), or are only printed (`notes`).
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Findings {
     holes: Vec<String>,
     notes: Notes,
 }
 
-/// Looks up every external package in the advisories. The notes contain the path and the age of the database.
+/// Looks up every external package in the advisories. The notes contain path and age of the database.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let Some(database) = Locations::of(workspace).newest(|own| fetch(HOME, own))? else {
         return Ok(vec![format!(
@@ -96,11 +96,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
 
 /// Possible folders of the database.
 struct Locations {
-    /// Folder that the environment variable selects, if set. No other copy is then used.
+    /// Folder in the environment variable, if set.
     named: Option<PathBuf>,
-    /// Folder of this check's own database copy, below the target folder.
+    /// Folder of this check's own database copy.
     own: PathBuf,
-    /// Home folder of cargo, with the database copies of cargo-audit and cargo-deny.
+    /// Home folder of cargo, with the copies of cargo-audit and cargo-deny.
     cargo: Option<PathBuf>,
 }
 
@@ -114,9 +114,8 @@ impl Locations {
         }
     }
 
-    /// Returns the copy that the environment variable selects. Without the variable, first updates the own
-    /// copy of this check if this copy is missing or older than `FRESH`, and then returns the newest copy.
-    /// Returns `None` if no copy exists.
+    /// Returns the copy in the environment variable, or else the newest copy. Updates the own copy if it is
+    /// missing or older than `FRESH`. Returns `None` if no copy exists.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {
             if !named.join("crates").is_dir() {
@@ -150,7 +149,7 @@ impl Locations {
     }
 }
 
-/// Downloads or updates the database copy of this check. A failure is only printed.
+/// Updates the database copy of this check. Prints a failure.
 fn fetch(home: &str, own: &Path) {
     if let Err(error) = fetched(home, own) {
         eprintln!("cannot download the security advisories: {error}");
@@ -187,8 +186,7 @@ fn written(copy: &Path) -> Option<Duration> {
     Some(SystemTime::now().duration_since(at).unwrap_or_default())
 }
 
-/// Returns the age of the database as text: the age of the newest commit in a git clone, or else the time
-/// since the last download.
+/// Returns the age of the database as text: of the newest commit, or else of the download.
 fn age(copy: &Path) -> String {
     // In another folder git would use the surrounding repository.
     let is_clone = copy.join(".git").exists();
@@ -210,8 +208,8 @@ fn age(copy: &Path) -> String {
     }
 }
 
-/// Returns the advisories that affect these packages. A vulnerability that the policy does not ignore fails
-/// the check. An ignored advisory that affects no package also fails the check.
+/// Returns the advisories that affect these packages. A vulnerability fails the check unless the policy
+/// ignores it; so does an unused ignored advisory.
 fn judge<'p>(
     database: &Path,
     packages: impl Iterator<Item = &'p Package>,
@@ -275,7 +273,7 @@ fn advisories_of(database: &Path, name: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Parses the header of an advisory: TOML between two fences at the beginning.
+/// Parses the header of an advisory: TOML in a code fence.
 fn entry(text: &str, path: &Path) -> Result<Entry> {
     let head = text
         .trim_start()

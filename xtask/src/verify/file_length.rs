@@ -4,14 +4,14 @@ use crate::error::Result;
 use crate::report::Notes;
 use crate::workspace::{Workspace, read};
 
-/// Maximum number of lines of a file that states no reason for its length.
+/// Maximum number of lines of a file without a reason for its length.
 const LIMIT: usize = 600;
-/// Prefix of the reason, on a line of the module doc.
+/// Prefix of the reason, on a line of the module docs.
 const REASON: &str = "Length:";
 /// First line of generated files.
 const GENERATED: &str = "// This file is @generated";
 
-/// Returns a note (not a failure) for each file above [`LIMIT`] lines that states no reason.
+/// Returns a note for each file above [`LIMIT`] lines that states no reason.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut notes = Notes::new();
     for path in workspace.files("rs")? {

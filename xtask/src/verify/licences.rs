@@ -130,7 +130,7 @@ fn findings(policy: &Policy, package: &Package) -> Vec<String> {
     found
 }
 
-/// Returns whether accepted licences satisfy an SPDX expression, or `None` if the expression is malformed.
+/// Returns true if accepted licences satisfy an SPDX expression; `None` if it is malformed.
 fn accepted(expression: &str, accepts: &dyn Fn(&str) -> bool) -> Option<bool> {
     // Before SPDX, a slash between two licences meant a choice.
     let spaced = expression

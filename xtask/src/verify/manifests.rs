@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace, read};
 
-/// Maximum number of keywords of a crate in the registry; the same limit applies to its categories.
+/// Maximum number of keywords of a crate in the registry, and of categories.
 const WORDS_MAX: usize = 5;
 
 /// Checks the publishable members.
@@ -37,7 +37,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Error::from_findings("manifests", &findings)
 }
 
-/// Finds tests that cargo does not run, because their target has `test = false`.
+/// Finds tests in targets with `test = false`, which cargo does not run.
 fn tests_not_run(workspace: &Workspace) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for member in workspace.members() {

@@ -6,14 +6,13 @@
 use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace};
 
-/// Crate that the check unpacks and builds like an embedder. The first build takes 90 seconds, and later
-/// builds 10 seconds. Other crates would take minutes and show no further packaging problems.
+/// Crate to unpack and build like an embedder. Other crates take minutes longer.
 const BUILT: &str = "akash-provider-core";
 /// Files that every archive must contain, besides sources.
 const PARTS: [&str; 3] = ["Cargo.toml", "README.md", "LICENSE"];
 
-/// Packages all published libraries in one call, because the libraries depend on each other. Then unpacks and
-/// builds the core.
+/// Packages all published libraries in one call, because they depend on each other. Then builds the unpacked
+/// core.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let libraries: Vec<&Package> = libraries(workspace).collect();
     if !libraries.iter().any(|library| library.name == BUILT) {

@@ -10,10 +10,10 @@ const PAGE: &str = "docs/dependencies.md";
 /// Number of columns: crate, purpose, weight.
 const COLUMNS: usize = 3;
 
-/// Platform for which the weights are counted, because the required crates depend on the platform.
+/// Platform of the counted weights, because required crates differ between platforms.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// Compares docs/dependencies.md with the dependencies of all members and with cargo's metadata.
+/// Compares docs/dependencies.md with the dependencies of all members.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let page = read(&workspace.root.join(PAGE))?;
     let wanted = wanted(workspace);
@@ -31,8 +31,8 @@ pub(crate) fn write_weights(workspace: &Workspace) -> Result<()> {
         .map_err(|error| Error::new(format!("{}: {error}", path.display())))
 }
 
-/// Returns the weight of each direct dependency: the number of crates, including itself, that only this
-/// dependency requires.
+/// Returns the weight of each direct dependency: the number of crates that only this dependency requires,
+/// including itself.
 fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     let built = Workspace::load_for(PLATFORM)?;
     let all = built.packages_without("");
@@ -40,8 +40,7 @@ fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     Ok(wanted.keys().map(weigh).collect())
 }
 
-/// Updates the weight in `line` if the line is the table row of a crate. Otherwise returns the line
-/// unchanged.
+/// Updates the weight in the table row of a crate. Returns any other line unchanged.
 fn weighed(line: &str, weights: &BTreeMap<String, usize>) -> String {
     let named = rows(line).first().and_then(|(name, _)| weights.get(*name));
     match (named, line.trim_end().trim_end_matches('|').rsplit_once('|')) {
@@ -59,7 +58,7 @@ fn stale(page: &str, weights: &BTreeMap<String, usize>) -> Vec<String> {
     rows(page).into_iter().filter_map(stale).collect()
 }
 
-/// Returns the external dependencies by name. The value is the first member that uses the dependency.
+/// Returns the external dependencies by name, with the first member that uses them.
 fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut wanted = BTreeMap::new();
@@ -72,7 +71,7 @@ fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
     wanted
 }
 
-/// Returns the rows of all tables. Each row has the name of its crate and the text of all its columns.
+/// Returns the rows of all tables, with crate name and columns.
 fn rows(page: &str) -> Vec<(&str, Vec<&str>)> {
     page.lines()
         .filter_map(|line| {

@@ -12,14 +12,12 @@ use crate::process::Process;
 use crate::report::Notes;
 use crate::workspace::Workspace;
 
-/// Version of cargo-semver-checks. The version must support the rustdoc format of the compiler, so an update
-/// of the compiler needs an update of this version.
+/// Version of cargo-semver-checks, which must support the compiler's rustdoc format.
 const VERSION: &str = "0.51.0";
-/// Names of a library and of a feature. The library compiles only if another crate selects a Kubernetes API
-/// version, and the feature selects this version.
+/// Library that compiles only with a Kubernetes API version, and the feature that selects this version.
 const CHOICE: (&str, &str) = ("akash-provider-k8s", "k8s-openapi/v1_34");
 
-/// Compares each library with its last release. Without a release the check passes.
+/// Compares each library with its last release. Passes without a release.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let tags = Process::new("git", &workspace.root)
         .args(["tag", "--list", "--merged", "HEAD"])
@@ -43,7 +41,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     Ok(vec![format!("compared with {release}")])
 }
 
-/// Returns the newest release among the tags. Pre-releases are ignored.
+/// Returns the newest release among the tags, without pre-releases.
 fn last(tags: &[String]) -> Option<String> {
     let releases = tags.iter().filter_map(|tag| {
         let version = Version::parse(tag.trim().strip_prefix('v')?).ok()?;

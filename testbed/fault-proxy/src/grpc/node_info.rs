@@ -20,7 +20,7 @@ const DISCOVERY: &str = "/akash.discovery.v1.Discovery/GetInfo";
 const SYNCING: &str = "/cosmos.base.tendermint.v1beta1.Service/GetSyncing";
 /// Maximum size of a request for a block, in bytes.
 const BYTES_MAX: usize = 1024;
-/// Length of the prefix of each gRPC message, in bytes: a flag and the message length.
+/// Length of the gRPC message prefix, in bytes: a flag and the message length.
 const PREFIX: usize = 5;
 const OK: HeaderValue = HeaderValue::from_static("0");
 const INVALID: HeaderValue = HeaderValue::from_static("3");
@@ -99,7 +99,7 @@ fn unsupported() -> Info {
     Info { akash: Some(akash) }
 }
 
-/// Returns a false response about the node, or `None` if no fault requires a false response.
+/// Returns a false response about the node, or `None` without such a fault.
 pub(super) fn changed(path: &str, faults: Faults) -> Option<Bytes> {
     match path {
         SYNCING if faults.catching_up => Some(framed(&Syncing { syncing: true })),
@@ -127,14 +127,14 @@ pub(super) fn refused(status: HeaderValue, text: String) -> Response<Body> {
     answer
 }
 
-/// Returns `true` for a request for a block. The message of such a request contains the height.
+/// Returns true for a request for a block, which has the height in its message.
 pub(super) fn is_of_blocks(path: &str) -> bool {
     [LATEST, BY_HEIGHT].contains(&path)
 }
 
 impl View {
-    /// Changes a request for a block so that the upstream node responds as the simulated node would. Returns
-    /// an error response if the simulated node has no such block.
+    /// Changes a request for a block so that the upstream node responds like the simulated node. Returns an
+    /// error response for an unavailable block.
     pub(super) async fn block(&self, request: &mut Request<Body>) -> io::Result<Option<Response<Body>>> {
         if request.uri().path() == LATEST {
             let height = i64::try_from(self.height).unwrap_or(i64::MAX);
