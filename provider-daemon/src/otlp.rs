@@ -58,7 +58,7 @@ impl Otlp {
     }
 }
 
-/// Returns no recorder if traces are not exported.
+/// Starts the enabled exports. Returns no recorder if traces are not exported.
 ///
 /// # Errors
 /// Returns an error if the settings of the exporter are invalid. An unavailable collector is not an error.

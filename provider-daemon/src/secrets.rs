@@ -42,7 +42,7 @@ pub fn prompt(what: &str) -> anyhow::Result<SecretString> {
     Ok(typed)
 }
 
-/// Prompts for a new secret, at a terminal twice.
+/// Prompts for a new secret; twice at a terminal, to detect typing errors.
 ///
 /// # Errors
 /// Returns an error if [`prompt`] fails, or if the two inputs differ.

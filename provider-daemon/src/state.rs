@@ -74,7 +74,7 @@ pub enum StateError {
         /// Cause, such as a missing permission.
         source: std::io::Error,
     },
-    /// The database cannot open the undamaged file.
+    /// The database cannot open the file, although the file is not damaged.
     #[error("cannot open {}", path.display())]
     Database {
         /// Path of the file, which is not damaged and is not renamed.
@@ -329,7 +329,7 @@ fn classify(path: &Path, error: redb::Error) -> OpenError {
     }
 }
 
-/// Renames the file to an unused name with the reason.
+/// Renames the file to an unused name that contains the reason.
 fn move_aside(path: &Path, reason: &str) -> Result<PathBuf, StateError> {
     let seconds = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

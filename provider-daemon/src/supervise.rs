@@ -41,8 +41,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Creates a supervisor. After `draining` is cancelled, no part is restarted, and a part may end without
-    /// failing.
+    /// Creates a supervisor. After `draining` is cancelled, no part is restarted, and parts may end without
+    /// an error.
     #[must_use]
     pub fn new(draining: CancellationToken) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Supervisor {
         self.supervise(part, pulse, move |pulse| Some(begin(pulse)));
     }
 
-    /// Adds a part that runs elsewhere, and returns its pulse for the watchdog.
+    /// Adds a part without running the part, and returns its pulse for the watchdog.
     #[must_use]
     pub fn pulse(&self, part: Part) -> Pulse {
         self.pulses.add(part)
@@ -85,7 +85,7 @@ impl Supervisor {
         Watchdog::start(self.pulses.clone())
     }
 
-    /// Waits for the first permanent failure of a part, possibly forever.
+    /// Waits for the first permanent failure of a part. Never returns without a failure.
     pub async fn failure(&mut self) -> PartFailed {
         while let Some(ended) = self.running.next().await {
             if let Err(failed) = ended {

@@ -144,7 +144,7 @@ fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
         })
 }
 
-/// Returns a cache directory for other files than programs, shared by all checkouts.
+/// Returns a cache directory for files other than programs, shared by all checkouts.
 pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
     // Next to the folder of the programs.
     let programs = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;

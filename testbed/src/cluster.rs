@@ -99,7 +99,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the cluster of a state folder; `None` if no cluster is described.
+    /// Returns the cluster of a state folder, or `None` if the folder describes no cluster.
     ///
     /// # Errors
     /// Fails if the description of the cluster in the folder cannot be read.

@@ -187,7 +187,7 @@ fn kubeconfig(layout: &Layout, authority: &Authority, token: &str) -> String {
     )
 }
 
-/// Returns the last certificate of a chain, its authority.
+/// Returns the certificate authority, which is the last certificate of the chain.
 fn last_certificate(chain: &str) -> Option<&str> {
     let from = chain.rfind("-----BEGIN CERTIFICATE-----")?;
     chain.get(from..)

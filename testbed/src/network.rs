@@ -23,7 +23,7 @@ pub fn obstacle() -> Option<String> {
         .map(|error| format!("cannot create a network namespace on this machine: {error}"))
 }
 
-/// Creates the network namespace and the link, and sets the layout's first free number.
+/// Creates the network namespace and the link. Stores the first free cluster number in the layout.
 pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     ip(&["netns", "add", &layout.netns])?;
     let mut last = Error::new("no number is free");
@@ -77,8 +77,8 @@ pub(crate) fn file(netns: &str) -> PathBuf {
     Path::new("/run/netns").join(netns)
 }
 
-/// Tries to create the link with the layout's number. Returns `false` if a route already contains the
-/// addresses.
+/// Tries to create the link for the cluster number in the layout. Returns `false` if a route already contains
+/// the addresses.
 fn claim(layout: &Layout) -> Result<bool> {
     let addresses = layout.addresses();
     let routes = Run::new("ip")

@@ -24,7 +24,7 @@ pub struct Redis {
 
 impl Redis {
     /// Starts `redis-server` or `redis-sentinel` in a folder, and waits until it listens at the port. Prints
-    /// `skipped: …` and returns `None` if the program is not installed and cannot be.
+    /// `skipped: …` and returns `None` if the program is missing and cannot be installed.
     ///
     /// # Errors
     /// Fails if the program does not start, or does not listen in time.

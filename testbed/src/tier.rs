@@ -16,7 +16,7 @@ pub enum Tier {
     Api,
     /// [`Self::Api`] and one node with real pods.
     Node,
-    /// [`Self::Api`], a scheduler, and nodes that the caller simulates by thousands.
+    /// [`Self::Api`], a scheduler, and thousands of simulated nodes, which the caller creates.
     Scale,
 }
 

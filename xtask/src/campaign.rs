@@ -96,7 +96,7 @@ pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
 
 #[cfg(test)]
 impl Name {
-    /// Returns the short form, which the test command runs.
+    /// Returns the short form of the campaign, which the test command runs.
     const fn small_form(self) -> SmallForm {
         match self {
             Self::Sim | Self::Replay => SmallForm::Stage("simulation"),

@@ -149,7 +149,7 @@ fn down(dir: &Path) -> Result<()> {
     }
 }
 
-/// Options of a cluster with this checkout's CustomResourceDefinitions.
+/// Returns the options of a cluster with this checkout's CustomResourceDefinitions.
 pub(crate) fn options(workspace: &Workspace, tier: Tier, name: &str, dir: Option<&Path>) -> Options {
     Options {
         tier,

@@ -86,7 +86,7 @@ fn host(workspace: &Workspace) -> Result<String> {
         .ok_or_else(|| Error::new("cannot read the host from `rustc -vV`".to_owned()))
 }
 
-/// Returns the fuzz targets, by the names of their corpus folders.
+/// Returns the names of the fuzz targets, which are the names of the corpus folders.
 fn targets(workspace: &Workspace) -> Result<Vec<String>> {
     let folder = workspace.root.join(CRATE).join("corpus");
     let unreadable = |error| Error::new(format!("{}: {error}", folder.display()));

@@ -38,7 +38,7 @@ const CANONICAL: &str = "example-embedded";
 /// Package of the development commands. In other crates, only tests may depend on `TESTBED`.
 const TOOL: &str = "xtask";
 const TESTBED: &str = "testbed";
-/// Benchmark of the operators, which decodes their objects, so it may depend on the core and the backends.
+/// Package of the operator benchmark, which may depend on the core and the backends to decode objects.
 const OPERATOR_BENCH: &str = "operator-bench";
 
 /// Reported reason if the core depends on the chain's wire format.
@@ -71,8 +71,8 @@ const BANNED: [(&str, &str); 22] = [
     ("redis", "the bus on Redis belongs to akash-provider-redis"),
 ];
 
-/// Crates that the core must not depend on without default features, which removes tasks, timers, input and
-/// output.
+/// Crates that the core must not depend on without its default features. Such a core has no tasks, timers,
+/// input or output.
 const BANNED_WHEN_PURE: [(&str, &str); 10] = [
     ("tokio", "the pure core has no tasks or timers"),
     ("futures", "the pure core awaits nothing"),

@@ -76,7 +76,7 @@ impl Process {
         self
     }
 
-    /// Does not print the command before the run.
+    /// Omits the line that shows the command.
     pub(crate) fn quiet(mut self) -> Self {
         self.quiet = true;
         self

@@ -144,7 +144,7 @@ impl Report {
     }
 }
 
-/// Returns each distinct line with its count, in order of occurrence.
+/// Returns each distinct line with its count, in order of first occurrence.
 fn counted(lines: &[String]) -> Vec<(&str, usize)> {
     let mut counted: Vec<(&str, usize)> = Vec::new();
     for line in lines {
@@ -156,7 +156,7 @@ fn counted(lines: &[String]) -> Vec<(&str, usize)> {
     counted
 }
 
-/// Returns the available memory and disk space, because errors on a full disk may not mention it.
+/// Returns the available memory and disk space, because errors on a full disk may not mention the disk.
 fn free_resources() -> String {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = memory.lines().find(|line| line.starts_with("MemAvailable:"));

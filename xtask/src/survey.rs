@@ -211,7 +211,7 @@ fn fields_of(files: &[&Source], name: &str) -> Vec<String> {
     body.lines().filter_map(field).collect()
 }
 
-/// Returns the sum, over the fields of struct `name`, of the files with a method that uses the field.
+/// Counts, for each field of the struct `name`, the files with a method that uses the field. Returns the sum.
 fn field_uses(files: &[&Source], name: &str, fields: &[String]) -> usize {
     let start = format!("impl {name} {{\n");
     let mut pairs = BTreeSet::new();

@@ -28,7 +28,7 @@ const EXAMPLES: [&str; 8] = [
 const SERVED: &str = "example-watch_bus";
 /// Time limit of an example or of `dev --once`.
 const LIMIT: Duration = Duration::from_mins(2);
-/// Folder with SDL files, for each of which the daemon runs one order.
+/// Folder with SDL files. The daemon runs one order for each file.
 const SDL: &str = "akash-provider-core/tests/data/sdl";
 
 /// Runs all stages and prints the time table. Fails if a stage fails.

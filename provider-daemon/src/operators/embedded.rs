@@ -186,7 +186,7 @@ impl EmbeddedOperators {
         self.0.iter().map(|part| part.values()).collect()
     }
 
-    /// Confirms the withheld deletions. Returns one line for each operator that had some.
+    /// Confirms the withheld deletions. Returns one line for each affected operator.
     pub(crate) fn confirm(&self) -> Vec<String> {
         self.0.iter().filter_map(|part| part.confirm()).collect()
     }

@@ -36,7 +36,7 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Maximum number of hostnames in one response of `/status`: about 4 MiB.
+/// Maximum number of hostnames in one `/status` response, which then has about 4 MiB.
 const NAMES_MAX: usize = 10_000;
 
 /// Runs the operator until a signal stops the process.
@@ -61,7 +61,7 @@ pub(super) struct HostnameChecks {
 }
 
 impl HostnameChecks {
-    /// `rule` selects the hostnames that need a proof.
+    /// Creates the configuration. `rule` selects the hostnames that need a proof.
     ///
     /// # Errors
     /// Returns an error if no resolvers are configured.

@@ -180,7 +180,7 @@ fn list_source(args: &GpuListArgs) -> list::Source {
 /// Remedy for unreadable or invalid rules.
 const RULES_HELP: &str = "correct the rules; docs/operators.md describes their fields";
 
-/// Reads the rules at the start, when an error stops the process.
+/// Reads the rules at the start. An error stops the process.
 fn first_rules(flag: &str, source: Option<&config::Source>) -> anyhow::Result<(String, Rules)> {
     let Some(source) = source else {
         return Ok((String::new(), Rules::default()));
@@ -255,7 +255,7 @@ impl InventoryProcess {
         }
     }
 
-    /// Waits at most `patience` for the first complete inventory; `None` after this time.
+    /// Waits at most `patience` for the first complete inventory. Returns `None` after this time.
     async fn awaited(&self) -> Option<Arc<ClusterReport>> {
         let mut reports = self.operator.reports();
         let report = timeout(self.patience, reports.wait_for(Option::is_some)).await;

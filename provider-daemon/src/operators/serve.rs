@@ -18,7 +18,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// Maximum number of connections. A further connection replaces one of the client with the most connections.
+/// Maximum number of connections. A further connection replaces the oldest connection of the client with the
+/// most connections.
 const CONNECTIONS_MAX: usize = 64;
 /// Maximum time to receive the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 /// Maximum number of pending calls with a span. New calls replace the oldest.
 const CALLS_MAX: usize = 4096;
 
-/// Returns the hash of the last sent transaction with the given message.
+/// Function that returns the hash of the last sent transaction with the given message.
 pub type TransactionOf = Box<dyn Fn(&Msg) -> Option<String> + Send>;
 
 #[derive(Debug)]

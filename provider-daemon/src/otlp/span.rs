@@ -79,13 +79,13 @@ impl<'a> OpenSpan<'a> {
         span_id(provider, order, name, None)
     }
 
-    /// Sets as parent the span with this name, which must be in `SINGLE`.
+    /// Sets the parent to the span with this name, which must be in `SINGLE`.
     pub(super) fn below(mut self, parent: &str) -> Self {
         self.parent = Self::single_id(self.provider, self.order, parent);
         self
     }
 
-    /// Sets as parent the evaluation span that started at this time.
+    /// Sets the parent to the evaluation span that started at this time.
     pub(super) fn below_evaluation(mut self, start: SystemTime) -> Self {
         self.parent = span_id(self.provider, self.order, EVALUATE, Some(start));
         self

@@ -35,7 +35,7 @@ const BYTES_MAX: u64 = 16 * 1024;
 #[derive(Debug, Clone)]
 pub(super) struct BreakerFile {
     path: PathBuf,
-    /// Held while the circuit breaker file is written.
+    /// Lock during a write of the circuit breaker file.
     turn: Arc<Mutex<()>>,
 }
 
@@ -104,7 +104,8 @@ impl BreakerFile {
         shut
     }
 
-    /// Stores the state of the circuit breaker, or removes the file of an untripped breaker. Logs a failure.
+    /// Stores the state of the circuit breaker. Removes the file if the breaker has not tripped. Logs a
+    /// failure.
     fn keep(&self, shut: &RestartState) {
         if let Err(error) = self.set(shut) {
             tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the circuit breaker for the next start; check the home directory");

@@ -23,7 +23,7 @@ pub(super) struct ProviderBus {
 }
 
 impl Buses {
-    /// Creates the buses, and does not connect to the remote bus yet.
+    /// Creates the buses. The remote bus connects later.
     ///
     /// # Errors
     /// Returns an error if a credential file is invalid.

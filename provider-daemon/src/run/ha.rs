@@ -39,7 +39,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Interval at which the leader stores the state of the circuit breaker in the election record.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
-/// Time limit to release the election lease. Otherwise, standbys wait for one lease duration.
+/// Time limit to release the election lease. After a failure, standbys wait for one lease duration.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Namespace that is never deleted, so its UID identifies the cluster.
 const NEVER_DELETED: &str = "kube-system";

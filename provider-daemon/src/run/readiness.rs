@@ -77,7 +77,7 @@ impl WaitCondition {
     }
 }
 
-/// Periodic check of the conditions for bids, which reports changes.
+/// Task that checks the conditions for bids and reports changes.
 #[derive(Debug)]
 pub(super) struct Watch {
     printer: Arc<Printer>,

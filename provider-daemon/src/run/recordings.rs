@@ -128,7 +128,7 @@ fn run_act(config: &Config) -> Act {
     act
 }
 
-/// Returns an operator note on the state of the audit log.
+/// Returns a note for the operator on the state of the audit log.
 pub(super) fn audit_note(health: &AuditHealth) -> String {
     match &health.problem {
         Some(why) => format!("{UNWRITABLE}: {why}"),

@@ -44,7 +44,7 @@ fn open_bids(status: &Status) -> usize {
         .count()
 }
 
-/// Returns orders that wait for enough money for the bid deposit.
+/// Returns the orders with a bid deposit that the account cannot pay.
 fn unfunded(status: &Status) -> Vec<&OrderId> {
     let orders = status.orders.iter();
     let unfunded = orders.filter(|order| order.phase == OrderPhase::Unfunded);

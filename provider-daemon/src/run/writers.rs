@@ -108,7 +108,7 @@ impl Writers {
         builder.with_layer(&self.calls).build()
     }
 
-    /// Runs `work` while this instance leads, again in each election term.
+    /// Runs `work` while this instance leads. Starts `work` again in each election term.
     pub(super) async fn while_leading<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         let Some(gate) = &self.gate else {
             return work().await;

@@ -24,7 +24,7 @@ type Open = dyn Fn() -> Result<Database, StateError> + Send + Sync;
 /// Database file that pauses writes after a disk failure.
 pub(super) struct StateFile {
     path: PathBuf,
-    /// Open database; `None` if the reopening after a disk failure failed.
+    /// Open database; `None` if the file could not be reopened after a disk failure.
     database: RwLock<Option<Database>>,
     pause: Mutex<Option<WritePause>>,
     open: Box<Open>,

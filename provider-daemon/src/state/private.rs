@@ -33,7 +33,7 @@ pub(super) fn file(path: &Path) -> io::Result<()> {
     opened.map(drop)
 }
 
-/// Called with the path and mode of each entry that is too accessible.
+/// Function that is called with the path and mode of each entry that is too accessible.
 type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
 
 /// Denies group and others access to the home directory and its content. In the user's Unix home and in `/`,

@@ -127,7 +127,7 @@ fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the oldest entries, to evict from a full table; otherwise empty.
+/// Returns the oldest entries, which a full table evicts; empty if the table is not full.
 fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     all: &Table<'_, K, V>,
     ages: &Table<'_, K, u64>,
@@ -148,7 +148,7 @@ fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     Ok(by_age.into_iter().take(go).map(|(_, key)| key).collect())
 }
 
-/// Returns the value. Logs an error and returns the default value; the caller then queries the chain.
+/// Returns the value of `result`, or the default value for an error. The caller then queries the chain.
 fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     result.unwrap_or_else(|error| {
         // Reported by the file once, and not for each request of a tenant.

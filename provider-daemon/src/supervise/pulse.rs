@@ -215,7 +215,7 @@ impl Pulses {
         pulse
     }
 
-    /// Returns the status of each part, in the order of addition.
+    /// Returns the status of each part, in the order in which parts were added.
     #[must_use]
     pub fn status(&self) -> Vec<PartStatus> {
         self.all().iter().map(Pulse::status).collect()

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 /// Interval of the stall checks, unless systemd requires a shorter one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Maximum delay of a check. After a longer delay, the whole process was paused, so the watchdog reports no
-/// stalls.
+/// Maximum delay of a check. A longer delay means that the whole process was paused, and the watchdog reports
+/// no stalls.
 const OVERSLEPT: Duration = Duration::from_secs(3);
 
 /// Handle of the watchdog thread. Dropping the handle ends the thread.
 #[derive(Debug)]
 pub struct Watchdog {
-    /// Stop channel of the thread, which ends when the sender is dropped.
+    /// Sender of the stop channel. Dropping the sender ends the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -20,7 +20,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Tolerance for slow provider clocks: a token is valid from this duration before its creation.
+/// Tolerance for slow provider clocks, subtracted from the start of a token's validity.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.

@@ -239,8 +239,8 @@ impl Client {
         Ok(config)
     }
 
-    /// Returns the TLS server name (SNI). For `mtls.HOST`, the provider presents its self-signed certificate
-    /// and requests a client certificate.
+    /// Returns the TLS server name (SNI): the host, or `mtls.HOST` with a client certificate. For
+    /// `mtls.HOST`, the provider requests a client certificate.
     fn server_name(&self) -> Result<ServerName<'static>, ProviderError> {
         let name = match (self.base.host(), self.auth_method()) {
             (Some(Host::Ipv4(ip)), _) => return Ok(IpAddr::V4(ip).into()),

@@ -49,11 +49,11 @@ pub(super) enum ProviderError {
 /// How a client reopens a stream after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// Retries with a new token, because the token has expired.
+    /// Retry with a new token, because the token has expired.
     NewToken,
-    /// Retries during a long outage, because the provider should return.
+    /// Retry during a long outage, because the provider should return.
     Outage,
-    /// Retries for a short time, because the provider may still load the lease or replace pods.
+    /// Retry for a short time, because the provider may still load the lease or replace pods.
     Brief,
     /// The stream is not reopened.
     Never,
@@ -182,7 +182,7 @@ fn close_reason(code: u16, reason: &str) -> String {
     }
 }
 
-/// Returns an untrusted text on one line, cut and without control characters.
+/// Returns an untrusted text as one line without control characters, cut to a maximum length.
 pub(super) fn shortened(text: &str) -> String {
     const CHARS_MAX: usize = 500;
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });

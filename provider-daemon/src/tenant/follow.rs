@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Initial and maximum reconnect back-off, doubled after each failure.
+/// Initial and maximum back-off of reconnects, doubled after each failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Maximum duration of an outage before the client stops reconnecting.
 const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
@@ -28,7 +28,7 @@ const REJECTION_MAX: Duration = Duration::from_secs(60);
 /// Duration after which a stream is stable, and the back-off starts again at its initial value.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Creates an empty history for a stream with these query parameters.
+/// Function that creates an empty history for a stream with these query parameters.
 pub(super) type NewHistory = fn(&[(String, String)]) -> History;
 
 /// Endpoint and query of all streams of a command.
@@ -37,7 +37,7 @@ pub(super) struct Subscription<'a> {
     pub(super) endpoint: &'static str,
     pub(super) scope: Scope,
     pub(super) query: Vec<(String, String)>,
-    /// Creates the history to resume a stream. `None` without `--follow`: streams are not resumed.
+    /// Function that creates the history to resume a stream; `None` without `--follow`.
     pub(super) new_history: Option<NewHistory>,
     /// Formats a message; `None` for an unknown kind of message.
     pub(super) show: &'a (dyn Fn(&LeaseId, Json) -> anyhow::Result<Option<String>> + 'a),
@@ -117,7 +117,7 @@ async fn open(
     Ok(reader)
 }
 
-/// Returns the messages of a lease. A failure is the last item.
+/// Returns the messages of a lease as a stream. A failure is the last item.
 fn messages<'a>(stream: LeaseStream<'a>) -> LocalBoxStream<'a, (LeaseId, anyhow::Result<Vec<Json>>)> {
     let next = move |state: Option<LeaseStream<'a>>| async move {
         let mut stream = state?;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Maximum number of leases of one deployment, which has at most 20 groups.
 const LEASES_MAX: usize = 1000;
 
-/// Tenant with credentials for providers and a chain reader.
+/// Tenant, with a chain reader and credentials for providers.
 #[derive(Debug)]
 pub(super) struct Tenant {
     owner: Address,
@@ -29,7 +29,7 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    /// Creates the tenant with the key of `--from`.
+    /// Creates the tenant with the key that `--from` selects.
     ///
     /// # Errors
     /// Returns an error if the key, the certificate or a node is unavailable, or if flags contradict each other.
@@ -134,7 +134,7 @@ impl Tenant {
     }
 
     /// Returns the manifest version of a deployment on the chain, in lower-case hex. Returns `None` without a
-    /// node or a deployment.
+    /// node, or if the node lacks the deployment.
     ///
     /// # Errors
     /// Returns an error if the deployment query fails.

@@ -65,8 +65,8 @@ pub(super) struct LeaseQuery<'a> {
     pub(super) is_valid: fn(&Json) -> bool,
 }
 
-/// Queries the provider of `--provider` and prints the response. Without this flag, queries each provider
-/// with an active lease, and prints a list.
+/// Queries the provider that `--provider` selects, and prints the response. Without this flag, queries each
+/// provider with an active lease, and prints a list.
 ///
 /// # Errors
 /// Returns the error of the single provider, or an error if no lease is found.
@@ -105,8 +105,8 @@ pub(super) fn report(lease: &LeaseId, error: anyhow::Error) {
     eprintln!("{}", error_text(&error.context(format!("lease {lease}"))));
 }
 
-/// Returns the lease at the provider of `--provider`, or without this flag all active leases of the
-/// deployment.
+/// Returns the lease at the provider that `--provider` selects. Without this flag, returns all active leases
+/// of the deployment.
 ///
 /// # Errors
 /// Returns an error if no lease is found, or if the chain query fails.

@@ -24,7 +24,7 @@ const PODS_MAX: usize = 64;
 const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum pause within a replay, which providers send without pauses.
 const REPLAY_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum time of buffering repeated log lines.
+/// Maximum time for which repeated log lines are buffered.
 const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Printed messages of one stream.
@@ -48,7 +48,8 @@ pub(super) struct NewMessages {
 pub(super) struct Lines {
     /// Pods, sorted by the arrival of their first lines.
     pods: Vec<(String, Pod)>,
-    /// True if the stream starts with the first line of each pod; false if only with the last lines.
+    /// True if the stream starts with the first line of each pod; false if the stream starts with the last
+    /// lines.
     from_start: bool,
 }
 
@@ -128,7 +129,7 @@ impl History {
         }
     }
 
-    /// Returns the messages with a sufficient buffering time.
+    /// Returns the messages that were buffered for the required time.
     pub(super) fn flush_due(&mut self, now: Instant) -> NewMessages {
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         match self {
@@ -227,8 +228,8 @@ impl Lines {
     }
 }
 
-/// Returns the index of the first line of `replay` that is not printed yet: the end of the last match with
-/// the end of `printed`. If `is_whole` is true, `replay` has no lines older than `printed`.
+/// Returns the index of the first new line of `replay`. The lines before match the end of `printed`; of
+/// several matches, the last counts. If `is_whole` is true, `replay` has no lines older than `printed`.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
         replay.len().min(printed.len())

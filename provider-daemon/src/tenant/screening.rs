@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Maximum length of a provider's reasons, in characters.
 const REASON_CHARS_MAX: usize = 16 * 1024;
 
-/// Client for screening requests, which verifies the provider on the chain.
+/// Client that sends screening requests to a provider, and verifies the provider on the chain.
 #[derive(Debug)]
 pub(crate) struct Screener {
     client: Client,
@@ -34,7 +34,7 @@ pub(crate) enum ScreeningResult {
     NoBid(String),
 }
 
-/// Fields of the provider's public status that the client uses.
+/// Public status of a provider. Other fields are ignored.
 #[derive(Deserialize)]
 struct StatusResponse {
     /// Reclamation window of the provider, in nanoseconds.
@@ -42,7 +42,7 @@ struct StatusResponse {
     reclamation_window: u64,
 }
 
-/// Used fields of the response type `ValidateGroupSpecResult`.
+/// Response of type `ValidateGroupSpecResult`. Other fields are ignored.
 #[derive(Deserialize)]
 struct ValidateResponse {
     min_bid_price: DecCoin,

@@ -18,7 +18,8 @@ pub(super) struct SdlLocation {
     pub(super) description: String,
 }
 
-/// Returns the SDL location of the first service in the rejection `reason`, or else of the first group.
+/// Returns the SDL location of the first service that the rejection `reason` names, or else of the first
+/// group.
 pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLocation> {
     let services = manifest.groups.iter().flat_map(|group| {
         let of_group = group.services.iter();

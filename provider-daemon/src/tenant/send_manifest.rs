@@ -35,7 +35,7 @@ struct SendResult {
     error: Option<String>,
     #[serde(rename = "errorMessage", skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// SDL location of the rejected service or group; not a field of the Go provider's JSON.
+    /// SDL location of the rejected service or group; not part of the JSON output.
     #[serde(skip)]
     location: Option<String>,
     /// Remedy; printed as text only.

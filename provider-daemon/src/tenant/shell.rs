@@ -42,7 +42,8 @@ const SIZE: u8 = 105;
 const CHUNK: usize = 4096;
 /// Capacity of the input channel, in chunks of at most [`CHUNK`] bytes.
 const CHUNKS_MAX: usize = 16;
-/// Added to the signal number in the exit code of a process stopped by a signal, as in shells.
+/// Offset of the exit code for a process that a signal stopped: the code is the offset plus the signal
+/// number, as in shells.
 const SIGNAL_BASE: i32 = 128;
 /// Exit code for a command that could not run.
 const NOT_RUN: u8 = 1;

@@ -139,7 +139,7 @@ impl ServerVerifier {
     }
 }
 
-/// Returns the reason if the certificate differs from the one on the chain.
+/// Returns an error with the reason if the certificate differs from the one on the chain.
 fn check_published(serial: &str, der: &[u8], found: Option<&Certificate>) -> Result<(), String> {
     let Some(found) = found else {
         return Err(format!("certificate {serial} is not on the chain"));

@@ -105,8 +105,8 @@ async fn missing_of(
     Ok((!late.is_empty()).then_some(summary))
 }
 
-/// Returns an error text if the provider has not deployed the manifest `version`. Returns `None` if it has,
-/// or if it reports no version.
+/// Returns an error text if the provider has not deployed the manifest `version`. Returns `None` if the
+/// provider has, or reports no version.
 fn outdated(status: &Json, version: &str) -> Option<String> {
     let manifest = status.field("manifest")?;
     let short = |version: &str| shortened(version.get(..12).unwrap_or(version));

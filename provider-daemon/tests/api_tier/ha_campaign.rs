@@ -40,7 +40,7 @@ pub(crate) use world::World;
 /// Default name of the election Lease.
 const LEASE: &str = "akash-provider";
 const NAMES: [&str; 2] = ["a", "b"];
-/// Clock offsets of an instance, in seconds.
+/// Seconds by which the clock of an instance is ahead.
 const CLOCKS: [i64; 3] = [0, 420, -240];
 
 /// Fault that ends the leadership.
@@ -156,8 +156,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Asserts that writes to the chain, the cluster and the bus were recorded, so that the test checks some
-    /// writes.
+    /// Asserts that enough writes to the chain, the cluster and the bus were recorded.
     fn writes_were_seen(&self, sent: &[Sent], orders: usize) {
         for to in self.world.written_to() {
             let count = sent.iter().filter(|sent| sent.to == to).count();
@@ -225,7 +224,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Returns the number of orders with several bids, and of refused bids.
+/// Returns the number of orders with several bids, and the number of refused bids.
 fn bids_again(stage: &Stage) -> (usize, usize) {
     let height = stage.chain.market(|market| market.height());
     let runtime = tokio::runtime::Builder::new_current_thread()

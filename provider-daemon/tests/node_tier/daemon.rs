@@ -44,7 +44,7 @@ impl Drop for Scratch {
 /// Number of log lines printed for a failed test.
 const LINES_SHOWN: usize = 60;
 
-/// Returns a command for the program, which is killed with the test process.
+/// Returns a command for the program. The program is killed when the test process ends.
 pub(crate) fn program(words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_provider-daemon")]);

@@ -8,7 +8,8 @@ use futures::FutureExt;
 use std::net::UdpSocket;
 use tokio::task::block_in_place;
 
-/// Returns an SDL with the web server and a second service that a test can exchange.
+/// Returns an SDL with the web server and a second service with equal resources and ports, so that a test can
+/// exchange them.
 fn pair() -> String {
     let neighbour = "
   side:

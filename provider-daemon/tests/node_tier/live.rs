@@ -293,7 +293,7 @@ impl<'a> Fixture<'a> {
         assert!(code == Some(7) && screen.contains("40 100"), "{code:?} {screen}");
     }
 
-    /// Updates the lease. Asserts that `--follow` prints log lines of the new pod, and events of the old
+    /// Updates the lease. Asserts that `--follow` prints log lines of the new pod, and the event of the old
     /// pod's end.
     fn update(&self) {
         let logs = self.tenant.starts(

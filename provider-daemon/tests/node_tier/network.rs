@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 /// Id of the test chain. `Stage::take` deletes the leases of earlier tests with this id.
 pub(crate) const CHAIN: &str = "node-tier";
 
-/// Node of the chain, and a proxy that can cut off the provider.
+/// Node of the chain, and a proxy that can cut the provider's connection to the node.
 pub(crate) struct Network {
     scratch: Scratch,
     pub(crate) runtime: Runtime,
@@ -177,7 +177,7 @@ impl Account<'_> {
         outcome_of(&command.output().unwrap())
     }
 
-    /// Repeats [`Self::acts`] until the chain accepts the transaction.
+    /// Repeats a command of [`Self::acts`] until the chain accepts the transaction.
     pub(crate) fn does(&self, args: &[&str]) {
         let mut last = Default::default();
         until(&format!("{args:?}"), || {

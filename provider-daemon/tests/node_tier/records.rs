@@ -36,10 +36,10 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 const LEASES: [u64; 3] = [7, 8, 9];
-/// Time of observing the leases, longer than the second in which a wrong close would happen.
+/// Time for which the leases are observed. A wrong close happens within one second.
 const WATCHED: Duration = Duration::from_secs(8);
-/// Manifest timeouts of the first and the second start. The second timeout would close leases without a
-/// record.
+/// Manifest timeouts of the first and the second start. The second is so short that leases without a record
+/// would be closed.
 const TIMEOUTS: [&str; 2] = ["--manifest-timeout=5m", "--manifest-timeout=1s"];
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";

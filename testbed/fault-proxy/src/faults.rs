@@ -37,7 +37,7 @@ pub struct Faults {
     pub keep_blocks: u64,
     /// Percentage of responses that are truncated.
     pub truncate: u64,
-    /// Percentage of requests that the node receives, but without a response to the client.
+    /// Percentage of responses that are lost after the node received the request.
     pub swallow: u64,
     /// Kind of false response. JSON-RPC only.
     pub lie: Option<Lie>,
@@ -125,7 +125,7 @@ impl Shared {
         self.state().dice.next_u64() % bound.max(1)
     }
 
-    /// Returns `true` for `percent` percent of calls, each counted as an injected fault.
+    /// Returns `true` with a probability of `percent` percent. If `true`, counts an injected fault.
     pub(crate) fn injects(&self, percent: u64) -> bool {
         let injects = percent > 0 && self.draw(100) < percent;
         if injects {

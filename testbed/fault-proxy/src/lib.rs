@@ -44,8 +44,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Loopback address with a port that the system chooses.
 const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Proxy in front of a node's gRPC or JSON-RPC endpoint, which also serves the websocket. Dropping the value
-/// stops the proxy.
+/// Proxy in front of a node, for the gRPC endpoint, or for JSON-RPC and websocket. Dropping the value stops
+/// the proxy.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,

@@ -6,10 +6,11 @@ use serde_json::Value;
 
 /// A time a century in the future.
 const FUTURE: &str = "2126-01-01T00:00:00Z";
-/// Field `params` with `order_max_bids: 0`, encoded. Appended to a message, this value replaces the first
-/// one.
+/// Encoded field `params` with `order_max_bids: 0`. Appended to a message, these bytes replace the earlier
+/// value.
 const NO_BIDS: [u8; 4] = [0x0a, 2, 0x10, 0];
-/// Account number 99 and sequence 99, encoded. Appended to a message, these values replace the first ones.
+/// Encoded account number and sequence, both 99. Appended to a message, these bytes replace the earlier
+/// values.
 const OTHER_ACCOUNT: [u8; 4] = [0x18, 99, 0x20, 99];
 
 /// A false response.

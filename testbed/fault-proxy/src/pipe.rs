@@ -10,9 +10,9 @@ use tokio_util::sync::DropGuard;
 
 const CHUNK: usize = 16 << 10;
 
-/// Proxy in front of a TLS endpoint, without decryption. Of the [`Faults`], only `down`, `frozen`,
-/// `delay_ms`, `swallow` and `truncate` apply. The last two are percentages of data chunks, and close the
-/// connection. Dropping the value stops the proxy.
+/// Proxy in front of a TLS endpoint, without decryption. Only these [`Faults`] apply: `down`, `frozen`,
+/// `delay_ms`, `swallow` and `truncate`. At this percentage of response chunks, `swallow` closes the
+/// connection before the chunk, and `truncate` within the chunk. Dropping the value stops the proxy.
 #[derive(Debug)]
 pub struct Pipe {
     pub(crate) shared: Arc<Shared>,

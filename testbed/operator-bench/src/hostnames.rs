@@ -95,7 +95,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Watches the routes. Sends the hostname of each route whose port is now [`OTHER`].
+/// Watches the routes. Sends the hostname of each route with the port [`OTHER`].
 fn watch(client: Client) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(64);
     tokio::spawn(async move {

@@ -46,7 +46,7 @@ impl Cluster {
         Ok(Hold { _file: file })
     }
 
-    /// Opens the lock file. Locks exclude each other only on separate handles.
+    /// Opens the lock file with a separate handle, because locks on one handle do not exclude each other.
     fn lock_file(&self) -> Result<(PathBuf, File)> {
         let path = self.layout.dir.join("pids").join("held.lock");
         let file = File::create(&path).map_err(|error| Error::at(&path, error))?;

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Layout, NODE};
 use crate::tier::Tier;
 
-/// Time limit until the objects are ready.
+/// Time limit until the objects of a new cluster are ready.
 const READY_WITHIN: Duration = Duration::from_mins(2);
 
 /// Returns kubectl with the administrator's kubeconfig.

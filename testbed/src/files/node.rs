@@ -56,8 +56,8 @@ fn containerd(layout: &Layout) -> String {
     out
 }
 
-/// Returns the configuration of the pod network. It has the name of the network namespace, to find its cached
-/// CNI results at the removal.
+/// Returns the configuration of the pod network. The network has the name of the network namespace, by which
+/// the removal finds cached CNI results.
 fn bridge(layout: &Layout) -> Value {
     json!({
         "cniVersion": "1.0.0",

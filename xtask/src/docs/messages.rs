@@ -13,7 +13,7 @@ const SOURCES: [&str; 2] = ["akash-provider-", "provider-daemon/"];
 /// Levels in table order. `debug` and `trace` are not listed.
 const LEVELS: [&str; 3] = ["error", "warn", "info"];
 
-/// Log message. The fields are in sorting order.
+/// Log message. The table is sorted by these fields, in this order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Message {
     level: usize,

@@ -96,7 +96,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
 
 /// Possible folders of the database.
 struct Locations {
-    /// Folder in the environment variable, if set.
+    /// Folder that the environment variable selects, if set.
     named: Option<PathBuf>,
     /// Folder of this check's own database copy.
     own: PathBuf,
@@ -114,8 +114,8 @@ impl Locations {
         }
     }
 
-    /// Returns the copy in the environment variable, or else the newest copy. Updates the own copy if it is
-    /// missing or older than `FRESH`. Returns `None` if no copy exists.
+    /// Returns the database copy that the environment variable selects, or else the newest copy. Without the
+    /// variable, first updates a missing or old copy of this check. Returns `None` if no copy exists.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {
             if !named.join("crates").is_dir() {
@@ -208,8 +208,8 @@ fn age(copy: &Path) -> String {
     }
 }
 
-/// Returns the advisories that affect these packages. A vulnerability fails the check unless the policy
-/// ignores it; so does an unused ignored advisory.
+/// Returns the advisories that affect these packages. Fails the check for a vulnerability that the policy
+/// does not ignore, and for an ignored advisory that affects no package.
 fn judge<'p>(
     database: &Path,
     packages: impl Iterator<Item = &'p Package>,

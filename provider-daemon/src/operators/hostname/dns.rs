@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Maximum duration of one of the three attempts of a DNS query.
 const LIMIT: Duration = Duration::from_secs(3);
-/// Maximum number of DNS records that one query returns. Ignores further records.
+/// Maximum number of DNS records that one query returns. Further records are ignored.
 const RECORDS_MAX: usize = 256;
 
 /// DNS client without a cache. The caller limits the query rate.

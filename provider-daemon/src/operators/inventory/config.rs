@@ -106,7 +106,8 @@ fn read(text: &str) -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// Returns true for a version with one to three numbers, such as `v1.2-rc`, as the Go operator does.
+/// Returns true for a version with one to three numbers, such as `v1.2-rc`. The Go operator accepts the same
+/// versions.
 fn is_version(text: &str) -> bool {
     let text = text.trim();
     let numbers = text.strip_prefix('v').unwrap_or(text);

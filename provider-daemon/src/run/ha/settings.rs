@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Settings that must equal the election record. An instance with other values never leads.
+/// Settings with values that must equal those in the election record. An instance with other values never
+/// leads.
 pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
 /// Setting that identifies the cluster. Instances with different clusters would duplicate or lose leases.
 pub(super) const CLUSTER: &str = "cluster";
@@ -108,7 +109,7 @@ impl Settings {
         is_changed
     }
 
-    /// Updates the hashes in the election when files change. Returns at once without files.
+    /// Updates the hashes in the election when files change. Returns at once if there are no files.
     pub(super) async fn follow(mut self, election: Arc<Election>) {
         while !self.files.is_empty() {
             sleep(CHECK_INTERVAL).await;

@@ -96,7 +96,7 @@ impl Crowd {
         self.all.lock().unwrap().clone()
     }
 
-    /// Returns true if every order has a bid and every lease has a manifest.
+    /// Returns true if every order has a bid and every lease has an accepted manifest.
     pub(crate) fn is_served(&self) -> bool {
         let all = self.deployments();
         all.iter()
@@ -195,8 +195,8 @@ impl Life {
         }
     }
 
-    /// Sends the manifest, first to the gateway that accepted the last one. Returns true if a gateway
-    /// accepts.
+    /// Sends the manifest, first to the gateway that accepted the previous manifest. Returns true if a
+    /// gateway accepts.
     fn send(&mut self, dseq: u64) -> bool {
         for turn in 0..self.tenant.gateways.len() {
             let who = (self.asks_first + turn) % self.tenant.gateways.len();

@@ -23,7 +23,7 @@ fn by_id(facts: &Running) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Returns the events of kinds `OF_EACH_ORDER` that the bus lacks.
+/// Returns the events of the kinds `OF_EACH_ORDER` that are missing on the bus.
 fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> {
     let of_order = |one: &Deployment| {
         let order = format!("{}/{}/1/1", one.id.owner, one.id.dseq);

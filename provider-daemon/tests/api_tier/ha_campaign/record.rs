@@ -27,7 +27,7 @@ const LATE_NEWS: Duration = Duration::from_secs(1);
 /// Maximum duration of a write over a working link on a busy machine.
 const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
-/// Observer that stores every later state of the election record.
+/// Observer that stores every new state of the election record.
 pub(crate) struct Watch {
     /// The `kubectl` process that watches the Lease.
     child: Option<Child>,
@@ -157,8 +157,8 @@ impl Away {
     }
 }
 
-/// Writes of daemons that were not the leader, and the number of late writes. A late write was sent before
-/// its daemon's fault, and arrived during the fault.
+/// Writes of daemons that were not the leader, and the number of late writes. A late write was sent before a
+/// fault of its daemon, and arrived after the start of the fault.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) two_writers: Vec<String>,

@@ -127,7 +127,7 @@ fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
 
 /// Proxies in front of the nodes, each with its own faults.
 struct Endpoints {
-    /// Proxies with their faults outside of the time `STORM`.
+    /// Proxies, with the faults that apply outside of the time `STORM`.
     proxies: Vec<(Proxy, Faults)>,
     pipe: Option<Pipe>,
 }

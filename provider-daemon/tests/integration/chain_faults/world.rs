@@ -127,7 +127,8 @@ pub(crate) fn bid_id(order: &OrderId) -> BidId {
     }
 }
 
-/// Returns a bid. Some deployment numbers lead to many volumes, without a gas estimate.
+/// Returns a bid. The number of volumes depends on the deployment number, so that some bids have no gas
+/// estimate.
 pub(crate) fn bid(order: &OrderId) -> Msg {
     let volumes = 1 + order.deployment().dseq / 4 % 16;
     let volume = |at| Storage {

@@ -167,8 +167,8 @@ fn steps_of_the_chart_work_with_key_named_by_address() {
     takes_its_steps("chart-address", ADDRESS);
 }
 
-/// Variables that the chart sets by default with the gateway and ACME certificates, besides the flag
-/// [`ISSUER`].
+/// Environment variables that the chart sets by default if gateway and ACME certificates are enabled. The
+/// chart also passes the flag [`ISSUER`].
 const SET: [(&str, &str); 59] = [
     ("AKASH_DEBUG", "false"),
     ("AKASH_BOOT_KEYS", "/boot-keys"),

@@ -73,7 +73,7 @@ pub(super) fn installation(name: &str) -> Stage {
     installation_at(name, Duration::ZERO)
 }
 
-/// Creates an [`installation`] on a chain with a clock that is `ahead`.
+/// Creates an [`installation`] on a chain with a clock that is ahead by `ahead`.
 pub(super) fn installation_at(name: &str, ahead: Duration) -> Stage {
     let mut stage = Stage::new(name, false);
     let time = BlockTime(i64::try_from((now() + ahead).as_millis()).unwrap());

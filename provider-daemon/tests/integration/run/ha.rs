@@ -227,7 +227,7 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
     pair.each_order_is_on_the_bus_once(&facts, || first.dump());
 }
 
-/// If a standby published a certificate too, tenants would not know the served one.
+/// If a standby published a certificate too, tenants would not know which certificate is served.
 #[test]
 fn a_standby_publishes_no_certificate_and_no_event_and_does_both_once_it_leads() {
     let Some(mut pair) = Pair::new("ha-writers") else {

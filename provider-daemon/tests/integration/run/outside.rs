@@ -271,7 +271,7 @@ fn schemathesis(served: &Served) {
     }
 }
 
-/// Creates a certificate for use as if issued by a public authority.
+/// Creates a certificate that the test treats as issued by a public authority.
 fn public_certificate(folder: &Path) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec![PUBLIC.to_owned()],

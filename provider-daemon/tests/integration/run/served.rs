@@ -129,7 +129,7 @@ fn provider(stage: &Stage, name: &str, more: &[&str]) -> Running {
     stage.provider(name, &[&gateway[..], more].concat())
 }
 
-/// Returns the REST and gRPC addresses, once they are served.
+/// Returns the REST and gRPC addresses as soon as both are served.
 fn addresses(provider: &Running) -> (String, String) {
     let url = crate::run::tenant::url(provider);
     let output = provider.output();

@@ -97,7 +97,7 @@ fn coin() -> Coin {
     }
 }
 
-/// Publishes a provider certificate that is valid since one minute ago.
+/// Creates and publishes a provider certificate, which became valid one minute ago.
 pub(crate) fn certificate(chain: &MemoryChain, account: &Address) -> OwnCertificate {
     let domains = vec!["localhost".to_owned()];
     let now = UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(60);
@@ -141,7 +141,8 @@ impl Stage {
         stage
     }
 
-    /// Publishes a certificate. The tenant's first transaction stores its public key on the chain.
+    /// Publishes a certificate, because the tenant's first transaction stores the tenant's public key on the
+    /// chain.
     fn register_key(&self) {
         let made = self.ran(&["tx", "cert", "generate", "client"]);
         made.good();
@@ -370,7 +371,7 @@ fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Returns prices far below the tenants' maximum prices.
+/// Returns prices that are much lower than the tenants' maximum prices.
 fn prices() -> Scale {
     let config = ScaleConfig {
         cpu: "0.001".parse().unwrap(),

@@ -127,7 +127,7 @@ pub(super) fn refused(status: HeaderValue, text: String) -> Response<Body> {
     answer
 }
 
-/// Returns true for a request for a block, which has the height in its message.
+/// Returns true for a request for a block, either the latest or by height.
 pub(super) fn is_of_blocks(path: &str) -> bool {
     [LATEST, BY_HEIGHT].contains(&path)
 }

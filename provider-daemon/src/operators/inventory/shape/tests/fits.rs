@@ -68,7 +68,7 @@ fn read(cluster: &wire::Cluster) -> NodeInventory {
     NodeInventory::new(&ClusterSpec::from_nodes(cluster.nodes.iter().map(node)))
 }
 
-/// Returns resource groups near the free capacity of the recorded node, and groups with GPUs.
+/// Returns resource groups with sizes near the free capacity of the recorded node, and groups with GPUs.
 fn groups() -> Vec<Vec<ResourceUnit>> {
     let keys = [
         "vendor/nvidia/model/a100",
@@ -114,7 +114,8 @@ fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     (fits, count)
 }
 
-/// Returns this provider's inventory of the recorded node, on which a pod requests `requests`.
+/// Returns this provider's inventory of the recorded node. If `requests` is set, a pod with these requests
+/// runs on the node.
 async fn counted_by_us(requests: Option<Value>) -> Arc<dyn Inventory> {
     let pods = requests.into_iter().map(|requests| {
         json!({
