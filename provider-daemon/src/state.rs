@@ -297,7 +297,6 @@ fn write_layout(database: &Database, layout: u64) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Classifies an error as damage of the file or another failure.
 fn classify(path: &Path, error: redb::Error) -> OpenError {
     let path = path.to_owned();
     let damaged = |error: &redb::Error| OpenError::Damaged(error.to_string());

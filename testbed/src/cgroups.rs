@@ -40,7 +40,6 @@ fn tops(tree: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes a group, its child groups first.
 fn prune(group: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(group) {
         Ok(entries) => entries,
@@ -63,7 +62,6 @@ fn prune(group: &Path) -> Result<()> {
     )
 }
 
-/// Kills all processes of a group. Ignores ended processes.
 fn end_members(group: &Path) {
     let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let pids = members.lines().filter_map(|line| line.parse::<i32>().ok());

@@ -69,7 +69,6 @@ fn used(cluster: &Cluster, options: &Options, results: &mut Vec<String>) -> Resu
     Ok(())
 }
 
-/// Asserts that a second `up` does not change the cluster.
 fn stays_up(cluster: &Cluster, options: &Options) -> Result<()> {
     let before = cluster.status();
     let after = Cluster::up(options)?.status();

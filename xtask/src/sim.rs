@@ -81,7 +81,6 @@ pub(crate) fn seeds(workspace: &Workspace, form: Form, args: &Args) -> Result<Ve
     Ok(figures)
 }
 
-/// Returns the cargo command that runs the simulation.
 pub(crate) fn simulation(workspace: &Workspace, form: Form) -> Process {
     workspace
         .cargo(form.command())

@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::report::Notes;
 
-/// Sum of the results of all test programs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: u64,

@@ -96,7 +96,6 @@ fn broadcast(id: u64, msg: Msg) -> Effect {
     Effect::Call(EffectId(id), Call::Broadcast(msg))
 }
 
-/// Records that the provider wins an order.
 fn win(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
     step(recorder, engine, None, vec![seen(dseq)]);
     step(recorder, engine, None, vec![broadcast(1, bid(dseq))]);

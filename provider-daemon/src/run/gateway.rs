@@ -177,7 +177,6 @@ pub(super) fn hold_bids(builder: ProviderBuilder, gateway: Option<&GatewayOption
     }
 }
 
-/// Starts the gateway, if enabled, as a supervised part.
 pub(super) fn start(
     plan: Option<GatewayOptions>,
     dependencies: GatewayDependencies,

@@ -227,7 +227,6 @@ async fn all(chain: &Reader, deployment: &DeploymentId) -> anyhow::Result<Vec<Le
     }
 }
 
-/// Returns the error for a selection without an active lease.
 fn not_found(deployment: &DeploymentId, ended: &[LeaseRecord]) -> anyhow::Error {
     let Some(last) = ended.last() else {
         return WithHelp::new(

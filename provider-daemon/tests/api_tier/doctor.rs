@@ -52,7 +52,6 @@ fn severities<'a>(report: &'a Value, subject: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Returns details and remedies of the checks with this subject.
 fn texts<'a>(report: &'a Value, subject: &str) -> Vec<(&'a str, &'a str)> {
     let checks = report["checks"].as_array().unwrap().iter();
     let matching = checks.filter(|check| check["subject"] == subject);

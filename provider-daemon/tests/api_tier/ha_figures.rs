@@ -75,7 +75,6 @@ fn is_ready(one: &Running) -> bool {
     one.output().contains("\"is_ready\":true")
 }
 
-/// Creates leases of one tenant, and waits until all are deployed.
 fn leased(world: &World<'_>, tenant: &Tenant, leases: u64) {
     let ids: Vec<DeploymentId> = (1..=leases)
         .map(|dseq| {

@@ -56,7 +56,6 @@ impl Drop for Node<'_> {
     }
 }
 
-/// Runs `explain` for an order on this cluster, and returns the output.
 fn explained(stage: &Stage, kubeconfig: &str) -> Value {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let prices = PRICES.iter().copied();
@@ -186,7 +185,6 @@ fn provider_waits_for_cluster_and_bids_with_its_capacity() {
     assert!(StoredEvent::is_stored(&stage), "{}", again.dump());
 }
 
-/// Returns the status of an embedded operator.
 fn operator(stage: &Stage, name: &str) -> Value {
     let (code, out, err) = stage.ran(&["operator", "status", "--output=json"]);
     assert_eq!(code, 0, "{out}{err}");

@@ -86,7 +86,6 @@ fn served(quantity: &Value, whole: u64) -> Pair {
     }
 }
 
-/// Returns the test's node in the operator's inventory.
 fn node(cluster: &Value) -> Option<&Value> {
     cluster["nodes"]
         .as_array()?

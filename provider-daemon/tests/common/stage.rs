@@ -159,7 +159,6 @@ impl Stage {
         format!("http://{}", self.at)
     }
 
-    /// Starts a proxy for the node, which may start later.
     pub(crate) fn proxy(&self) -> Proxy {
         let upstream = self.at.to_string();
         self.runtime.block_on(Proxy::start(&upstream, 1)).unwrap()

@@ -26,7 +26,6 @@ impl RunOutput {
         self.out
     }
 
-    /// Asserts exit code 1, and an error with all `words`.
     #[track_caller]
     fn failed(self, words: &[&str]) {
         assert_eq!(self.code, 1, "{}\n{}", self.out, self.err);

@@ -156,7 +156,6 @@ impl Served {
         (output.status.success(), String::from_utf8(stream).unwrap())
     }
 
-    /// Stops the network with SIGTERM.
     fn end(mut self) {
         kill(
             Pid::from_raw(i32::try_from(self.child.id()).unwrap()),

@@ -60,7 +60,6 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `dev` on the cluster, with a state file and an SDL.
     pub(crate) fn start(stage: &Stage, scratch: &Scratch, state: &Path, more: &[&str]) -> Self {
         let sdl = scratch.path("web.yaml");
         std::fs::write(&sdl, web("daemon")).unwrap();
@@ -74,7 +73,6 @@ impl Daemon {
         Self::spawn(command, scratch, "daemon")
     }
 
-    /// Starts a command and stores its output under this name.
     pub(crate) fn spawn(mut command: Command, scratch: &Scratch, name: &str) -> Self {
         let (output, log) = (
             scratch.path(&format!("{name}.out")),

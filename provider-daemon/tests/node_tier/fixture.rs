@@ -117,7 +117,6 @@ impl Stage {
         chains.unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Deletes the lease objects of this chain ID.
     fn clear_chain(&self, chain: &str) {
         let path = format!(
             "jsonpath={{.items[?(@.metadata.annotations.provider\\.akash\\.network/chain-id==\"{chain}\")].metadata.name}}"

@@ -249,7 +249,6 @@ async fn both_protocols(tenant: &TenantLease<'_>) {
     eventually("the datagram arrives in the pod", reaches).await;
 }
 
-/// Asserts that a new pod can read the volume's data.
 async fn volume_stays(tenant: &TenantLease<'_>) {
     let (code, response) = tenant.sh("data", "echo it stays > /data/file && sync").await;
     assert_eq!(code, 0, "{response}");

@@ -113,7 +113,6 @@ impl Network {
         provider
     }
 
-    /// Writes a file and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.scratch.path(name);
         std::fs::write(&path, text).unwrap();
@@ -192,7 +191,6 @@ impl Account<'_> {
         self.good(&["tx", "cert", "publish", "client", "--yes"]);
     }
 
-    /// Returns a client with a full-access token.
     pub(crate) fn by_token(&self) -> Client {
         let key = Keys::open(Some(&self.network.scratch.path("keys"))).unwrap();
         let key = key.private_key(self.name).unwrap();

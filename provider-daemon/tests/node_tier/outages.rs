@@ -246,7 +246,6 @@ fn second(manifest: &mut Manifest) {
     }
 }
 
-/// Asserts that the web server of a lease responds.
 fn assert_served(watched: &TenantLease<'_>) {
     let began = Instant::now();
     let address = &watched.address;

@@ -210,7 +210,6 @@ impl TenantLease<'_> {
         lease.map(|l| l.health)
     }
 
-    /// Returns the reported unhealthy time of the lease.
     pub(crate) fn unhealthy(&self) -> Duration {
         let status = self.fixture.world.status();
         let lease = status.leases.iter().find(|l| l.lease == self.lease);

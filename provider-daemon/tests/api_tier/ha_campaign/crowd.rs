@@ -212,7 +212,6 @@ impl Life {
     }
 }
 
-/// Sends a manifest to the gateway of the daemon `who`.
 pub(crate) fn send(tenant: &Tenant, who: usize, dseq: u64) -> Result<(), String> {
     let before: Vec<&str> = tenant.before.iter().map(String::as_str).collect();
     let (bearer, data) = (

@@ -20,7 +20,6 @@ contexts: [{name: unavailable_cluster, context: {cluster: unavailable_cluster, u
 current-context: unavailable_cluster
 "#;
 
-/// Writes the kubeconfig of an unavailable cluster.
 pub(crate) fn unavailable_cluster(name: &str) -> Scratch {
     Scratch::new(name, AWAY.as_bytes())
 }

@@ -61,7 +61,6 @@ fn serves(served: &Served, rows: &[Row<'_>]) -> bool {
     true
 }
 
-/// Manifest of the lease.
 fn manifest(served: &Served) -> String {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let (code, manifest, err) = served.stage.ran(&["sdl", "manifest", sample]);

@@ -25,7 +25,6 @@ fn start(stage: &Stage, more: &[&str]) -> Running {
     stage.provider("provider", &[&gateway[..], more].concat())
 }
 
-/// Asserts that the gateway responds, but an order gets no bid.
 fn is_served_and_not_bidding(stage: &Stage, provider: &Running, dseq: u64) {
     if let Some((status, body)) = curl(&[&format!("{}/status", url(provider))]) {
         assert!(status == 200 && body.contains(ADDRESS), "{status} {body}");
