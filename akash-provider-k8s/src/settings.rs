@@ -232,7 +232,8 @@ impl Default for CommitLevels {
     }
 }
 
-/// Isolation level of the pods of a lease, unchanged until a call of `KubeCluster::harden`.
+/// Isolation level of the pods of a lease. A new setting changes running leases only through
+/// `KubeCluster::harden`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isolation {
     /// Level of the Go provider: no seccomp profile, all default capabilities, no quota, no Pod Security.

@@ -44,7 +44,7 @@ impl Endpoints {
         self.processed().map_or(0, |block| block.height)
     }
 
-    /// Returns the processed block if no reachable node has had this block for five minutes.
+    /// Returns the processed block if no reachable node returned it during the last five minutes.
     #[must_use]
     pub fn unreached(&self) -> Option<Checkpoint> {
         let processed = lock(&self.shared.processed);

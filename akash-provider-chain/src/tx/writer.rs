@@ -39,7 +39,7 @@ enum Command {
     Block(ObservedBlock),
 }
 
-/// Channel to the caller, and the permission of the caller to send.
+/// Channel for the result of a call, and the check of whether the caller may still send transactions.
 struct Reply {
     sender: oneshot::Sender<CallResult>,
     fence: Option<Fence>,

@@ -37,7 +37,7 @@ pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)
 }
 
 impl Inner {
-    /// Returns the objects of an applied lease that differ from `items` or were not rendered, each with the
+    /// Returns the objects of an applied lease that differ from `items` or are not in `items`, each with the
     /// reason.
     pub(super) fn differences(&self, home: &str, items: &[Item]) -> Vec<(Id, String)> {
         let view = self.state.lease_in(home);

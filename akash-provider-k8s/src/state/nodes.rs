@@ -43,7 +43,8 @@ struct Heartbeat {
     limit: Duration,
 }
 
-/// Last read of a node, and last and next renewal of its Lease.
+/// Time of the last read of a node, time of the last renewal of its Lease, and time at which the Lease is
+/// overdue.
 #[derive(Debug)]
 struct NodeObservation {
     read: Instant,

@@ -58,8 +58,8 @@ impl Log {
         self.next
     }
 
-    /// Writes an event to the log. First stores a retained event, so that [`retained`] returns this event
-    /// before a subscriber receives it.
+    /// Writes an event to the log. If the event is retained, stores it first: [`retained`] then returns the
+    /// event before a subscriber receives it.
     pub(crate) fn append(&mut self, topic: Topic, event: &Arc<Event>) -> io::Result<()> {
         if topic.is_retained() {
             let path = retained_path(&self.folder, topic);

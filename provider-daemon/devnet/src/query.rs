@@ -17,7 +17,7 @@ use tonic::Code;
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 10_000;
 
-/// Error of a query, in the form of each transport.
+/// Error of a query. Contains the fields of the gRPC response and of the `abci_query` response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueryError {
     /// gRPC status of the error.

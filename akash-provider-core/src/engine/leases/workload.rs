@@ -82,7 +82,8 @@ pub enum Input {
     RetrySoon,
     /// A workload found in the cluster. Ignored if this machine already has a manifest.
     Adopt(Arc<WorkloadSpec>),
-    /// Workload in the cluster, possibly deployed by another leader. Replaces the manifest of this machine.
+    /// Workload in the cluster, possibly deployed by another leader. Replaces the manifest that the engine
+    /// has stored.
     Readopt(Arc<WorkloadSpec>),
     /// Result of the `Deploy` call in flight.
     Deployed(Result<(), Failure>),
