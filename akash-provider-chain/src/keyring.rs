@@ -234,7 +234,7 @@ impl Keyring {
             .remove(&stored.name, stored.public.as_ref().map(|k| k.address()))
     }
 
-    /// Returns the key with this name or, if there is none, with this address.
+    /// Returns the key with this name, or else the key with this address.
     fn named(&self, name_or_address: &str) -> Result<StoredKey, KeyringError> {
         if name_or_address.parse::<Address>().is_ok()
             && let Some(stored) = self.folder.read(name_or_address)?

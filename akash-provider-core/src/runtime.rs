@@ -3,8 +3,8 @@
 //! ```text
 //!  chain ─┐                       ┌─► execute: call ─► port ─► completion ─┐
 //! cluster ─┤ streams ─► input ─► engine ─► observe: fact ─► bus, log       │
-//! capacity ─┘             ▲       └─► asks: reply ─► handle                │
-//! handles ── asks ────────┼────────────────────────────────────────────────┘
+//! capacity ─┘             ▲       └─► requests: reply ─► handle            │
+//! handles ── requests ────┼────────────────────────────────────────────────┘
 //! the clock ── deadline ──┘
 //! ```
 //! The engine reads no clock and starts no tasks: this module does both. At each wake the loop takes a

@@ -52,7 +52,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     report.finish()
 }
 
-/// Runs the stages that neither need a cluster nor measure time.
+/// Runs the stages that need no cluster and measure no time.
 fn background(workspace: &Workspace) -> Report {
     let mut report = Report::default();
     verify::builds(workspace, &mut report, Kind::Background);

@@ -38,7 +38,7 @@ impl Endpoints {
         }
     }
 
-    /// Returns the height of the processed block, or 0 if there is none.
+    /// Returns the height of the processed block, or 0 before the first block.
     #[must_use]
     pub fn floor(&self) -> Height {
         self.processed().map_or(0, |block| block.height)

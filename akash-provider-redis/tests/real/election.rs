@@ -130,7 +130,7 @@ async fn invalid_record_is_an_error_and_oversized_record_is_not_read() {
         "{error}"
     );
     let _: i64 = server.command(&["DEL", key]).await;
-    let _: i64 = server.command(&["HSET", key, "holder", "by hand"]).await;
+    let _: i64 = server.command(&["HSET", key, "holder", "manual"]).await;
     assert_eq!(store.read().await.unwrap(), None, "without a version");
     let long = "x".repeat(PAYLOAD_MAX + 1);
     let words = [
@@ -140,7 +140,7 @@ async fn invalid_record_is_an_error_and_oversized_record_is_not_read() {
     let stored = store.read().await.unwrap().unwrap();
     assert_eq!((stored.record.term, stored.record.lease), (0, Duration::ZERO));
     assert_eq!(stored.record.payload, RecordPayload::default());
-    assert_eq!(stored.record.holder.as_deref(), Some("by hand"));
+    assert_eq!(stored.record.holder.as_deref(), Some("manual"));
     // The invalid record is overwritten like any other.
     assert_eq!(store.replace(&claim(1), "1").await.unwrap().record.term, 1);
 }

@@ -334,14 +334,14 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Ve
         awaited.push(format!("the chain: {why}{}", since.unwrap_or_default()));
     }
     if !status.registered {
-        let mend = "`provider-daemon tx provider create FILE`";
-        awaited.push(format!("this provider to be registered on the chain: {mend}"));
+        let remedy = "`provider-daemon tx provider create FILE`";
+        awaited.push(format!("this provider to be registered on the chain: {remedy}"));
     }
     if let Some(missing) = &status.deposit_missing {
         awaited.push(format!("money for a bid: {missing}"));
     }
-    if let Some(trouble) = chain.writer.as_ref().and_then(|writer| writer.problem.as_ref()) {
-        awaited.push(format!("transactions: {trouble}"));
+    if let Some(failure) = chain.writer.as_ref().and_then(|writer| writer.problem.as_ref()) {
+        awaited.push(format!("transactions: {failure}"));
     }
     if status.breaker.tripped {
         awaited.push("the circuit breaker to be released: `provider-daemon breaker release`".to_owned());

@@ -174,7 +174,7 @@ pub(super) fn per_lease(status: &Status, provider: &ProviderHandle) -> Vec<Measu
     );
     let mut accrued = Measure::gauge(
         "akash_provider_lease_accrued",
-        "Earnings of the lease since its creation, as far as its escrow account can pay; absent if unknown",
+        "Earnings of the lease since its creation that its escrow account can pay; absent if unknown",
     );
     let mut withdrawn = Measure::gauge(
         "akash_provider_lease_withdrawn",
