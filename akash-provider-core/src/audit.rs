@@ -36,6 +36,11 @@ pub enum ActKind {
     Withdrawal,
     /// Removal of the workload of a lease from the cluster.
     Teardown,
+    /// Deletion of an object in the cluster, outside of a teardown.
+    ObjectDelete,
+    /// Deletion of a pod that blocks the update of its workload. The cluster recreates the pod with the same
+    /// volumes.
+    PodReplace,
     /// Registration of the provider on the chain.
     ProviderCreate,
     /// Update of the provider record on the chain.
@@ -64,6 +69,8 @@ impl ActKind {
             Self::LeaseReclaim => "lease_reclaim",
             Self::Withdrawal => "withdrawal",
             Self::Teardown => "teardown",
+            Self::ObjectDelete => "object_delete",
+            Self::PodReplace => "pod_replace",
             Self::ProviderCreate => "provider_create",
             Self::ProviderUpdate => "provider_update",
             Self::CertificatePublish => "certificate_publish",
@@ -76,11 +83,16 @@ impl ActKind {
     #[must_use]
     pub const fn destroys(self) -> bool {
         match self {
-            Self::LeaseClose | Self::LeaseReclaim | Self::Teardown | Self::CertificateRevoke => true,
+            Self::LeaseClose
+            | Self::LeaseReclaim
+            | Self::Teardown
+            | Self::ObjectDelete
+            | Self::CertificateRevoke => true,
             Self::Command { destroys, .. } => destroys,
             Self::Bid
             | Self::BidClose
             | Self::Withdrawal
+            | Self::PodReplace
             | Self::ProviderCreate
             | Self::ProviderUpdate
             | Self::CertificatePublish => false,
@@ -145,6 +157,8 @@ pub struct Evidence {
     pub deposit: Option<Coin>,
     /// Text of the actor's request.
     pub request: Option<String>,
+    /// Deleted object of the cluster: kind, namespace, name and UID.
+    pub object: Option<String>,
 }
 
 /// Act that spends money, destroys data or changes a running provider.

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod adopt;
 pub mod apply;
+pub mod audit;
 pub mod cluster;
 pub mod crd;
 mod drift;

@@ -1,5 +1,6 @@
 //! Settings of the Kubernetes backend.
 
+use crate::audit::DeletionLog;
 use crate::state::Definitions;
 use akash_provider_core::types::Address;
 use ipnet::IpNet;
@@ -69,6 +70,8 @@ pub struct Settings {
     pub log_memory_per_tenant: usize,
     /// Maximum memory for unread log lines of all tenants together, in bytes.
     pub log_memory: usize,
+    /// Audit log of the deletions outside of teardowns.
+    pub deletions: DeletionLog,
 }
 
 impl Settings {
@@ -105,6 +108,7 @@ impl Settings {
             log_memory_per_tenant: 128 << 20,
             // Limits the memory of the provider for the streams of many tenants.
             log_memory: 1 << 30,
+            deletions: DeletionLog::default(),
         }
     }
 }

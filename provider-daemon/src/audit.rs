@@ -17,7 +17,7 @@ mod reader;
 mod writer;
 
 pub(crate) use chain::AuditedSender;
-pub(crate) use command::{audited, record_intent};
+pub(crate) use command::{audited, record_intent, record_result};
 pub use files::AuditSettings;
 pub(crate) use log::{Audit, AuditHealth, HELP, start, this_process, user};
 pub use reader::run;

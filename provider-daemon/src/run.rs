@@ -112,14 +112,16 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
     let mut parts = Supervisor::new(shutdown.clone());
     let metrics = metrics::start(args, &printer, &background, &mut parts);
-    let conditions = Conditions::new(ha.gate(), ha.writers(args.ha.ha_lease));
+    let log = recordings::start_audit_log(args, home)?;
+    let conditions = Conditions::new(ha.gate(), ha.writers(args.ha.ha_lease).audited(log.as_ref()));
     let chain = connect(settings, &conditions.writers, &background, &mut parts)?;
     let prepared = (operators, state.lease_events());
     let cluster = ClusterAccess::start(args, &config, &conditions, &background, &mut parts, prepared).await;
     config.leased_ips = cluster.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
     let gateway = gateway::GatewayOptions::from_args(args, home, key, screening, ha.source());
-    let (builder, records) = Recordings::start(args, home, &config, &pricing, (&chain, &metrics)).await?;
+    let (builder, records) =
+        Recordings::start(args, home, &config, &pricing, (&chain, &metrics, log)).await?;
     let watch = Watch::new(&printer, &chain, &breaker, args, &conditions, &records);
     let balances = metrics::MeasuredParts {
         chain: metrics::chain_source(&chain, &config, &args.gas.gas_prices),
@@ -136,10 +138,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     metrics::add_engine(&metrics, args, &handle, balances);
     // Subscribers start before the provider, or they miss its first events.
     print(&mut parts, &buses, &printer, &background).await?;
-    let operated = (&handle, &cluster.proxy, &records);
-    answer_operators(&mut parts, home, operated, &background);
-    let stores = (&state, &records);
-    let served = GatewayDependencies::new(&handle, &cluster, chain, stores, conditions.writers);
+    answer_operators(&mut parts, home, (&handle, &cluster.proxy, &records), &background);
+    let served = GatewayDependencies::new(&handle, &cluster, chain, (&state, &records), conditions.writers);
     let end = gateway::ShutdownTokens::new(&shutdown);
     gateway::start(gateway, served, conditions.gateway, &printer, &end, &mut parts);
     ha.follow(&handle, &background, &mut parts);

@@ -283,9 +283,14 @@ impl Calls {
             .await
     }
 
-    /// Deletes an object with the uid and the version in `meta`. Also succeeds if the object is missing or
+    /// Deletes an object with the uid and the version in `meta`. Returns false if the object is missing or
     /// has changed.
-    pub(crate) async fn delete_version(&self, kind: Kind, ns: &str, meta: &ObjectMeta) -> Result<(), Error> {
+    pub(crate) async fn delete_version(
+        &self,
+        kind: Kind,
+        ns: &str,
+        meta: &ObjectMeta,
+    ) -> Result<bool, Error> {
         let name = meta.name.as_deref().unwrap_or_default();
         let only = Preconditions {
             uid: meta.uid.clone(),
@@ -390,14 +395,14 @@ impl Calls {
         }
     }
 
-    /// Deletes an object. Also succeeds if the object is missing, or if another object has the name.
+    /// Deletes an object. Returns false if the object is missing, or if another object has the name.
     pub(crate) async fn delete(
         &self,
         kind: Kind,
         ns: &str,
         name: &str,
         uid: Option<&str>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let policy = kind.is_workload().then_some(PropagationPolicy::Foreground);
         self.delete_as(&kind.resource(), ns, name, uid, policy).await
     }
@@ -410,7 +415,7 @@ impl Calls {
         name: &str,
         uid: Option<&str>,
         policy: Option<PropagationPolicy>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let only = uid.map(|uid| Preconditions {
             uid: Some(uid.to_owned()),
             resource_version: None,
@@ -425,7 +430,7 @@ impl Calls {
         name: &str,
         only: Option<Preconditions>,
         policy: Option<PropagationPolicy>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         self.term()?;
         let params = DeleteParams {
             propagation_policy: policy,
@@ -435,8 +440,8 @@ impl Calls {
         let what = format!("{} {name}", resource.kind);
         let api = self.api(resource, ns);
         match tokio::time::timeout(self.limit, api.delete(name, &params)).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) if is_absent(&error) || is_other(&error) => Ok(()),
+            Ok(Ok(_)) => Ok(true),
+            Ok(Err(error)) if is_absent(&error) || is_other(&error) => Ok(false),
             Ok(Err(error)) => {
                 let error = self.failed(&what, error);
                 Err(self.judged(error, &["delete"], resource, ns).await)

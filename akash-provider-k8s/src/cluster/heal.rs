@@ -26,11 +26,13 @@ use super::{Inner, KubeCluster, LeadershipGate, is_as_new};
 use crate::apply::item::{Id, Item, Kind};
 use crate::apply::plan::{LiveObject, WatchedObjects, Write};
 use crate::apply::{Calls, WrittenObject, marked, subset};
+use crate::audit::deletion;
 use crate::crd::{Manifest, convert};
 use crate::drift::{DriftedObject, Limit, RepairBackoff, drifted, foreign, is_among};
 use crate::labels;
 use crate::state::{EVERYWHERE, LeaseView};
 use crate::statistics::{DriftOutcome, Operation};
+use akash_provider_core::audit::ActKind;
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
@@ -396,11 +398,10 @@ impl Inner {
         if let Some(at) = backoff.waits_until(&key, now) {
             return Some(at);
         }
-        match self.calls(HEAL).delete_version(id.kind, home, meta).await {
+        match self.delete_foreign(&self.calls(HEAL), home, id, meta).await {
             Ok(()) => {
                 backoff.repaired(&key, limit, now);
                 self.counters.count_drift(id.kind, DriftOutcome::Deleted);
-                log_deletion(home, id);
                 None
             }
             Err(error) => {
@@ -410,6 +411,36 @@ impl Inner {
                 backoff.waits_until(&key, now)
             }
         }
+    }
+
+    /// Deletes one object that weakens the isolation of a lease.
+    pub(crate) async fn delete_foreign(
+        &self,
+        calls: &Calls,
+        home: &str,
+        id: &Id,
+        meta: &ObjectMeta,
+    ) -> Result<(), Error> {
+        let resource = id.kind.resource();
+        let object = (&*resource.kind, home, &*id.name, meta.uid.as_deref());
+        let act = deletion(
+            ActKind::ObjectDelete,
+            "weakens_isolation",
+            self.subject(home),
+            object,
+        );
+        let delete = calls.delete_version(id.kind, home, meta);
+        self.settings.deletions.record(act, delete).await?;
+        // The label prevents such deletions.
+        let label = labels::KEEP;
+        tracing::warn!(namespace = home, object = %id, label, "deleted an object of another client, because the object can weaken the isolation of the lease");
+        Ok(())
+    }
+
+    /// Returns the lease of a namespace, or the namespace if its lease is unknown.
+    pub(super) fn subject(&self, home: &str) -> String {
+        let lease = self.state.ours_in(home).map(|(lease, _)| lease.to_string());
+        lease.unwrap_or_else(|| home.to_owned())
     }
 
     /// Deletes objects that weaken the isolation of a lease. Restores edited isolation objects that a deploy
@@ -423,8 +454,7 @@ impl Inner {
     ) -> Result<(), Error> {
         let (view, calls) = (self.state.lease_in(home), self.calls(operation));
         for (id, meta) in still_there(foreign(is_among(items), view.openings())) {
-            calls.delete_version(id.kind, home, &meta).await?;
-            log_deletion(home, &id);
+            self.delete_foreign(&calls, home, &id, &meta).await?;
         }
         for found in unplanned(items, &view) {
             let id = &found.write.id;
@@ -493,12 +523,6 @@ impl Inner {
         }]);
         Ok(Some((repair, meta)))
     }
-}
-
-/// Logs the deletion of an object, with the label that prevents such deletions.
-fn log_deletion(home: &str, id: &Id) {
-    let label = labels::KEEP;
-    tracing::warn!(namespace = home, object = %id, label, "deleted an object of another client, because the object can weaken the isolation of the lease");
 }
 
 fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {

@@ -6,9 +6,11 @@
 
 use super::passwords::secret_name;
 use super::{Inner, KubeCluster, LeadershipGate};
+use crate::audit::deletion;
 use crate::crd::Manifest;
 use crate::error::{from_kube, within};
 use crate::labels;
+use akash_provider_core::audit::ActKind;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -91,7 +93,7 @@ impl Inner {
     }
 
     /// Deletes a password Secret if its lease has no Manifest record. Returns true if the Secret was deleted.
-    async fn collect(&self, secret: &ObjectMeta) -> Result<bool, Error> {
+    pub(crate) async fn collect(&self, secret: &ObjectMeta) -> Result<bool, Error> {
         let Some(lease) = self.given_up(secret, Timestamp::now()) else {
             return Ok(false);
         };
@@ -112,16 +114,26 @@ impl Inner {
             ..DeleteParams::default()
         };
         let api = self.secrets();
-        let call = async { Ok(api.delete(&name, &params).await) };
-        match within(self.settings.call_timeout, COLLECT, call).await? {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
-                return Ok(false);
+        let delete = async {
+            let call = async { Ok(api.delete(&name, &params).await) };
+            match within(self.settings.call_timeout, COLLECT, call).await? {
+                Ok(_) => Ok(true),
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
+                Err(error) => Err(from_kube(COLLECT, error)),
             }
-            Err(error) => return Err(from_kube(COLLECT, error)),
+        };
+        let object = (
+            "Secret",
+            &*self.settings.manifest_namespace,
+            &*name,
+            secret.uid.as_deref(),
+        );
+        let act = deletion(ActKind::ObjectDelete, "no_manifest", &lease, object);
+        let is_deleted = self.settings.deletions.record(act, delete).await?;
+        if is_deleted {
+            self.passwords.remove(&name);
         }
-        self.passwords.remove(&name);
-        Ok(true)
+        Ok(is_deleted)
     }
 
     /// Returns the lease of a password Secret of this provider that is old enough to be deleted.

@@ -10,10 +10,12 @@
 //! ```
 
 use super::{Inner, KubeCluster, LeadershipGate};
+use crate::audit::deletion;
 use crate::error::{from_kube, is_absent, within};
 use crate::labels;
 use crate::rights::{self, Attempt};
 use crate::state::{EVERYWHERE, LeaseView};
+use akash_provider_core::audit::ActKind;
 use akash_provider_core::error::Error;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -104,7 +106,7 @@ impl Inner {
     }
 
     /// Deletes a pod if it did not change since it was read.
-    async fn delete_pod(&self, home: &str, pod: &Pod) -> Result<(), Error> {
+    pub(crate) async fn delete_pod(&self, home: &str, pod: &Pod) -> Result<(), Error> {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         let params = DeleteParams {
             preconditions: Some(Preconditions {
@@ -125,6 +127,10 @@ impl Inner {
                     pod = name,
                     "pod deleted that blocked the update of a lease"
                 );
+                // Afterwards, because failed attempts repeat every few seconds.
+                let object = ("Pod", home, name, pod.metadata.uid.as_deref());
+                let act = deletion(ActKind::PodReplace, "blocks_update", self.subject(home), object);
+                self.settings.deletions.record(act, async { Ok(true) }).await?;
                 Ok(())
             }
             Err(error) if is_absent(&error) => Ok(()),

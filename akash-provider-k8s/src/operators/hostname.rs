@@ -40,6 +40,7 @@ use super::WorkStatistics;
 use super::guard::evidence::Records;
 use super::worker::{OperatorTasks, Timing};
 use crate::apply::Calls;
+use crate::audit::DeletionLog;
 use crate::cluster::LeadershipGate;
 use crate::crd::ProviderHost;
 use crate::state::{Definitions, WatchConfig};
@@ -78,6 +79,8 @@ pub struct Options {
     pub definitions: Definitions,
     /// Leadership gate; nothing is written while it is closed.
     pub gate: LeadershipGate,
+    /// Audit log of the deletions of objects without a record.
+    pub deletions: DeletionLog,
     /// Probe of hostnames (`--probe`); `None` disables it.
     pub probe: Option<Probe>,
     /// Proof of ownership for the hostnames that [`Plan::proof`] selects. With `None`, these hostnames get no
@@ -97,6 +100,7 @@ impl Default for Options {
             watch_config: WatchConfig::default(),
             definitions: Definitions::default(),
             gate: LeadershipGate::new(true),
+            deletions: DeletionLog::default(),
             probe: None,
             proving: None,
         }
@@ -125,6 +129,7 @@ impl HostnameOperator {
         let writer = Writer {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "route").guarded(options.gate.clone()),
+            deletions: options.deletions,
         };
         let pace = Timing {
             prune: options.prune_interval,

@@ -33,6 +33,7 @@ use super::queue::RetryPolicy;
 use super::worker::{OperatorTasks, Timing};
 use super::{IgnoredLease, WorkStatistics};
 use crate::apply::Calls;
+use crate::audit::DeletionLog;
 use crate::cluster::LeadershipGate;
 use crate::crd::ProviderLeasedIP;
 use crate::state::{Definitions, WatchConfig};
@@ -80,6 +81,8 @@ pub struct Options {
     pub definitions: Definitions,
     /// Leadership gate; nothing is written while it is closed.
     pub gate: LeadershipGate,
+    /// Audit log of the deletions of objects without a record.
+    pub deletions: DeletionLog,
 }
 
 impl Options {
@@ -98,6 +101,7 @@ impl Options {
             watch_config: WatchConfig::default(),
             definitions: Definitions::default(),
             gate: LeadershipGate::new(true),
+            deletions: DeletionLog::default(),
         }
     }
 }
@@ -126,6 +130,7 @@ impl IpOperator {
             calls: Calls::new(client.clone(), options.call_timeout, "leased address")
                 .guarded(options.gate.clone()),
             resource: ApiResource::erase::<Service>(&()),
+            deletions: options.deletions,
         };
         let pace = Timing {
             prune: options.prune_interval,

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// Prefixes of environment variables, the preferred prefix first.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// Commands that read their flags from the environment.
-pub(crate) const COMMANDS: [&str; 23] = [
+pub(crate) const COMMANDS: [&str; 24] = [
     "audit",
     "keys",
     "query",
@@ -24,6 +24,7 @@ pub(crate) const COMMANDS: [&str; 23] = [
     "doctor",
     "operator",
     "migrate",
+    "state",
     "bus",
     "tools",
     "send-manifest",

@@ -1,6 +1,6 @@
 //! Flags of `migrate`, with the names and defaults of the Go provider.
 
-use super::{Output, values};
+use super::{AuditLogArgs, Output, values};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,4 +46,7 @@ pub struct MigrateRunArgs {
     /// Timeout of one call to the API server
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = values::go_duration)]
     pub kube_call_timeout: Duration,
+    /// Audit log.
+    #[command(flatten)]
+    pub audit: AuditLogArgs,
 }

@@ -23,7 +23,7 @@ use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
 use akash_provider_k8s::operators::hostname::index::Plan;
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
-use common::{CommonArgs, RetryArgs};
+use common::{CommonArgs, DeletionLogArgs, RetryArgs};
 use std::time::Duration;
 
 /// Operators that run in the cluster beside the provider.
@@ -82,6 +82,9 @@ pub struct HostnameArgs {
     /// Retries.
     #[command(flatten)]
     pub retry: RetryArgs,
+    /// Audit log.
+    #[command(flatten)]
+    pub deletions: DeletionLogArgs,
 }
 
 /// Actions on a running hostname operator.

@@ -1,5 +1,6 @@
 //! Flags of `state`.
 
+use super::AuditLogArgs;
 use super::operator::OutputArgs;
 use clap::{Args, Subcommand};
 
@@ -18,4 +19,7 @@ pub struct ResetHeightArgs {
     /// Chain ID to reset [default: all chains]
     #[arg(long)]
     pub chain_id: Option<String>,
+    /// Audit log.
+    #[command(flatten)]
+    pub audit: AuditLogArgs,
 }

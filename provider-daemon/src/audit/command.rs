@@ -84,11 +84,16 @@ pub(crate) fn audited<T>(
 ) -> anyhow::Result<T> {
     let act = block_on(record_intent(settings, act))?;
     let result = run();
+    record_result(act.as_ref(), &result);
+    result
+}
+
+/// Records the result of an act that sends no transaction.
+pub(crate) fn record_result<T>(act: Option<&AuditedAct>, result: &anyhow::Result<T>) {
     if let Some(act) = act {
-        act.record_outcome(match &result {
+        act.record_outcome(match result {
             Ok(_) => ActOutcome::new("done", None),
             Err(error) => ActOutcome::new("failed", Some(format!("{error:#}"))),
         });
     }
-    result
 }

@@ -81,6 +81,9 @@ pub(super) struct EvidenceLine {
     deposit: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<String>,
+    /// Deleted object of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<String>,
 }
 
 /// Source and block height of the evidence that a lease is closed.
@@ -241,6 +244,7 @@ impl EvidenceLine {
                 .as_ref()
                 .map(|deposit| bounded(&deposit.to_string())),
             request: evidence.request.as_deref().map(bounded),
+            object: evidence.object.as_deref().map(bounded),
         }
     }
 
@@ -264,6 +268,7 @@ impl EvidenceLine {
             self.report.as_ref().map(report),
             self.record.as_ref().map(record),
             self.request.as_ref().map(|request| format!("request {request}")),
+            self.object.as_ref().map(|object| format!("object {object}")),
             self.height.map(|height| format!("at height {height}")),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();

@@ -292,6 +292,18 @@ fn lines_have_actor_reason_evidence_and_outcome() {
     );
 }
 
+#[test]
+fn line_of_a_deletion_has_the_object() {
+    let mut act = Act::new(ActKind::ObjectDelete, Actor::Provider, "lease").with_reason("no_manifest");
+    act.evidence.object = Some("Secret lease/name, uid u1".to_owned());
+    let line = AuditLine::new(&LineFormat::new(), &entry(act));
+    let value: serde_json::Value = serde_json::from_str(&line.to_json()).unwrap();
+    assert_eq!(value["evidence"]["object"], "Secret lease/name, uid u1");
+    let expected =
+        " object_delete lease: intent (reason no_manifest, by provider, object Secret lease/name, uid u1)\n";
+    assert!(line.to_text().ends_with(expected), "{}", line.to_text());
+}
+
 #[tokio::test]
 async fn lines_are_retained_while_the_log_fails_and_written_afterwards() {
     let (_home, settings) = home();

@@ -141,7 +141,9 @@ pub fn run(args: &DoctorArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<E
     let mut report = Report::default();
     let directory = home.as_ref().ok().cloned();
     if args.fix {
-        report.add(Area::Host, host::fix(&args.run, directory.as_deref()));
+        let changes = host::fix(&args.run, directory.as_deref());
+        audit::record_changes(&args.run, directory.as_deref(), &changes);
+        report.add(Area::Host, changes);
     }
     // The passphrase may be typed, so the time is measured afterwards.
     let key = key::read(&args.run.signer, directory.as_deref());

@@ -5,14 +5,17 @@
 
 use crate::args::Output;
 use crate::args::migrate::{MigrateCommand, MigrateListArgs, MigrateRunArgs};
+use crate::audit::{AuditSettings, record_intent, record_result, this_process};
 use crate::cluster_client::client;
 use crate::commands::chain::block_on;
 use crate::error::WithHelp;
 use crate::{plain, say};
 use akash_provider_chain::regular_file;
+use akash_provider_core::audit::{Act, ActKind};
 use akash_provider_k8s::operators::handover::{OpenedPolicies, open_to_gateway};
 use anyhow::{Context, bail};
 use k8s_openapi::jiff::Timestamp;
+use kube::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::io::{ErrorKind, Write};
@@ -55,7 +58,10 @@ pub fn run(command: &MigrateCommand, home: &Path) -> anyhow::Result<ExitCode> {
     let path = |given: &Option<PathBuf>| given.clone().unwrap_or_else(|| home.join("migrations.json"));
     match command {
         MigrateCommand::List(args) => list(args, &path(&args.migrations_state_path)),
-        MigrateCommand::Run(args) => block_on(migrate(args, &path(&args.migrations_state_path))),
+        MigrateCommand::Run(args) => {
+            let audit = args.audit.settings(home);
+            block_on(migrate(args, &path(&args.migrations_state_path), audit.as_ref()))
+        }
     }
 }
 
@@ -83,12 +89,38 @@ fn list(args: &MigrateListArgs, path: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn migrate(args: &MigrateRunArgs, path: &Path) -> anyhow::Result<ExitCode> {
+async fn migrate(
+    args: &MigrateRunArgs,
+    path: &Path,
+    audit: Option<&AuditSettings>,
+) -> anyhow::Result<ExitCode> {
     // Read first: an unusable state file prevents the run.
-    let mut done = read(path)?;
+    let done = read(path)?;
     let client = client(args.kubeconfig.as_deref()).await?;
+    // The migration weakens the isolation of leases, so its record must be durable before the first change.
+    let kind = ActKind::Command {
+        name: "migrate_run",
+        destroys: true,
+    };
+    let mut act = Act::new(kind, this_process(), NAME);
+    act.evidence.request = Some(format!(
+        "admit namespace {} to the leases in namespace {}",
+        args.gateway_namespace, args.k8s_manifest_ns
+    ));
+    let act = record_intent(audit, act).await?;
+    let result = open(args, path, &client, done).await;
+    record_result(act.as_ref(), &result);
+    result
+}
+
+async fn open(
+    args: &MigrateRunArgs,
+    path: &Path,
+    client: &Client,
+    mut done: MigrationState,
+) -> anyhow::Result<ExitCode> {
     let gateway = &args.gateway_namespace;
-    let opened = open_to_gateway(&client, &args.k8s_manifest_ns, gateway, args.kube_call_timeout).await;
+    let opened = open_to_gateway(client, &args.k8s_manifest_ns, gateway, args.kube_call_timeout).await;
     let opened = opened.context("nothing was changed: cannot read the network policies of leases")?;
     say(&summary(&opened, gateway));
     if opened.failed > 0 {

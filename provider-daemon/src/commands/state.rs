@@ -1,10 +1,12 @@
 //! `state`: shows and resets the stored height of a stopped provider.
 
 use crate::args::{Output, StateAction};
+use crate::audit::{audited, this_process};
 use crate::flight::format_time;
 use crate::say;
 use crate::state::State;
 use akash_provider_chain::Checkpoint;
+use akash_provider_core::audit::{Act, ActKind};
 use akash_provider_core::types::BlockTime;
 use serde_json::json;
 use std::path::Path;
@@ -22,7 +24,17 @@ pub fn run(action: &StateAction, home: &Path) -> anyhow::Result<ExitCode> {
             say(&text(&heights, printed.output)?);
         }
         StateAction::ResetHeight(args) => {
-            let removed = state.reset_height(args.chain_id.as_deref())?;
+            let kind = ActKind::Command {
+                name: "state_reset_height",
+                destroys: true,
+            };
+            let chain_id = args.chain_id.as_deref();
+            let mut act = Act::new(kind, this_process(), chain_id.unwrap_or("all chains"));
+            let mut heights = state.stored_heights()?;
+            heights.retain(|(chain, _)| chain_id.is_none_or(|wanted| wanted == chain));
+            act.evidence.height = heights.iter().map(|(_, block)| block.height).max();
+            let settings = args.audit.settings(home);
+            let removed = audited(settings.as_ref(), act, || Ok(state.reset_height(chain_id)?))?;
             say(&format!("removed {removed} stored heights\n"));
         }
     }

@@ -9,6 +9,7 @@ use crate::run::Writers;
 use akash_provider_core::Error;
 use akash_provider_core::types::{Address, LeaseId};
 use akash_provider_k8s::adopt::{ForeignObject, foreign_leases};
+use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
@@ -44,6 +45,7 @@ pub struct Kubernetes {
     events: OnceLock<AbortOnDropHandle<()>>,
     provider: Address,
     definitions: Definitions,
+    deletions: DeletionLog,
 }
 
 /// Client with an empty debug output.
@@ -72,13 +74,13 @@ impl Kubernetes {
         refuse_foreign(&client, chain_id, args).await?;
         // No other process serves the embedded chain.
         Self::start(
-            client.clone(),
-            client,
+            (client.clone(), client),
             args,
             provider,
             chain_id,
             capacity,
             LeadershipGate::new(true),
+            DeletionLog::default(),
         )
         .await
     }
@@ -106,21 +108,23 @@ impl Kubernetes {
             true => writers.unguarded(ClientBuilder::try_from(config).with_context(invalid)?),
             false => guarded.clone(),
         };
-        Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
+        let (clients, deletions) = ((client, guarded), writers.deletions());
+        Self::start(clients, args, provider, chain_id, capacity, leading, deletions).await
     }
 
     /// Starts the Kubernetes backend. `guarded` writes only while the provider leads. The embedded operators
     /// use `client`, because operators have their own leader elections.
     async fn start(
-        client: Client,
-        guarded: Client,
+        (client, guarded): (Client, Client),
         args: &KubernetesArgs,
         provider: Address,
         chain_id: &str,
         capacity: &Options,
         leading: LeadershipGate,
+        deletions: DeletionLog,
     ) -> anyhow::Result<Self> {
         let mut settings = args.settings(provider, chain_id);
+        settings.deletions = deletions.clone();
         // All parts of the process share one watch of the definitions.
         settings.definitions = capacity.definitions.clone();
         // Read before the first deployment: the network policies of all pods need the addresses of nodes and API
@@ -154,14 +158,22 @@ impl Kubernetes {
             events: OnceLock::new(),
             provider: settings.provider.clone(),
             definitions: settings.definitions.clone(),
+            deletions,
         })
     }
 
     /// Starts the embedded operators, at the first call only.
     pub(crate) fn run_operators(&self, prepared: OperatorPlan) {
         self.operators.get_or_init(|| {
-            let (client, args) = (&self.client.0, &self.args);
-            EmbeddedOperators::start(client, args, &self.provider, &self.definitions, prepared)
+            let (client, args, deletions) = (&self.client.0, &self.args, &self.deletions);
+            EmbeddedOperators::start(
+                client,
+                args,
+                &self.provider,
+                &self.definitions,
+                deletions,
+                prepared,
+            )
         });
     }
 

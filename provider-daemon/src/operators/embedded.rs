@@ -11,6 +11,7 @@ use crate::error::WithHelp;
 use crate::metrics::OperatorValues;
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::Address;
+use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::election::{Election, Timing};
 use akash_provider_k8s::operators::hostname::index::Plan;
 use akash_provider_k8s::operators::hostname::{HostnameOperator, Options};
@@ -156,6 +157,7 @@ impl EmbeddedOperators {
         args: &KubernetesArgs,
         provider: &Address,
         definitions: &Definitions,
+        deletions: &DeletionLog,
         prepared: OperatorPlan,
     ) -> Self {
         let OperatorPlan {
@@ -169,8 +171,8 @@ impl EmbeddedOperators {
             // A repeated name starts one operator.
             EmbeddedOperatorArg::Hostname => checks
                 .take()
-                .map(|checks| hostname(client, args, definitions, checks)),
-            EmbeddedOperatorArg::Ip => Some(ip(client, args, definitions, provider)),
+                .map(|checks| hostname(client, args, definitions, deletions, checks)),
+            EmbeddedOperatorArg::Ip => Some(ip(client, args, definitions, deletions, provider)),
             EmbeddedOperatorArg::Inventory => inventory
                 .take()
                 .map(|plan| labels(client, args, definitions, plan)),
@@ -201,6 +203,7 @@ fn hostname(
     client: &Client,
     args: &KubernetesArgs,
     definitions: &Definitions,
+    deletions: &DeletionLog,
     checks: HostnameChecks,
 ) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, HostnameOperator::NAME);
@@ -213,6 +216,7 @@ fn hostname(
         },
         gate: election.gate(),
         definitions: definitions.clone(),
+        deletions: deletions.clone(),
         ..Options::default()
     };
     checks.give(&mut options);
@@ -223,6 +227,7 @@ fn ip(
     client: &Client,
     args: &KubernetesArgs,
     definitions: &Definitions,
+    deletions: &DeletionLog,
     provider: &Address,
 ) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, IpOperator::NAME);
@@ -235,6 +240,7 @@ fn ip(
         },
         metallb_namespace: args.pool.metal_lb_namespace.clone(),
         definitions: definitions.clone(),
+        deletions: deletions.clone(),
         ..ip::Options::new(provider.clone())
     };
     RunningOperator::boxed(IpOperator::start(client, options), election)

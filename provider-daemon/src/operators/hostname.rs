@@ -46,6 +46,7 @@ const NAMES_MAX: usize = 10_000;
 /// cluster is not an error.
 pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     let mut options = args.options()?;
+    options.deletions = args.deletions.start()?;
     process::run(&args.common, async move |client, gate| {
         options.gate = gate;
         let rule = options.plan.proof.take();

@@ -49,6 +49,7 @@ struct ErrorBody {
 /// cluster is not an error.
 pub fn run(args: &IpArgs) -> anyhow::Result<ExitCode> {
     let mut options = args.options()?;
+    options.deletions = args.deletions.start()?;
     process::run(&args.common, async move |client, gate| {
         options.gate = gate;
         Ok(IpOperator::start(client, options))

@@ -35,13 +35,14 @@ pub(super) struct Recordings {
 }
 
 impl Recordings {
-    /// Starts the enabled recorders. Returns a provider builder with these recorders, and their handles.
+    /// Starts the enabled recorders except the audit log `audit`. Returns a provider builder with these recorders,
+    /// and their handles.
     pub(super) async fn start(
         args: &RunArgs,
         home: &Path,
         config: &Config,
         pricing: &Arc<dyn PricingStrategy>,
-        (chain, metrics): (&AkashClient, &Metrics),
+        (chain, metrics, audit): (&AkashClient, &Metrics, Option<Audit>),
     ) -> anyhow::Result<(ProviderBuilder, Self)> {
         let mut recorders: Vec<Box<dyn Recorder>> = Vec::new();
         let mut add = |recorder: Box<dyn Recorder>| recorders.push(recorder);
@@ -72,8 +73,6 @@ impl Recordings {
             add(Box::new(recorder.of_provider(config.provider.clone())));
             history
         });
-        let audit = args.audit.settings(home).map(audit::start).transpose();
-        let audit = audit.context("cannot start the audit log")?;
         let run = audit.as_ref().map(|audit| audit.act(run_act(config)));
         if let Some(run) = &run {
             // The first line of the process, which also shows whether the log can be written.
@@ -115,6 +114,12 @@ impl Recordings {
         #[cfg(feature = "otlp")]
         self.otlp.finish().await;
     }
+}
+
+/// Starts the audit log; `None` if it is disabled.
+pub(super) fn start_audit_log(args: &RunArgs, home: &Path) -> anyhow::Result<Option<Audit>> {
+    let audit = args.audit.settings(home).map(audit::start).transpose();
+    audit.context("cannot start the audit log")
 }
 
 fn run_act(config: &Config) -> Act {

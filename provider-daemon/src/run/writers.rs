@@ -5,9 +5,11 @@
 //! election decides which instance leads. The client of the embedded operators ([`Writers::unguarded`])
 //! rejects no writes, because these operators have their own elections.
 
+use crate::audit::Audit;
 use akash_provider_chain::AkashClient;
 use akash_provider_core::bus::{Bus, LeaderBus};
 use akash_provider_core::election::LeadershipGate;
+use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::statistics::ApiCalls;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, TryFutureExt};
@@ -32,6 +34,7 @@ pub(crate) struct Writers {
     gate: Option<LeadershipGate>,
     lease: Duration,
     calls: ApiCalls,
+    deletions: DeletionLog,
 }
 
 impl Writers {
@@ -41,7 +44,19 @@ impl Writers {
             gate,
             lease,
             calls: ApiCalls::default(),
+            deletions: DeletionLog::default(),
         }
+    }
+
+    /// Records the deletions in the cluster in the audit log.
+    pub(super) fn audited(mut self, audit: Option<&Audit>) -> Self {
+        self.deletions = audit.cloned().map(DeletionLog::new).unwrap_or_default();
+        self
+    }
+
+    /// Returns the audit log of the deletions in the cluster.
+    pub(crate) fn deletions(&self) -> DeletionLog {
+        self.deletions.clone()
     }
 
     /// Returns the counter of cluster requests, which all clients from this factory share.

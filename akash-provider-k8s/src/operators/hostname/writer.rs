@@ -7,7 +7,9 @@
 use super::index::{Delete, Work, Write};
 use super::shared::{Hostnames, Shared};
 use crate::apply::Calls;
+use crate::audit::DeletionLog;
 use crate::labels;
+use crate::operators::guard::MissingRecord;
 use crate::operators::operator_state::OperatorState;
 use crate::operators::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -20,6 +22,7 @@ use std::sync::Arc;
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) calls: Calls,
+    pub(super) deletions: DeletionLog,
 }
 
 impl ObjectWriter for Writer {
@@ -40,7 +43,7 @@ impl ObjectWriter for Writer {
             None => Ok(()),
         };
         for delete in &work.deletes {
-            self.delete(name, delete).await?;
+            self.delete(name, delete, work.missing.as_ref()).await?;
         }
         if let (Err(_), Some(write), false) = (&written, &work.write, work.deletes.is_empty()) {
             written = self.write(name, write).await;
@@ -103,10 +106,18 @@ impl Writer {
         Ok(())
     }
 
-    async fn delete(&self, name: &str, delete: &Delete) -> Result<(), Error> {
+    async fn delete(
+        &self,
+        name: &str,
+        delete: &Delete,
+        missing: Option<&MissingRecord>,
+    ) -> Result<(), Error> {
         let (namespace, resource) = (&delete.namespace, delete.sort.resource());
-        self.calls
-            .delete_as(&resource, namespace, &without_star(name), Some(&delete.uid), None)
+        let (object, uid) = (without_star(name), Some(&*delete.uid));
+        let deleting = self.calls.delete_as(&resource, namespace, &object, uid, None);
+        let place = (&*resource.kind, &**namespace, &*object, uid);
+        self.deletions
+            .record_missing(missing, name, place, deleting)
             .await?;
         tracing::info!(
             hostname = name,
@@ -133,4 +144,54 @@ fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Erro
     let message = "an object of another client has this name in the namespace of the lease and is not changed; the hostname \
                    has no route until that object is deleted";
     Error::new(ErrorKind::Conflict, operation, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::tests::{api_server, lines, memory_log};
+    use crate::operators::hostname::Options;
+    use crate::operators::hostname::object_kind::ObjectKind;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn deletion_without_a_record_is_in_the_audit_log_and_waits_for_it() {
+        let route = Delete {
+            sort: ObjectKind::Ingress,
+            namespace: "ns".to_owned(),
+            uid: "u1".to_owned(),
+        };
+        let record = MissingRecord {
+            key: "a.example.com".to_owned(),
+            has_reason: true,
+        };
+        let work = |missing: Option<&MissingRecord>| Work {
+            deletes: vec![route.clone()],
+            missing: missing.cloned(),
+            ..Work::default()
+        };
+        for is_full in [false, true] {
+            let ((client, deletions), (log, entries)) = (api_server(), memory_log(is_full));
+            let options = Options::default();
+            let shared = Shared::new(
+                options.plan,
+                options.patience,
+                options.handover,
+                options.definitions,
+            );
+            let writer = Writer {
+                shared: Arc::new(shared),
+                calls: Calls::new(client, Duration::from_secs(1), "route"),
+                deletions: log,
+            };
+            let missing = writer.carry_out("a.example.com", &work(Some(&record))).await;
+            assert_eq!(missing.is_err(), is_full);
+            // The hostname moved: its record exists.
+            writer.carry_out("a.example.com", &work(None)).await.unwrap();
+            let act = "object_delete a.example.com record_removed (Ingress ns/a.example.com, uid u1)";
+            let expected = [format!("{act} intent"), format!("{act} done")];
+            assert_eq!(lines(&entries), expected[..if is_full { 0 } else { 2 }]);
+            assert_eq!(deletions.lock().unwrap().len(), if is_full { 1 } else { 2 });
+        }
+    }
 }

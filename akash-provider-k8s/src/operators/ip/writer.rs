@@ -3,6 +3,7 @@
 use super::index::{Index, Work, Write};
 use super::shared::Shared;
 use crate::apply::Calls;
+use crate::audit::DeletionLog;
 use crate::labels;
 use crate::operators::operator_state::OperatorState;
 use crate::operators::worker::ObjectWriter;
@@ -18,6 +19,7 @@ pub(super) struct Writer {
     pub(super) calls: Calls,
     /// API resource of Services.
     pub(super) resource: ApiResource,
+    pub(super) deletions: DeletionLog,
 }
 
 impl ObjectWriter for Writer {
@@ -32,8 +34,12 @@ impl ObjectWriter for Writer {
             return Ok(());
         };
         if let Some(uid) = &work.delete {
-            self.calls
-                .delete_as(&self.resource, namespace, name, Some(uid), None)
+            let (missing, object) = (work.missing.as_ref(), ("Service", namespace, name, Some(&**uid)));
+            let deleting = self
+                .calls
+                .delete_as(&self.resource, namespace, name, Some(uid), None);
+            self.deletions
+                .record_missing(missing, place, object, deleting)
                 .await?;
             tracing::info!(
                 service = name,
@@ -101,4 +107,50 @@ fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Erro
     let message = "a Service of another client has this name in the namespace of the lease and is not changed; the address \
                    serves no traffic until that Service is deleted";
     Error::new(ErrorKind::Conflict, operation, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::tests::{api_server, lines, memory_log};
+    use crate::operators::MissingRecord;
+    use crate::operators::ip::Options;
+    use akash_provider_core::types::Address;
+    use k8s_openapi::api::core::v1::Service;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn deletion_without_a_record_is_in_the_audit_log_and_waits_for_it() {
+        let work = |missing| Work {
+            delete: Some("u1".to_owned()),
+            missing,
+            ..Work::default()
+        };
+        let record = |has_reason| {
+            Some(MissingRecord {
+                key: "record".to_owned(),
+                has_reason,
+            })
+        };
+        for is_full in [false, true] {
+            let ((client, deletions), (log, entries)) = (api_server(), memory_log(is_full));
+            let options = Options::new(Address::from_bytes(&[1; 20]).unwrap());
+            let (provider, mode) = (options.provider, options.mode);
+            let shared = Shared::new(provider, mode, options.patience, options.definitions);
+            let writer = Writer {
+                shared: Arc::new(shared),
+                calls: Calls::new(client, Duration::from_secs(1), "leased address"),
+                resource: ApiResource::erase::<Service>(&()),
+                deletions: log,
+            };
+            let missing = writer.carry_out("ns/web", &work(record(false))).await;
+            assert_eq!(missing.is_err(), is_full);
+            // The Service moved: its record exists.
+            writer.carry_out("ns/web", &work(None)).await.unwrap();
+            let act = "object_delete ns/web record_missing (Service ns/web, uid u1)";
+            let expected = [format!("{act} intent"), format!("{act} done")];
+            assert_eq!(lines(&entries), expected[..if is_full { 0 } else { 2 }]);
+            assert_eq!(deletions.lock().unwrap().len(), if is_full { 1 } else { 2 });
+        }
+    }
 }

@@ -1,12 +1,20 @@
 //! Flags common to all operators.
 
 use super::super::values;
+use crate::audit::{self, AuditSettings};
+use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::election::Timing;
 use akash_provider_k8s::operators::queue::RetryPolicy;
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Maximum size of the audit log of an operator, in bytes.
+const LOG_BYTES: u64 = 256 << 20;
+/// Maximum number of files of the audit log of an operator.
+const LOG_FILES: usize = 16;
 
 /// Cluster, status server and leader election of an operator.
 #[derive(Debug, Clone, Args)]
@@ -95,6 +103,53 @@ impl RetryArgs {
             refusals: self.event_failure_limit,
             ignored: self.ignore_list_entry_limit,
             ignored_for: self.ignore_list_age_limit,
+        }
+    }
+}
+
+/// Audit log of an operator that deletes objects.
+#[derive(Debug, Clone, Args)]
+pub struct DeletionLogArgs {
+    /// Directory of the audit log of deletions, which wait while the log cannot be written [default: no log]
+    #[arg(long, value_name = "DIR")]
+    pub audit_log: Option<PathBuf>,
+}
+
+impl DeletionLogArgs {
+    /// Starts the audit log, if there is one.
+    ///
+    /// # Errors
+    /// Returns an error if the thread of the log cannot be started.
+    pub fn start(&self) -> anyhow::Result<DeletionLog> {
+        let dir = self.audit_log.clone();
+        let dir = dir.filter(|dir| !dir.as_os_str().is_empty() && dir != Path::new("none"));
+        let Some(dir) = dir else {
+            return Ok(DeletionLog::default());
+        };
+        let (bytes, files) = (LOG_BYTES, LOG_FILES);
+        let log = audit::start(AuditSettings { dir, bytes, files });
+        Ok(DeletionLog::new(log.context("cannot start the audit log")?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn audit_log_of_deletions_needs_its_flag() {
+        let home = tempfile::tempdir().unwrap();
+        for (dir, has_log) in [
+            (None, false),
+            (Some("".into()), false),
+            (Some("none".into()), false),
+            (Some(home.path().into()), true),
+        ] {
+            let log = DeletionLogArgs { audit_log: dir }.start().unwrap();
+            assert_eq!(
+                format!("{log:?}") != format!("{:?}", DeletionLog::default()),
+                has_log
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Flags of `operator ip`, with the names and defaults of the Go provider, and additional flags for MetalLB.
 
-use super::common::{CommonArgs, RetryArgs};
+use super::common::{CommonArgs, DeletionLogArgs, RetryArgs};
 use super::{ConfirmArgs, ForgetArgs};
 use crate::args::values;
 use crate::error::WithHelp;
@@ -40,6 +40,9 @@ pub struct IpArgs {
     /// Retries.
     #[command(flatten)]
     pub retry: RetryArgs,
+    /// Audit log.
+    #[command(flatten)]
+    pub deletions: DeletionLogArgs,
 }
 
 /// Actions on a running IP operator.

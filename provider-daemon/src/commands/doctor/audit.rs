@@ -1,11 +1,13 @@
 //! Audit log: write access to its directory, file modes and disk space.
 
-use super::check::Check;
+use super::check::{Check, Severity};
 use super::host::{judge_modes, judge_space};
 use crate::args::RunArgs;
-use crate::audit::AuditSettings;
+use crate::audit::{AuditSettings, audited, this_process};
 use crate::files::free_bytes;
 use crate::state::State;
+use akash_provider_core::audit::{Act, ActKind};
+use anyhow::anyhow;
 use std::path::Path;
 
 const SUBJECT: &str = "audit log";
@@ -25,6 +27,33 @@ pub(super) fn checks(args: &RunArgs, home: &Path) -> Vec<Check> {
         checks.push(judge_space(SUBJECT, "--audit-log", free_bytes(dir)));
     }
     checks
+}
+
+/// Records the changes of `--fix`, after the changes: they can make the log writable. The changes destroy no data,
+/// so a log that cannot be written causes only a warning.
+pub(super) fn record_changes(args: &RunArgs, home: Option<&Path>, changes: &[Check]) {
+    let (Some(home), false) = (home, changes.is_empty()) else {
+        return;
+    };
+    let kind = ActKind::Command {
+        name: "doctor_fix",
+        destroys: false,
+    };
+    let mut act = Act::new(kind, this_process(), home.display().to_string());
+    let details: Vec<&str> = changes.iter().map(Check::detail).collect();
+    act.evidence.request = Some(details.join("; "));
+    let failed: Vec<&str> = changes
+        .iter()
+        .filter(|change| change.severity() == Severity::Failure)
+        .map(Check::detail)
+        .collect();
+    let result = if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(anyhow!(failed.join("; ")))
+    };
+    // The report contains the failed changes.
+    drop(audited(args.audit.settings(home).as_ref(), act, || result));
 }
 
 fn judge(settings: &AuditSettings) -> Check {

@@ -47,11 +47,7 @@ pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
         if was_missing && failures.is_empty() {
             checks.push(Check::ok("fix", format!("created {}", home.display())));
         } else if !open.is_empty() && failures.is_empty() {
-            let paths = count(open.len(), "path");
-            checks.push(Check::ok(
-                "fix",
-                format!("restricted the modes of {paths} in {}", home.display()),
-            ));
+            checks.push(restricted(&open, home));
         }
         checks.extend(failures.into_iter().map(&mut failed));
     }
@@ -66,7 +62,12 @@ pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
     }
     let audit = home.and_then(|home| Some(args.audit.settings(home)?.dir));
     if let Some(dir) = audit.as_deref().filter(|dir| dir.exists()) {
-        checks.extend(State::restrict_access(dir).into_iter().map(&mut failed));
+        let (open, _) = State::accessible_files(dir);
+        let failures = State::restrict_access(dir);
+        if !open.is_empty() && failures.is_empty() {
+            checks.push(restricted(&open, dir));
+        }
+        checks.extend(failures.into_iter().map(&mut failed));
     }
     let dirs = [args.record.record.as_deref(), audit.as_deref()];
     for dir in dirs.into_iter().flatten().filter(|dir| !dir.exists()) {
@@ -76,6 +77,14 @@ pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
         }
     }
     checks
+}
+
+fn restricted<T>(open: &[T], dir: &Path) -> Check {
+    let paths = count(open.len(), "path");
+    Check::ok(
+        "fix",
+        format!("restricted the modes of {paths} in {}", dir.display()),
+    )
 }
 
 /// Returns the path and mode of each secret file with access for other system users. Omits the home

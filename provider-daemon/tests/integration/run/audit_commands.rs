@@ -1,9 +1,13 @@
 //! The audit log of commands: transactions, certificates and keys.
 
 use super::audit::{FAST, audit};
+use super::doctor_machine::kubeconfig;
 use crate::stage::{ADDRESS, Stage};
 use akash_provider_core::types::Address;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 /// Makes the audit log unwritable during the call of `run`.
 fn without_log(stage: &Stage, run: impl FnOnce()) {
@@ -117,4 +121,73 @@ fn changes_of_keys_are_recorded_and_a_deletion_needs_the_log() {
         (&delete, &spare, &done),
     ];
     assert_eq!(acts, expected);
+}
+
+#[test]
+fn commands_that_change_state_are_recorded_and_need_the_log_except_a_repair() {
+    let mut stage = Stage::new("audit-state", true);
+    stage.start_node(FAST);
+    let mut provider = stage.provider("provider", &[]);
+    provider.says("ready: bidding");
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
+    let height = || {
+        let (_, text, _) = stage.ran(&["state", "show", "-o", "json"]);
+        serde_json::from_str::<Value>(&text).unwrap()["heights"][0]["height"].clone()
+    };
+    let stored = height();
+    // No process listens on port 1.
+    let config = kubeconfig(&stage, "http://127.0.0.1:1");
+    let migrate = ["migrate", "run", &config];
+    without_log(&stage, || {
+        for args in [&["state", "reset-height"][..], &migrate] {
+            let (code, _, problem) = stage.ran(args);
+            assert!(code == 1 && problem.contains("nothing was done"), "{problem}");
+        }
+        assert_eq!(height(), stored);
+    });
+    assert_eq!(stage.ran(&["state", "reset-height"]).0, 0);
+    assert_eq!(stage.ran(&migrate).0, 1);
+    let words = stage.path("words");
+    std::fs::set_permissions(&words, Permissions::from_mode(0o644)).unwrap();
+    without_log(&stage, || {
+        let (_, _, problem) = stage.ran(&["doctor", "--fix"]);
+        assert!(
+            problem.contains("warning: cannot write the audit log"),
+            "{problem}"
+        );
+    });
+    std::fs::set_permissions(&words, Permissions::from_mode(0o644)).unwrap();
+    drop(stage.ran(&["doctor", "--fix"]));
+    drop(stage.ran(&["doctor", "--fix"]));
+    let lines = audit(&stage, &[]);
+    let of = |act: &str| -> Vec<Value> {
+        let lines = lines.iter().filter(|line| line["act"] == act);
+        lines.cloned().collect()
+    };
+    let uid = nix::unistd::getuid().as_raw();
+    for (act, result) in [
+        ("state_reset_height", "done"),
+        ("migrate_run", "failed"),
+        ("doctor_fix", "done"),
+    ] {
+        let lines = of(act);
+        assert_eq!(lines.len(), 2, "{act}: {lines:?}");
+        assert_eq!(
+            (&lines[0]["stage"], &lines[0]["actor"]["uid"]),
+            (&json!("intent"), &json!(uid))
+        );
+        assert_eq!(lines[1]["outcome"]["result"], result, "{lines:?}");
+    }
+    let evidence = |act: &str| of(act)[0]["evidence"].clone();
+    assert_eq!(evidence("state_reset_height"), json!({"height": stored}));
+    assert_eq!(
+        evidence("migrate_run"),
+        json!({"request": "admit namespace akash-gateway to the leases in namespace lease"})
+    );
+    let change = evidence("doctor_fix")["request"].as_str().unwrap().to_owned();
+    assert!(
+        change.starts_with("restricted the modes of 1 path in "),
+        "{change}"
+    );
 }

@@ -1,0 +1,102 @@
+//! Audit records of the deletions that the backend decides itself.
+//!
+//! | deletion | record |
+//! |---|---|
+//! | password Secret of a lease without Manifest; object that weakens the isolation of a lease; route, certificate or load balancer without record | before the deletion, which waits while the log cannot be written |
+//! | pod that blocks an update | after the deletion |
+//!
+//! The provider records teardowns. Deletions within an update of the tenant or a repair of an object are not
+//! recorded: the object is written again, or the tenant removed it. Volumes remain until the teardown.
+
+use crate::operators::MissingRecord;
+use akash_provider_core::audit::{Act, ActKind, ActOutcome, Actor, AuditLog, AuditedAct};
+use akash_provider_core::error::Error;
+use std::fmt::Display;
+use std::sync::Arc;
+
+/// Audit log of deletions. The default value records nothing.
+#[derive(Debug, Clone, Default)]
+pub struct DeletionLog(Option<Arc<dyn AuditLog>>);
+
+impl PartialEq for DeletionLog {
+    /// Returns true for any two values, because the log is not a setting.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl DeletionLog {
+    /// Creates a value that records deletions in `log`.
+    #[must_use]
+    pub fn new(log: impl AuditLog) -> Self {
+        Self(Some(Arc::new(log)))
+    }
+
+    /// Runs `delete` between the records of its intent and its outcome. `delete` returns false if the object
+    /// is missing or has changed.
+    ///
+    /// # Errors
+    /// Returns the error of `delete`, or an error if the intent of an act that destroys data cannot be
+    /// recorded. `delete` does not start in this case.
+    pub(crate) async fn record(
+        &self,
+        act: Act,
+        delete: impl Future<Output = Result<bool, Error>>,
+    ) -> Result<bool, Error> {
+        let Some(log) = &self.0 else {
+            return delete.await;
+        };
+        let act = AuditedAct::new(Arc::clone(log), act);
+        act.record_intent().await?;
+        let deleted = delete.await;
+        act.record_outcome(match &deleted {
+            Ok(true) => ActOutcome::new("done", None),
+            Ok(false) => ActOutcome::new(
+                "unchanged",
+                Some("the object is missing or has changed".to_owned()),
+            ),
+            Err(error) => ActOutcome::new("failed", Some(error.to_string())),
+        });
+        deleted
+    }
+
+    /// Runs `delete`. Records it like [`record`](Self::record) if the deletion of the operator's object has no other
+    /// reason than the missing record.
+    pub(crate) async fn record_missing(
+        &self,
+        missing: Option<&MissingRecord>,
+        subject: &str,
+        object: DeletedObject<'_>,
+        delete: impl Future<Output = Result<bool, Error>>,
+    ) -> Result<bool, Error> {
+        let Some(missing) = missing else {
+            return delete.await;
+        };
+        // Without a known reason, an administrator has confirmed the deletion.
+        let reason = match missing.has_reason {
+            true => "record_removed",
+            false => "record_missing",
+        };
+        let act = deletion(ActKind::ObjectDelete, reason, subject, object);
+        self.record(act, delete).await
+    }
+}
+
+/// Kind, namespace, name and UID of a deleted object.
+type DeletedObject<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
+
+/// Returns the act of deleting an object.
+pub(crate) fn deletion(
+    kind: ActKind,
+    reason: &str,
+    subject: impl Display,
+    (object, namespace, name, uid): DeletedObject<'_>,
+) -> Act {
+    let mut act = Act::new(kind, Actor::Provider, subject.to_string()).with_reason(reason);
+    let uid = uid.unwrap_or("unknown");
+    act.evidence.object = Some(format!("{object} {namespace}/{name}, uid {uid}"));
+    act
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
