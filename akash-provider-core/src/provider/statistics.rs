@@ -30,6 +30,20 @@ pub const RESERVATION_BOUNDS: [Duration; 6] = [
     Duration::from_secs(1),
 ];
 
+/// Bucket bounds of the time from a block to its processing: 1 s to 1 h. A block contains the time at which the
+/// validators voted for its predecessor, about one block interval before the block is published.
+pub const BLOCK_LAG_BOUNDS: [Duration; 9] = [
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(8),
+    Duration::from_secs(12),
+    Duration::from_secs(20),
+    Duration::from_secs(60),
+    Duration::from_secs(300),
+    Duration::from_secs(900),
+    Duration::from_secs(3_600),
+];
+
 /// Earnings of a lease since its creation, in the denomination of its price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -112,6 +126,9 @@ pub struct ProviderStatistics {
     pub resyncs: u64,
     /// Time since the newest block; `None` before the first block.
     pub block_age: Option<Duration>,
+    /// Time from the time in the header of a block to the processing of its events, with the bounds
+    /// [`BLOCK_LAG_BOUNDS`].
+    pub block_lag: DurationCounts,
     /// Status requests of handles.
     pub status_requests: u64,
     /// Number of events that were dropped because the queue of the bus was full.

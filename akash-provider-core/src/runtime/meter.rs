@@ -12,9 +12,9 @@ mod tests;
 use crate::cluster::Teardown;
 use crate::engine::counts::EngineCounts;
 use crate::engine::{Call, Completion, Effect, Input, Request, RequestId, Response, Status};
-use crate::provider::statistics::{GO_BOUNDS, LeaseEarnings, ProviderStatistics};
+use crate::provider::statistics::{BLOCK_LAG_BOUNDS, GO_BOUNDS, LeaseEarnings, ProviderStatistics};
 use crate::statistics::{CALL_BOUNDS, DurationHistogram};
-use crate::types::{ChainEvent, Event, Height, LeaseId, Msg, TxOutcome};
+use crate::types::{BlockTime, ChainEvent, Event, Height, LeaseId, Msg, TxOutcome};
 use deposits::Deposits;
 use earnings::Earnings;
 use monitors::Monitors;
@@ -25,7 +25,7 @@ use scans::ScanTimes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 type Counts<K> = BTreeMap<K, u64>;
@@ -76,6 +76,7 @@ struct MeterCounts {
     status_requests: u64,
     height: Height,
     block_at: Option<Instant>,
+    block_lag: DurationHistogram,
 }
 
 impl Default for MeterCounts {
@@ -105,6 +106,7 @@ impl Default for MeterCounts {
             status_requests: 0,
             height: 0,
             block_at: None,
+            block_lag: DurationHistogram::new(&BLOCK_LAG_BOUNDS),
         }
     }
 }
@@ -131,7 +133,7 @@ impl Meter {
     pub(super) fn input(&self, input: &Input) {
         let mut counts = self.lock();
         match input {
-            Input::Chain(ChainEvent::Block { height, .. }) => counts.block(*height),
+            Input::Chain(ChainEvent::Block { height, time }) => counts.block(*height, *time),
             Input::Chain(ChainEvent::Resync(snapshot)) => {
                 counts.resyncs += 1;
                 counts.reach(snapshot.height);
@@ -234,6 +236,7 @@ impl Meter {
             blocks: counts.blocks,
             resyncs: counts.resyncs,
             block_age: counts.block_at.map(|at| at.elapsed()),
+            block_lag: counts.block_lag.values(),
             status_requests: counts.status_requests,
             unpublished: self.unpublished.load(Ordering::Relaxed),
             price_per_block: revenue.rates.clone(),
@@ -244,10 +247,11 @@ impl Meter {
 }
 
 impl MeterCounts {
-    fn block(&mut self, height: Height) {
+    fn block(&mut self, height: Height, time: BlockTime) {
         self.block_at = Some(Instant::now());
         if height > self.height {
             self.blocks += 1;
+            self.block_lag.record(lag(time));
             self.reach(height);
         }
     }
@@ -335,6 +339,14 @@ impl MeterCounts {
             _ => {}
         }
     }
+}
+
+/// Returns the time since the time in the header of a block; zero if the clock of the machine is behind.
+fn lag(time: BlockTime) -> Duration {
+    let time = Duration::from_millis(u64::try_from(time.0).unwrap_or_default());
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH + time)
+        .unwrap_or_default()
 }
 
 const fn result_name(completion: &Completion) -> &'static str {

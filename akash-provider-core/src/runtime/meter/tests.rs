@@ -100,6 +100,29 @@ async fn orders_are_counted_by_evaluation_reservation_and_outcome() {
     assert!(counted.price_per_block.is_empty());
 }
 
+#[test]
+fn lag_of_each_new_block_is_recorded() {
+    let world = Simulation(Meter::default());
+    let block = |height, age: Duration| {
+        let time = (SystemTime::now() - age).duration_since(UNIX_EPOCH).unwrap();
+        let time = BlockTime(i64::try_from(time.as_millis()).unwrap());
+        world.0.input(&Input::Chain(ChainEvent::Block { height, time }));
+    };
+    block(10, Duration::from_secs(30));
+    // A repeated block, and a block of a chain whose clock is ahead.
+    block(10, Duration::from_secs(30));
+    let time = BlockTime(i64::MAX);
+    world
+        .0
+        .input(&Input::Chain(ChainEvent::Block { height: 11, time }));
+    let lag = world.0.statistics().block_lag;
+    assert_eq!(lag.counts, [1, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+    assert!(
+        lag.sum >= Duration::from_secs(30) && lag.sum < Duration::from_secs(60),
+        "{lag:?}"
+    );
+}
+
 #[tokio::test]
 async fn orders_from_a_snapshot_and_reserved_orders_are_counted_separately() {
     let meter = Meter::default();

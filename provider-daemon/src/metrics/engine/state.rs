@@ -171,6 +171,13 @@ fn progress(values: &Values<'_>) -> Vec<Measure> {
         "Time since the newest block was received",
     );
     measures.push(
+        Measure::histogram(
+            "akash_provider_engine_block_lag_seconds",
+            "Time from the time of a block to the processing of its events",
+        )
+        .with_histogram([], seconds(&counts.block_lag)),
+    );
+    measures.push(
         counts
             .block_age
             .into_iter()

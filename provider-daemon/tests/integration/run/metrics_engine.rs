@@ -344,6 +344,10 @@ fn check_new_names(served: &Served, values: &Values, bids: f64) {
             ("akash_provider_manifests_total{result=\"accepted\"}", MANIFESTS),
             ("akash_provider_metrics_dropped_series{reason=\"limit\"}", 0.0),
             ("akash_provider_unpublished_events_total", 0.0),
+            (
+                "akash_provider_engine_block_lag_seconds_count",
+                values["akash_provider_engine_blocks_total"],
+            ),
         ],
     );
 }
