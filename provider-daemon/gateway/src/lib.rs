@@ -52,6 +52,7 @@ mod wire;
 
 pub use leadership::{Leadership, LeadershipSource};
 pub use rest::reply::escaped;
+pub use rest::validate::DECLINE_JSON;
 pub use screening::Screening;
 pub use settings::{CertificateFiles, Limits, ProblemSource, Program, Settings};
 pub use statistics::{GatewayCounters, GatewayStatistics, PortStatistics, RequestKind, StreamKind};

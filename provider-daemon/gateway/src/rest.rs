@@ -26,7 +26,7 @@ mod path;
 mod public;
 pub(super) mod reply;
 pub(super) mod status;
-mod validate;
+pub(super) mod validate;
 
 pub(super) use caller::{Caller, permit, unauthorized};
 pub(super) use path::{LeasePath, bad_number};

@@ -22,14 +22,14 @@ use akash_provider_core::Config;
 use akash_provider_core::bidding::{self, Decline, Offer, OrderContext};
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::error::{Error, ErrorKind};
-use akash_provider_core::inventory::Explanation;
+use akash_provider_core::inventory::{Explanation, IgnoredResource};
 use akash_provider_core::manifest::covering;
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::types::{
-    AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState, ProviderRecord,
-    ResourceUnit,
+    AuditedAttributes, DecCoin, DeclineCode, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState,
+    ProviderRecord, ResourceUnit,
 };
-use reasons::{shorten, summarize};
+use reasons::{ignored, shorten, summarize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -65,9 +65,14 @@ impl ScreeningState {
     }
 }
 
+#[derive(Default)]
 pub(super) struct ScreeningResult {
+    /// Code of the first reason, if the reason is a decline.
+    pub(super) code: Option<DeclineCode>,
     /// Reasons against a bid; empty if the provider would bid.
     pub(super) reasons: Vec<String>,
+    /// Resources that the provider does not offer, if the group does not fit the offered resources.
+    pub(super) ignored: Vec<IgnoredResource>,
     /// Resources that the bid would offer.
     pub(super) offers: Vec<ResourceUnit>,
     /// Price of the bid. `None` if the provider would not bid.
@@ -77,12 +82,11 @@ pub(super) struct ScreeningResult {
 }
 
 impl ScreeningResult {
-    fn declined(reasons: Vec<String>) -> Self {
+    fn declined(code: Option<DeclineCode>, reasons: &[String]) -> Self {
         Self {
+            code,
             reasons: reasons.iter().map(|r| shorten(r)).collect(),
-            offers: Vec::new(),
-            price: None,
-            permit: None,
+            ..Self::default()
         }
     }
 
@@ -90,7 +94,7 @@ impl ScreeningResult {
         Self {
             offers: offer.units.to_vec(),
             price: Some(offer.price),
-            ..Self::declined(Vec::new())
+            ..Self::default()
         }
     }
 }
@@ -145,8 +149,8 @@ pub(super) async fn screen(
 ) -> Result<ScreeningResult, ScreeningError> {
     let screening = app.screening.as_ref().ok_or(ScreeningError::NotOffered)?;
     // Cheap checks come before the permit: an invalid group never delays another.
-    if let Err(reason) = limits::check(&group, hostnames) {
-        return Ok(ScreeningResult::declined(vec![reason]));
+    if let Err((code, reason)) = limits::check(&group, hostnames) {
+        return Ok(ScreeningResult::declined(Some(code), &[reason]));
     }
     // Not awaited: a queue of unauthenticated requests would only grow, and each holds its request in memory.
     let permit = Arc::clone(&app.screenings.permits).try_acquire_owned();
@@ -157,10 +161,15 @@ pub(super) async fn screen(
         // A price may be a process, so it is calculated only if everything else fits.
         Ok(request) if taken.is_empty() => match price(app, screening, &request).await? {
             Ok(offer) => ScreeningResult::offered(offer),
-            Err(decline) => ScreeningResult::declined(vec![public_reason(&decline)]),
+            Err(decline) => ScreeningResult::declined(Some(decline.code()), &[public_reason(&decline)]),
         },
-        Ok(_) => ScreeningResult::declined(taken),
-        Err(reasons) => ScreeningResult::declined([reasons, taken].concat()),
+        Ok(_) => ScreeningResult::declined(None, &taken),
+        Err(mut declined) => {
+            declined
+                .reasons
+                .extend(taken.iter().map(|reason| shorten(reason)));
+            *declined
+        }
     };
     screened.permit = Some(permit);
     Ok(screened)
@@ -184,18 +193,18 @@ fn unavailable(error: &Error) -> ScreeningError {
     ScreeningError::Unavailable("cannot query the chain or the provider; try again")
 }
 
-/// Returns the request to the price strategy, or the reasons why the provider would not bid.
+/// Returns the request to the price strategy, or the result if the provider would not bid.
 async fn judge(
     app: &App,
     screening: &Screening,
     peer: Option<&Peer>,
     group: GroupSpec,
-) -> Result<Result<PriceRequest, Vec<String>>, ScreeningError> {
+) -> Result<Result<PriceRequest, Box<ScreeningResult>>, ScreeningError> {
     let us = &screening.config.provider;
     let record = app.screenings.facts.record(app, us).await?;
     // Checked before the price script receives the denomination.
     if let Err(decline) = bidding::check_denom(&group, &record.params) {
-        return Ok(Err(vec![decline.to_string()]));
+        return Ok(Err(Box::new(because(&decline, Vec::new()))));
     }
     let mut audited: Vec<AuditedAttributes> = Vec::new();
     for auditor in bidding::auditors(&group) {
@@ -220,25 +229,34 @@ async fn judge(
             params: Some(&record.params),
             bids: None,
         };
-        bidding::evaluate(&order, &facts, &mut capacity).map_err(|decline| match decline {
-            Decline::InsufficientCapacity { .. }
-            | Decline::ExternalPortsExhausted { .. }
-            | Decline::NoLeasedIps { .. }
-            | Decline::LeasedIpsExhausted { .. } => with_nodes(&decline, &capacity.explain(&order.spec)),
-            decline => vec![decline.to_string()],
+        bidding::evaluate(&order, &facts, &mut capacity).map_err(|decline| {
+            Box::new(match decline {
+                Decline::InsufficientCapacity { .. }
+                | Decline::ExternalPortsExhausted { .. }
+                | Decline::NoLeasedIps { .. }
+                | Decline::LeasedIpsExhausted { .. } => with_nodes(&decline, &capacity.explain(&order.spec)),
+                decline => because(&decline, Vec::new()),
+            })
         })
     });
     let failed = |error| Error::new(ErrorKind::Internal, "screening", format!("{error}"));
     judging.await.map_err(|e| unavailable(&failed(e)))
 }
 
-/// Returns the reason for a decline, then the other reasons that [`summarize`] returns.
-fn with_nodes(decline: &Decline, explanation: &Explanation) -> Vec<String> {
+/// Returns the result for a decline: its reason, then `more` reasons.
+fn because(decline: &Decline, mut more: Vec<String>) -> ScreeningResult {
     let first = decline.to_string();
-    let mut reasons = summarize(explanation);
-    reasons.retain(|reason| *reason != shorten(&first));
-    reasons.insert(0, first);
-    reasons
+    more.retain(|reason| *reason != shorten(&first));
+    more.insert(0, first);
+    ScreeningResult::declined(Some(decline.code()), &more)
+}
+
+/// Returns the result for a decline, with the other reasons and the ignored resources of the explanation.
+fn with_nodes(decline: &Decline, explanation: &Explanation) -> ScreeningResult {
+    ScreeningResult {
+        ignored: ignored(explanation),
+        ..because(decline, summarize(explanation))
+    }
 }
 
 /// Returns an order for the group. The other fields of the order do not affect the decision.

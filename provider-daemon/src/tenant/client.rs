@@ -13,7 +13,7 @@ use akash_provider_core::types::Address;
 use akash_provider_gateway::auth::Scope;
 use anyhow::{Context, bail};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -54,6 +54,8 @@ pub(super) struct ProviderRequest<'a> {
     pub(super) body: Bytes,
     /// Permission that the token needs.
     pub(super) scope: Scope,
+    /// Accepted media type of the response; `None` for any.
+    pub(super) accept: Option<&'static str>,
 }
 
 impl<'a> ProviderRequest<'a> {
@@ -65,6 +67,7 @@ impl<'a> ProviderRequest<'a> {
             query: &[],
             body: Bytes::new(),
             scope,
+            accept: None,
         }
     }
 }
@@ -269,6 +272,9 @@ impl Client {
             set(AUTHORIZATION, &format!("Bearer {token}"))?;
         }
         headers.insert(USER_AGENT, AGENT);
+        if let Some(accept) = request.accept {
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        }
         if !request.body.is_empty() {
             headers.insert(CONTENT_TYPE, JSON);
         }

@@ -7,17 +7,24 @@ use super::lease::address;
 use crate::args::NodeArgs;
 use crate::commands::chain::endpoints;
 use crate::error::WithHelp;
+use crate::plain;
 use akash_provider_chain::Reader;
 use akash_provider_core::error::chain_text;
-use akash_provider_core::types::{Address, DecCoin, GroupSpec};
+use akash_provider_core::inventory::IgnoredResource;
+use akash_provider_core::types::{Address, DecCoin, DeclineCode, GroupSpec};
+use akash_provider_gateway::DECLINE_JSON;
 use akash_provider_gateway::auth::Scope;
 use anyhow::bail;
 use http::StatusCode;
 use serde::Deserialize;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Maximum length of a provider's reasons, in characters.
 const REASON_CHARS_MAX: usize = 16 * 1024;
+
+/// Maximum number of ignored resources that are read.
+const IGNORED_MAX: usize = 64;
 
 /// Client that sends screening requests to a provider, and verifies the provider on the chain.
 #[derive(Debug)]
@@ -30,8 +37,52 @@ pub(crate) struct Screener {
 pub(crate) enum ScreeningResult {
     /// The provider would bid at this price per block.
     Bid(DecCoin),
-    /// The provider would not bid, for this reason.
-    NoBid(String),
+    /// The provider would not bid.
+    NoBid(Refusal),
+}
+
+/// Reasons why a provider would not bid.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Refusal {
+    /// `None` if the provider runs another program.
+    pub(crate) code: Option<DeclineCode>,
+    /// All reasons, separated by semicolons.
+    pub(crate) reasons: String,
+    /// Resources that the provider does not offer.
+    pub(crate) ignored: Vec<IgnoredResource>,
+}
+
+impl Refusal {
+    /// Reads a response, with limits. The response of another program is a text.
+    fn parse(text: &str) -> Self {
+        let short = |text: &str| text.trim().chars().take(REASON_CHARS_MAX).collect::<String>();
+        let Ok(read) = serde_json::from_str::<DeclineResponse>(text) else {
+            return Self {
+                reasons: short(text),
+                ..Self::default()
+            };
+        };
+        let ignored = read.ignored.iter().take(IGNORED_MAX).map(|resource| {
+            let text = |text| short(&plain::line(text));
+            IgnoredResource::new(resource.kind(), text(resource.reason()), text(resource.help()))
+        });
+        Self {
+            // A code of a later version is unknown.
+            code: serde_json::from_value(read.code).ok(),
+            reasons: short(&read.reasons.join("; ")),
+            ignored: ignored.collect(),
+        }
+    }
+}
+
+/// Response of the provider to a decline; unknown fields are ignored.
+#[derive(Deserialize)]
+struct DeclineResponse {
+    #[serde(default)]
+    code: Value,
+    reasons: Vec<String>,
+    #[serde(default)]
+    ignored: Vec<IgnoredResource>,
 }
 
 /// Public status of a provider. Other fields are ignored.
@@ -91,6 +142,7 @@ impl Screener {
         // The API of the network expects a GET request with a body.
         let request = ProviderRequest {
             body: serde_json::to_vec(group)?.into(),
+            accept: Some(DECLINE_JSON),
             ..ProviderRequest::get(&["validate"], Scope::Status)
         };
         match self.client.send(request).await {
@@ -100,9 +152,7 @@ impl Screener {
                 Ok(ScreeningResult::Bid(read.min_bid_price))
             }
             Err(ProviderError::Status(response)) if response.status == StatusCode::UNPROCESSABLE_ENTITY => {
-                Ok(ScreeningResult::NoBid(
-                    response.text.trim().chars().take(REASON_CHARS_MAX).collect(),
-                ))
+                Ok(ScreeningResult::NoBid(Refusal::parse(&response.text)))
             }
             Err(ProviderError::Status(response)) if response.status == StatusCode::NOT_FOUND => {
                 bail!(WithHelp::new(
@@ -112,5 +162,31 @@ impl Screener {
             }
             Err(failure) => Err(failure.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use akash_provider_core::inventory::IgnoredKind;
+
+    #[test]
+    fn decline_is_read_from_json_and_from_the_text_of_other_programs() {
+        let response = r#"{"code":"gpu","reasons":["a","b"],"ignored":[
+            {"kind":"gpu","reason":"x\nforged","help":"y"}],"new":1}"#;
+        let refusal = Refusal::parse(response);
+        assert_eq!(
+            (refusal.code, &*refusal.reasons),
+            (Some(DeclineCode::Gpu), "a; b")
+        );
+        let [ignored] = &refusal.ignored[..] else {
+            panic!("{refusal:?}")
+        };
+        assert_eq!((ignored.kind(), ignored.help()), (IgnoredKind::Gpu, "y"));
+        assert!(!ignored.reason().contains('\n'), "{ignored}");
+        let later = Refusal::parse(r#"{"code":"of a later version","reasons":["a"]}"#);
+        assert_eq!((later.code, &*later.reasons), (None, "a"));
+        let text = Refusal::parse("no GPU\n");
+        assert_eq!((text.code, &*text.reasons), (None, "no GPU"));
     }
 }

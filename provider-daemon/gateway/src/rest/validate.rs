@@ -6,13 +6,18 @@ use crate::App;
 use crate::listen::Peer;
 use crate::screening::{ScreeningError, ScreeningResult, admit, screen};
 use crate::wire::PermitBody;
-use akash_provider_core::types::{DecCoin, GroupSpec};
+use akash_provider_core::inventory::IgnoredResource;
+use akash_provider_core::types::{DecCoin, DeclineCode, GroupSpec};
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use http::StatusCode;
+use http::header::ACCEPT;
 use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
+
+/// Media type with which a client requests a decline with code and ignored resources, instead of a text.
+pub const DECLINE_JSON: &str = "application/vnd.provider-daemon.decline+json";
 
 /// Maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -23,6 +28,16 @@ struct Validated<'a> {
     min_bid_price: &'a DecCoin,
 }
 
+/// Response to a decline for a request that accepts [`DECLINE_JSON`].
+#[derive(Serialize)]
+struct Declined<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<DeclineCode>,
+    /// Same texts as in the plain response.
+    reasons: &'a [String],
+    ignored: &'a [IgnoredResource],
+}
+
 pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Reply {
     if request.body().is_end_stream() {
         return reply::not_found();
@@ -31,6 +46,10 @@ pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Repl
     if let Err(denial) = Caller::from_request(&app, &request).await {
         return reply::denied(denial);
     }
+    let is_detailed = request
+        .headers()
+        .get(ACCEPT)
+        .is_some_and(|accept| accept == DECLINE_JSON);
     let peer = request.extensions().get::<Peer>().cloned();
     // Admitted before the body is read, so that the budget also limits how much is read.
     if let Err(why) = admit(&app, peer.as_ref()) {
@@ -46,7 +65,7 @@ pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Repl
     };
     match screen(&app, peer.as_ref(), group, &[]).await {
         Ok(screened) => {
-            let (reply, permit) = respond(screened);
+            let (reply, permit) = respond(screened, is_detailed);
             let pending_writes = peer.map(|p| p.pending_writes).unwrap_or_default();
             reply.map(|body| Body::new(PermitBody::new(body, permit, pending_writes)))
         }
@@ -54,9 +73,18 @@ pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Repl
     }
 }
 
-fn respond(screened: ScreeningResult) -> (Reply, Option<OwnedSemaphorePermit>) {
+fn respond(screened: ScreeningResult, is_detailed: bool) -> (Reply, Option<OwnedSemaphorePermit>) {
     let reply = match &screened.price {
         Some(min_bid_price) => reply::json(&Validated { min_bid_price }),
+        None if is_detailed => {
+            let mut reply = reply::json(&Declined {
+                code: screened.code,
+                reasons: &screened.reasons,
+                ignored: &screened.ignored,
+            });
+            *reply.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+            reply
+        }
         None => reply::text(StatusCode::UNPROCESSABLE_ENTITY, screened.reasons.join("; ")),
     };
     (reply, screened.permit)

@@ -2,7 +2,7 @@
 //! reach.
 
 use akash_provider_core::bidding::{check_size, limits};
-use akash_provider_core::types::{Attribute, GroupSpec, ResourceUnit};
+use akash_provider_core::types::{Attribute, DeclineCode, GroupSpec, ResourceUnit};
 
 pub(super) const UNITS_MAX: usize = 20;
 /// Maximum number of attributes in each list of attributes.
@@ -14,20 +14,20 @@ const HOSTNAME_BYTES_MAX: usize = 255;
 /// Maximum total size of the names, keys and values of a group, in bytes.
 pub(super) const TEXT_BYTES_MAX: usize = 32 * 1024;
 
+/// Code and text of an exceeded limit.
+type Excess = (DeclineCode, String);
+
 /// Checks a group and its hostnames.
 ///
 /// # Errors
-/// Returns the first exceeded limit as a text.
-pub(super) fn check(group: &GroupSpec, hostnames: &[String]) -> Result<(), String> {
+/// Returns the first exceeded limit.
+pub(super) fn check(group: &GroupSpec, hostnames: &[String]) -> Result<(), Excess> {
     at_most("units of the group", group.resources.len(), UNITS_MAX)?;
     // The same limit as for bids, so that each auditor may cause a chain query.
-    check_size(group).map_err(|decline| decline.to_string())?;
+    check_size(group).map_err(|decline| (decline.code(), decline.to_string()))?;
     at_most("hostnames", hostnames.len(), HOSTNAMES_MAX)?;
-    if let Some(name) = hostnames.iter().find(|n| n.len() > HOSTNAME_BYTES_MAX) {
-        return Err(format!(
-            "a hostname has {} bytes, at most {HOSTNAME_BYTES_MAX} are accepted",
-            name.len()
-        ));
+    for name in hostnames {
+        at_most("bytes of a hostname", name.len(), HOSTNAME_BYTES_MAX)?;
     }
     for unit in &group.resources {
         check_unit(unit)?;
@@ -35,24 +35,26 @@ pub(super) fn check(group: &GroupSpec, hostnames: &[String]) -> Result<(), Strin
     let placement = &group.requirements.attributes;
     at_most("attributes of the placement", placement.len(), ATTRIBUTES_MAX)?;
     at_most("bytes of names and attributes", text_bytes(group), TEXT_BYTES_MAX)?;
-    limits::check_group(group).map_err(|e| format!("the group is invalid: {e}"))?;
+    let invalid = |text: String| (DeclineCode::InvalidGroup, text);
+    limits::check_group(group).map_err(|e| invalid(format!("the group is invalid: {e}")))?;
     // Price strategies get the denomination, and one of them is a shell script.
     let denom = group.max_price().map(|p| p.denom).unwrap_or_default();
     if is_denom(&denom) {
         Ok(())
     } else {
-        Err(format!("invalid denomination {denom:?}"))
+        Err(invalid(format!("invalid denomination {denom:?}")))
     }
 }
 
-fn at_most(what: &str, there: usize, most: usize) -> Result<(), String> {
+fn at_most(what: &str, there: usize, most: usize) -> Result<(), Excess> {
     if there > most {
-        return Err(format!("{there} {what}, at most {most} are accepted"));
+        let text = format!("{there} {what}, at most {most} are accepted");
+        return Err((DeclineCode::TooLarge, text));
     }
     Ok(())
 }
 
-fn check_unit(unit: &ResourceUnit) -> Result<(), String> {
+fn check_unit(unit: &ResourceUnit) -> Result<(), Excess> {
     let resources = &unit.resources;
     at_most("volumes of a unit", resources.storage.len(), PARTS_MAX)?;
     at_most("endpoints of a unit", resources.endpoints.len(), PARTS_MAX)?;
@@ -121,7 +123,7 @@ deployment: {web: {here: {profile: small, count: 1}}}
         let mut group = group();
         check(&group, &[]).unwrap();
         change(&mut group);
-        check(&group, &[]).err()
+        check(&group, &[]).err().map(|(_, text)| text)
     }
 
     fn units(group: &mut GroupSpec, count: usize) {

@@ -1,12 +1,14 @@
 //! Summary of the reasons why a group does not fit into the cluster. The summary is short for any number of nodes.
 
-use akash_provider_core::inventory::Explanation;
+use akash_provider_core::inventory::{Explanation, IgnoredKind, IgnoredResource};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of reasons about the whole cluster, and of reasons about nodes.
 const REASONS_MAX: usize = 16;
 /// Maximum number of example nodes in each reason.
 const EXAMPLES: usize = 3;
+/// Maximum number of ignored resources in a response.
+const IGNORED_MAX: usize = 8;
 const REASON_BYTES_MAX: usize = 400;
 
 /// Nodes that do not have enough of one resource.
@@ -50,6 +52,33 @@ pub(super) fn summarize(explained: &Explanation) -> Vec<String> {
         reasons.push(format!("and {more} more kinds of reasons"));
     }
     reasons
+}
+
+/// Returns the first resources that the provider does not offer, with short texts. If there are more, the last
+/// entry is their number.
+pub(super) fn ignored(explained: &Explanation) -> Vec<IgnoredResource> {
+    let shortened = |resource: &IgnoredResource| {
+        IgnoredResource::new(
+            resource.kind(),
+            shorten(resource.reason()),
+            shorten(resource.help()),
+        )
+    };
+    let mut ignored: Vec<_> = explained
+        .ignored
+        .iter()
+        .take(IGNORED_MAX)
+        .map(shortened)
+        .collect();
+    let more = explained.ignored.len().saturating_sub(IGNORED_MAX);
+    if more > 0 {
+        ignored.push(IgnoredResource::new(
+            IgnoredKind::Other,
+            format!("and {more} more"),
+            "",
+        ));
+    }
+    ignored
 }
 
 fn example(node: &str, unit: u32, what: &str) -> String {

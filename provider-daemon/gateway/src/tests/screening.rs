@@ -4,6 +4,7 @@
 use super::clients::{Client, Reply};
 use super::grpc;
 use super::world::{SDL, World, hardware, until};
+use crate::DECLINE_JSON;
 use akash_provider_chain::convert::wire_group_spec;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse};
 use akash_provider_core::error::{Error, ErrorKind};
@@ -183,6 +184,13 @@ async fn status_does_not_wait_for_screenings() {
 pub(super) async fn validate(world: &World, group: &GroupSpec) -> Reply {
     let body = serde_json::to_string(group).unwrap();
     world.client().send("GET", "/validate", &body).await
+}
+
+/// Returns the response with code and ignored resources.
+pub(super) async fn detailed(world: &World, group: &GroupSpec) -> Reply {
+    let body = serde_json::to_string(group).unwrap();
+    let client = world.client().header("Accept", DECLINE_JSON);
+    client.send("GET", "/validate", &body).await
 }
 
 pub(super) async fn screen(world: &World, group: &GroupSpec) -> (Vec<u8>, String) {

@@ -1,19 +1,22 @@
 //! The gateway, `explain` and the bids of a running provider have the same reason for each kind of decline.
 
-use super::screening::{FailingPrices, group, screen, validate};
+use super::screening::{FailingPrices, detailed, group, screen, validate};
 use super::world::{World, hardware, tenant, until};
 use crate::Settings;
 use akash_provider_chain::proto::akash::provider::v1::BidScreeningResponse;
 use akash_provider_core::Config;
 use akash_provider_core::bidding::{AUDITORS_MAX, OrderContext, check_denom, screen as explain};
 use akash_provider_core::chain::ChainQuery;
-use akash_provider_core::inventory::InventoryUpdate;
+use akash_provider_core::inventory::node_inventory::NodeInventory;
+use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
+use akash_provider_core::inventory::{IgnoredKind, IgnoredResource, InventoryUpdate};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
     Attribute, Coin, DecCoin, DeclineCode, DeploymentId, Endpoint, EndpointKind, GroupId, GroupSpec, Order,
     OrderId, OrderState,
 };
 use prost::Message;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,14 +130,17 @@ async fn explained(world: &World, settings: &Settings, group: &GroupSpec) -> (De
     (decline.code(), decline.to_string())
 }
 
-/// Returns the reasons that both screening interfaces return.
-async fn screened(world: &World, group: &GroupSpec) -> Vec<String> {
+/// Returns the code and the reasons that both screening interfaces return.
+async fn screened(world: &World, group: &GroupSpec) -> (DeclineCode, Vec<String>) {
     let (message, code) = screen(world, group).await;
     assert_eq!(code, "0");
     let reasons = BidScreeningResponse::decode(&message[..]).unwrap().reasons;
     let rest = validate(world, group).await;
     assert_eq!((rest.status, rest.body.trim_end()), (422, &*reasons.join("; ")));
-    reasons
+    let detailed = detailed(world, group).await;
+    let response = detailed.json();
+    assert_eq!((detailed.status, &response["reasons"]), (422, &json!(reasons)));
+    (serde_json::from_value(response["code"].clone()).unwrap(), reasons)
 }
 
 /// Creates an order for the group. Returns the provider's reason to decline, or `None` if the chain rejects
@@ -169,8 +175,8 @@ async fn declined(world: &World, dseq: u64, group: &GroupSpec) -> Option<(Declin
 /// the code of the reason.
 async fn compare(world: &World, settings: &Settings, dseq: u64, group: &GroupSpec) -> DeclineCode {
     let (code, text) = explained(world, settings, group).await;
-    let reasons = screened(world, group).await;
-    assert_eq!(reasons[0], text, "{code}");
+    let (of_gateway, reasons) = screened(world, group).await;
+    assert_eq!((of_gateway, &reasons[0]), (code, &text));
     if let Some(decline) = declined(world, dseq, group).await {
         assert_eq!(decline, (code, text));
     }
@@ -276,7 +282,7 @@ async fn screening_and_explain_have_the_same_reason_for_an_unregistered_provider
     let world = World::with_config(None, hardware(), |_| {}, remember).await;
     let (code, text) = explained(&world, &used.unwrap(), &accepted()).await;
     assert_eq!(code, DeclineCode::Unknown);
-    assert_eq!(screened(&world, &accepted()).await, [text]);
+    assert_eq!(screened(&world, &accepted()).await, (code, vec![text]));
     world.stop().await;
 }
 
@@ -289,7 +295,7 @@ async fn reasons_about_prices_have_the_same_code_and_a_public_text() {
     let (code, text) = explained(&world_1, &settings, &group).await;
     assert_eq!(code, DeclineCode::PriceDenom);
     assert!(text.ends_with(", but the order has a price in uother"), "{text}");
-    assert_eq!(screened(&world_1, &group).await, [text]);
+    assert_eq!(screened(&world_1, &group).await, (code, vec![text]));
     world_1.stop().await;
 
     let mut used = None;
@@ -300,7 +306,44 @@ async fn reasons_about_prices_have_the_same_code_and_a_public_text() {
     let world = World::with_config(Some(Vec::new()), hardware(), |_| {}, failing).await;
     let (code, _) = explained(&world, &used.unwrap(), &accepted()).await;
     assert_eq!(code, DeclineCode::Price);
-    let reasons = screened(&world, &accepted()).await;
-    assert_eq!(reasons, ["the provider could not calculate a price"]);
+    let (of_gateway, reasons) = screened(&world, &accepted()).await;
+    assert_eq!(
+        (of_gateway, reasons),
+        (code, vec!["the provider could not calculate a price".to_owned()])
+    );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn decline_for_capacity_names_ignored_resources_with_their_remedies() {
+    let mut spec = ClusterSpec::from_nodes([NodeSpec::new("node1", 1000, 1 << 30, 1 << 40)]);
+    let unlabelled = |n| {
+        let help = format!("run `kubectl label node n{n} LABEL=1`");
+        IgnoredResource::new(
+            IgnoredKind::Gpu,
+            format!("node `n{n}`: GPU without a label"),
+            help,
+        )
+    };
+    spec.ignored = (1..=10).map(unlabelled).collect();
+    let capacity = InventoryUpdate {
+        inventory: Arc::new(NodeInventory::new(&spec)),
+        ..hardware()
+    };
+    let (world, _) = world(capacity, |_| {}).await;
+    let mut group = accepted();
+    group.resources[0].resources.memory.bytes = 1 << 40;
+    let response = detailed(&world, &group).await.json();
+    assert_eq!(response["code"], "insufficient_capacity");
+    let ignored = response["ignored"].as_array().unwrap();
+    let first = json!({
+        "kind": "gpu",
+        "reason": "node `n1`: GPU without a label",
+        "help": "run `kubectl label node n1 LABEL=1`",
+    });
+    assert_eq!((ignored.len(), &ignored[0]), (9, &first));
+    assert_eq!(ignored[8]["reason"], "and 2 more");
+    // Clients of the network get the reasons only.
+    assert!(!validate(&world, &group).await.body.contains("kubectl"));
     world.stop().await;
 }

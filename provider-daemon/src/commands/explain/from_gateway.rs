@@ -93,22 +93,24 @@ fn reason_lines(reasons: &str) -> String {
 }
 
 async fn screen(screener: &Screener, group: &GroupSpec) -> anyhow::Result<Verdict> {
-    let (price, message) = match screener.screen(group).await? {
+    let (price, refusal) = match screener.screen(group).await? {
         ScreeningResult::Bid(price) => (Some(price), None),
-        ScreeningResult::NoBid(reasons) => (None, Some(reasons)),
+        ScreeningResult::NoBid(refusal) => (None, Some(refusal)),
     };
-    // The gateway returns a text without reason code and nodes.
+    let refusal = refusal.unwrap_or_default();
+    // The reasons of the gateway contain the nodes.
     Ok(Verdict {
         group: group.name.clone(),
         would_bid: price.is_some(),
         maximum: group.max_price(),
-        reason: None,
+        reason: refusal.code,
+        message: price.is_none().then_some(refusal.reasons),
         explanation: Explanation {
             fits: price.is_some(),
+            ignored: refusal.ignored,
             ..Explanation::default()
         },
         price,
-        message,
     })
 }
 

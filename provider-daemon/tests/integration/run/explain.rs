@@ -100,9 +100,21 @@ fn ignored_capacity_is_logged_and_explained() {
     );
 }
 
+/// Asserts that the output names the GPU that the provider does not offer, with the remedy.
+fn assert_ignored_gpu(out: &str) {
+    let lines: Vec<&str> = out.lines().collect();
+    let at = lines.iter().position(|line| line.starts_with("  ignored "));
+    let at = at.unwrap_or_else(|| panic!("{out}"));
+    assert!(
+        lines[at].contains("intel") && lines[at + 1].starts_with("  help "),
+        "{out}"
+    );
+}
+
 #[test]
 fn running_provider_explains_its_decision() {
-    let served = Served::start("explain-asked", Some(Duration::from_millis(250)), &[]);
+    let unknown = ["--node-gpus=intel/max=1"];
+    let served = Served::start("explain-asked", Some(Duration::from_millis(250)), &unknown);
     let words = ["explain", "--provider", ADDRESS, "--provider-url", &served.url];
     let asked = |more: &[&str]| served.stage.ran(&[&words[..], more].concat());
     let verdict = |more: &[&str]| -> (i32, Value) {
@@ -127,6 +139,7 @@ fn running_provider_explains_its_decision() {
         code == 1 && why.contains("no declared storage capability"),
         "{none}"
     );
+    assert_eq!(none["reason"], "storage");
     let (code, out, err) = asked(&[GPU]);
     let explanation = format!(
         "response of provider {ADDRESS} at {}:\ngroup anywhere: would not bid: ",
@@ -141,6 +154,10 @@ fn running_provider_explains_its_decision() {
     let (_, out, _) = asked(&[file.to_str().unwrap()]);
     assert!(out.contains("memory, on 2 nodes: node1 for unit 1"), "{out}");
     assert!(out.contains("\n  gateway      node2 for unit 1"), "{out}");
+    assert_ignored_gpu(&out);
+    let (_, none) = verdict(&[file.to_str().unwrap()]);
+    assert_eq!(none["reason"], "insufficient_capacity");
+    assert_eq!(none["explanation"]["ignored"][0]["kind"], "gpu");
 
     // The gateway has no order, so the client adds the reasons that depend on the order.
     let windowed = std::fs::read_to_string(WEB).unwrap() + "reclamation:\n  min_window: 1h\n";
