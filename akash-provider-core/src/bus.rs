@@ -72,6 +72,12 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
         1
     }
 
+    /// Returns the number of facts (events of [`Topic::Facts`]) that this bus accepted and then dropped, for
+    /// example because a remote bus refused them.
+    fn lost(&self) -> u64 {
+        0
+    }
+
     /// Subscribes to topics. All events that are published after the return are delivered.
     async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error>;
 

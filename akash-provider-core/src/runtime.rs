@@ -45,7 +45,7 @@ use ignored_resources::IgnoredResources;
 use lifecycle::ProgressSender;
 use meter::Meter;
 use observe::Observer;
-pub(crate) use publish_queue::PublishQueue;
+pub(crate) use publish_queue::{LostFacts, PublishQueue};
 use state_machine::StateMachine;
 use state_writer::{KEEP_LIMIT, StateStore, StateWriter};
 use status_cache::StatusCache;
@@ -134,11 +134,13 @@ impl<B: StateMachine> Driver<B> {
     fn start(parts: Parts<B>) -> Self {
         let Ports { chain, cluster, .. } = parts.ports.clone();
         let provider = parts.config.provider.clone();
+        let observer = Observer::start(parts.bus);
+        parts.meter.count_lost_facts(observer.lost_facts());
         Self {
             executor: Executor::new(parts.ports, &parts.config).with_meter(parts.meter.clone()),
             audit: AuditTrail::new(parts.audit),
             keeping: StateWriter::new(parts.store, &parts.config),
-            observer: Observer::start(parts.bus).count_unpublished(parts.meter.unpublished()),
+            observer,
             feeds: Feeds::start(chain, cluster, parts.inventory, provider),
             brain: parts.brain,
             config: parts.config,

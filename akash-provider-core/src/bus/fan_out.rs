@@ -3,7 +3,7 @@
 use super::{Bus, EventStream};
 use crate::error::Error;
 use crate::feed::lock;
-use crate::runtime::PublishQueue;
+use crate::runtime::{LostFacts, PublishQueue};
 use crate::types::{Event, Topic};
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
@@ -30,15 +30,17 @@ pub struct FanOut {
     first: Arc<dyn Bus>,
     /// Queues of the other buses. Empty after [`FanOut::finish`].
     others: Mutex<Vec<PublishQueue>>,
+    lost: Vec<LostFacts>,
 }
 
 impl FanOut {
     /// Creates the bus. Must be called within a Tokio runtime.
     #[must_use]
     pub fn new(first: Arc<dyn Bus>, others: Vec<Arc<dyn Bus>>) -> Self {
-        let others = others.into_iter().map(PublishQueue::start).collect();
+        let others: Vec<_> = others.into_iter().map(PublishQueue::start).collect();
+        let lost = others.iter().map(PublishQueue::lost_facts).collect();
         let others = Mutex::new(others);
-        Self { first, others }
+        Self { first, others, lost }
     }
 
     /// Stops forwarding and waits up to `limit` for the queues to be published. Dropping the `FanOut`
@@ -60,6 +62,12 @@ impl Bus for FanOut {
         self.first.publish(topic, event).await
     }
 
+    fn lost(&self) -> u64 {
+        self.lost
+            .iter()
+            .fold(self.first.lost(), |sum, lost| sum.saturating_add(lost.count()))
+    }
+
     async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error> {
         self.first.subscribe(topics).await
     }
@@ -73,6 +81,7 @@ impl Bus for FanOut {
 mod tests {
     use super::*;
     use crate::bus::{Delivery, LocalBus};
+    use crate::error::ErrorKind;
     use futures::StreamExt;
 
     fn fact(wanted: u32) -> Arc<Event> {
@@ -93,6 +102,32 @@ mod tests {
         async fn last(&self, _: Topic) -> Result<Option<Arc<Event>>, Error> {
             std::future::pending().await
         }
+    }
+
+    #[derive(Debug)]
+    struct Refuses;
+
+    #[async_trait]
+    impl Bus for Refuses {
+        async fn publish(&self, _: Topic, _: Arc<Event>) -> Result<(), Error> {
+            Err(Error::new(ErrorKind::Unavailable, "publish", "away"))
+        }
+        async fn subscribe(&self, _: &[Topic]) -> Result<EventStream, Error> {
+            std::future::pending().await
+        }
+        async fn last(&self, _: Topic) -> Result<Option<Arc<Event>>, Error> {
+            Ok(None)
+        }
+    }
+
+    #[tokio::test]
+    async fn facts_that_another_bus_refuses_are_lost() {
+        let bus = FanOut::new(Arc::new(LocalBus::new()), vec![Arc::new(Refuses)]);
+        for topic in [Topic::Facts, Topic::ClusterStatus, Topic::Facts] {
+            bus.publish(topic, fact(1)).await.unwrap();
+        }
+        bus.finish(Duration::from_secs(5)).await;
+        assert_eq!(bus.lost(), 2, "a status is not lost");
     }
 
     #[cfg(feature = "conformance")]

@@ -9,6 +9,7 @@ mod scans;
 #[cfg(test)]
 mod tests;
 
+use super::LostFacts;
 use crate::cluster::Teardown;
 use crate::engine::counts::EngineCounts;
 use crate::engine::{Call, Completion, Effect, Input, Request, RequestId, Response, Status};
@@ -23,8 +24,7 @@ use revenue::Revenue;
 use rustc_hash::FxHashSet;
 use scans::ScanTimes;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
@@ -46,7 +46,8 @@ pub(super) struct Moment {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Meter {
     counts: Arc<Mutex<MeterCounts>>,
-    unpublished: Arc<AtomicU64>,
+    /// Set after the bus was started.
+    lost: Arc<OnceLock<LostFacts>>,
 }
 
 #[derive(Debug)]
@@ -125,8 +126,9 @@ impl Meter {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn unpublished(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.unpublished)
+    pub(super) fn count_lost_facts(&self, lost: LostFacts) {
+        // A provider has one bus.
+        drop(self.lost.set(lost));
     }
 
     /// Counts an input before the engine processes it.
@@ -238,7 +240,7 @@ impl Meter {
             block_age: counts.block_at.map(|at| at.elapsed()),
             block_lag: counts.block_lag.values(),
             status_requests: counts.status_requests,
-            unpublished: self.unpublished.load(Ordering::Relaxed),
+            unpublished: self.lost.get().map_or(0, LostFacts::count),
             price_per_block: revenue.rates.clone(),
             accrued: revenue.accrued.clone(),
             withdrawn: revenue.withdrawn.clone(),

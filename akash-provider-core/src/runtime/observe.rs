@@ -2,7 +2,7 @@
 //!
 //! The loop never waits for the bus: events are published through a [`PublishQueue`].
 
-use super::PublishQueue;
+use super::{LostFacts, PublishQueue};
 use crate::bus::Bus;
 use crate::engine::Status;
 use crate::inventory::{IgnoredResource, Metrics, NodeMetrics, Pair};
@@ -10,7 +10,6 @@ use crate::types::{Event, Mono, Topic};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Minimum interval between status updates.
@@ -22,7 +21,6 @@ const STATUS_SHARE: u32 = 50;
 #[derive(Debug)]
 pub(crate) struct Observer {
     outlet: PublishQueue,
-    unpublished: Arc<AtomicU64>,
     /// Last published status of each topic.
     published: BTreeMap<Topic, Value>,
     status_due: Option<Mono>,
@@ -33,23 +31,19 @@ impl Observer {
     pub(crate) fn start(bus: Arc<dyn Bus>) -> Self {
         Self {
             outlet: PublishQueue::start(bus),
-            unpublished: Arc::default(),
             published: BTreeMap::new(),
             status_due: None,
             status_not_before: Mono(0),
         }
     }
 
-    pub(crate) fn count_unpublished(mut self, counter: Arc<AtomicU64>) -> Self {
-        self.unpublished = counter;
-        self
+    pub(crate) fn lost_facts(&self) -> LostFacts {
+        self.outlet.lost_facts()
     }
 
     pub(crate) fn fact(&mut self, event: Arc<Event>) {
         log(&event);
-        if !self.outlet.enqueue(Topic::Facts, event) {
-            self.unpublished.fetch_add(1, Ordering::Relaxed);
-        }
+        self.outlet.enqueue(Topic::Facts, event);
     }
 
     /// Schedules a status update after an event.

@@ -27,11 +27,40 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 /// Delay before refused statuses are published again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
+/// Counter of the facts that did not reach a bus.
+#[derive(Debug, Clone)]
+pub(crate) struct LostFacts {
+    /// Facts that did not fit in the queue or that the bus refused.
+    counted: Arc<AtomicU64>,
+    bus: Arc<dyn Bus>,
+}
+
+impl LostFacts {
+    fn new(bus: Arc<dyn Bus>) -> Self {
+        let counted = Arc::default();
+        Self { counted, bus }
+    }
+
+    /// Counts an event that is not published again.
+    fn add(&self, topic: Topic) {
+        if topic == Topic::Facts {
+            self.counted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.counted
+            .load(Ordering::Relaxed)
+            .saturating_add(self.bus.lost())
+    }
+}
+
 /// Queue of events for the bus, with the task that publishes them.
 #[derive(Debug)]
 pub(crate) struct PublishQueue {
     queue: mpsc::Sender<(Topic, Arc<Event>)>,
     overflow: Arc<AtomicU64>,
+    lost: LostFacts,
     publisher: JoinSet<()>,
 }
 
@@ -39,13 +68,19 @@ impl PublishQueue {
     pub(crate) fn start(bus: Arc<dyn Bus>) -> Self {
         let (queue, events) = mpsc::channel(QUEUE);
         let overflow = Arc::new(AtomicU64::new(0));
+        let lost = LostFacts::new(Arc::clone(&bus));
         let mut publisher = JoinSet::new();
-        publisher.spawn(Publisher::new(bus, Arc::clone(&overflow)).run(events));
+        publisher.spawn(Publisher::new(bus, Arc::clone(&overflow), lost.clone()).run(events));
         Self {
             queue,
             overflow,
+            lost,
             publisher,
         }
+    }
+
+    pub(crate) fn lost_facts(&self) -> LostFacts {
+        self.lost.clone()
     }
 
     /// Adds an event to the queue. Returns false if the queue is full.
@@ -54,6 +89,7 @@ impl PublishQueue {
         if !fits {
             // Relaxed ordering is sufficient for a number in the log.
             self.overflow.fetch_add(1, Ordering::Relaxed);
+            self.lost.add(topic);
         }
         fits
     }
@@ -76,6 +112,7 @@ impl PublishQueue {
 struct Publisher {
     bus: Arc<dyn Bus>,
     overflow: Arc<AtomicU64>,
+    lost: LostFacts,
     trouble: PublishFailures,
     /// Latest refused status of each topic.
     owed: BTreeMap<Topic, Arc<Event>>,
@@ -83,10 +120,11 @@ struct Publisher {
 }
 
 impl Publisher {
-    fn new(bus: Arc<dyn Bus>, overflow: Arc<AtomicU64>) -> Self {
+    fn new(bus: Arc<dyn Bus>, overflow: Arc<AtomicU64>, lost: LostFacts) -> Self {
         Self {
             bus,
             overflow,
+            lost,
             trouble: PublishFailures::default(),
             owed: BTreeMap::new(),
             again_at: Instant::now(),
@@ -142,6 +180,7 @@ impl Publisher {
                 self.owed.insert(topic, event);
                 self.again_at = Instant::now() + AGAIN_AFTER;
             }
+            self.lost.add(topic);
             self.trouble.failed(error);
         }
     }

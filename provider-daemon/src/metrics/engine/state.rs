@@ -43,7 +43,7 @@ fn calls(values: &Values<'_>) -> Vec<Measure> {
         ),
         counter(
             "akash_provider_unpublished_events",
-            "Events that did not fit in the queue of the bus",
+            "Facts that did not reach the bus, because its queue was full or the bus refused them",
             counts.unpublished,
         ),
     ]
