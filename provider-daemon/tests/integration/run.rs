@@ -1,5 +1,6 @@
 //! `run`, `tx` and `query` with a real node: a development network on loopback.
 
+mod alert_causes;
 mod alerts;
 mod audit;
 mod audit_commands;

@@ -1,15 +1,18 @@
 //! Alerts of `deploy/monitoring/rules.yaml`: the cause of an alert is made in a running provider, and the
 //! expression of the alert is evaluated over its scrape. The time for which a cause must last is not tested.
 
-use crate::scrape::{self, Values, scraped};
-use crate::stage::{ADDRESS, Running, Stage};
+use crate::scrape::{self, Values};
+use crate::stage::{Running, until};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Add;
 use std::time::{Duration, UNIX_EPOCH};
-use testbed::free_port;
 
 /// Factor for the growth of ages since the earlier scrape, so that the test need not wait for minutes.
 const TIME_SCALE: f64 = 20.0;
+
+/// Minimum time between two scrapes.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Alerts with their expressions.
 struct Alerts(Vec<(String, String)>);
@@ -115,61 +118,78 @@ fn select<'a>(selector: &'a str, values: &'a Values) -> impl Iterator<Item = (&'
     selected.map(|(sample, value)| (sample.as_str(), *value))
 }
 
-struct Monitored<'a> {
-    alerts: &'a Alerts,
-    before: Values,
-    provider: &'a Running,
+/// A process that is scraped as a job of Prometheus.
+pub(super) struct Monitored<'a> {
+    alerts: Alerts,
+    job: &'static str,
+    process: &'a Running,
     port: u16,
+    before: Values,
 }
 
-impl Monitored<'_> {
+impl<'a> Monitored<'a> {
+    /// Waits for the first successful scrape.
+    #[track_caller]
+    pub(super) fn new(job: &'static str, process: &'a Running, port: u16) -> Self {
+        let mut monitored = Self {
+            alerts: Alerts::read(),
+            job,
+            process,
+            port,
+            before: Values::new(),
+        };
+        let up = monitored.up();
+        until(
+            "a scrape",
+            || process.dump(),
+            || {
+                monitored.restart();
+                monitored.before[&up] == 1.0
+            },
+        );
+        monitored
+    }
+
+    fn up(&self) -> String {
+        format!("up{{job=\"{}\"}}", self.job)
+    }
+
+    /// Returns the samples of a scrape, and the sample that Prometheus adds.
+    fn scrape(&self) -> Values {
+        let response = scrape::get(self.port, "text/plain");
+        let up = f64::from(u8::from(response.is_some()));
+        let mut values = response.map(|(_, body)| scrape::parse(&body)).unwrap_or_default();
+        values.insert(self.up(), up);
+        values
+    }
+
+    /// Starts the period of `increase` again.
+    pub(super) fn restart(&mut self) {
+        self.before = self.scrape();
+    }
+
     /// Waits until exactly these alerts fire.
     #[track_caller]
-    fn fires(&self, expected: &[&str]) {
+    pub(super) fn fires(&self, expected: &[&str]) {
+        self.fires_while(expected, || {});
+    }
+
+    /// Waits until exactly these alerts fire, and calls `act` before each scrape.
+    #[track_caller]
+    pub(super) fn fires_while(&self, expected: &[&str], mut act: impl FnMut()) {
         let expected: BTreeSet<&str> = expected.iter().copied().collect();
-        scraped(self.port, self.provider, &format!("{expected:?}"), |values| {
-            self.alerts.firing(&self.before, values) == expected
+        let last = RefCell::new(Values::new());
+        let dump = || {
+            let values = last.borrow();
+            let firing = self.alerts.firing(&self.before, &values);
+            format!("{firing:?}\n{values:#?}\n{}", self.process.dump())
+        };
+        until(&format!("{expected:?}"), dump, || {
+            act();
+            // Less often than `until`, because several tests wait at the same time.
+            std::thread::sleep(PAUSE);
+            *last.borrow_mut() = self.scrape();
+            self.alerts.firing(&self.before, &last.borrow()) == expected
         });
     }
-}
-
-#[test]
-fn each_cause_fires_its_alert_until_it_ends() {
-    let mut stage = Stage::new("alerts", true);
-    stage.start_node(Some(Duration::from_millis(250)));
-    std::fs::write(
-        stage.path(&format!("{ADDRESS}.devnet.breaker-tripped")),
-        "tripped",
-    )
-    .unwrap();
-    let port = free_port().unwrap();
-    let listener = format!("--metrics-listener=127.0.0.1:{port}");
-    // More than the account has.
-    let provider = stage.provider("provider", &[&listener, "--bid-deposit=1500000000000uact"]);
-    provider.says("the circuit breaker to be released");
-    let alerts = Alerts::read();
-    let before = scrape::parse(&scrape::get(port, "text/plain").unwrap().1);
-    let monitored = Monitored {
-        alerts: &alerts,
-        before,
-        provider: &provider,
-        port,
-    };
-    stage.order(1);
-    let with = |more: &[&'static str]| -> Vec<&'static str> {
-        let unfunded = ["AkashProviderNotReady", "AkashProviderOrdersUnfunded"];
-        unfunded.into_iter().chain(more.iter().copied()).collect()
-    };
-    monitored.fires(&with(&["AkashProviderBreakerTripped"]));
-    assert_eq!(stage.ran(&["breaker", "release"]).0, 0);
-    monitored.fires(&with(&[]));
-    // The newest file cannot be opened, because it is a directory.
-    let newest = stage.path("audit/000002.jsonl");
-    std::fs::create_dir(&newest).unwrap();
-    assert_eq!(stage.ran(&["log-level", "warn"]).0, 0);
-    monitored.fires(&with(&["AkashProviderAuditLogUnwritable"]));
-    std::fs::remove_dir(&newest).unwrap();
-    monitored.fires(&with(&[]));
-    stage.stop_node();
-    monitored.fires(&with(&["AkashProviderNoBlocks", "AkashProviderNodesUnavailable"]));
 }

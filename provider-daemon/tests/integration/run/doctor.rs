@@ -49,7 +49,7 @@ fn equip(stage: &Stage, owner: &Address) {
 }
 
 /// Writes a certificate with the creation time `created`, and with `is_published` publishes it on the chain.
-fn certify(stage: &Stage, created: Duration, is_published: bool) {
+pub(super) fn certify(stage: &Stage, created: Duration, is_published: bool) {
     let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],
