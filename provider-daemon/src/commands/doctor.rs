@@ -16,6 +16,7 @@ mod certificate;
 mod chain;
 mod check;
 mod dns;
+mod gpus;
 mod host;
 mod key;
 mod kubernetes;
@@ -24,6 +25,7 @@ mod operators;
 mod record;
 mod report;
 mod rights;
+mod routes;
 mod running;
 mod settings;
 
@@ -193,7 +195,15 @@ async fn all(context: &Context<'_>) -> Vec<(Area, Vec<Check>)> {
     let account = async { account::checks(context, reader.clone().await).await };
     let certificate = async { certificate::checks(context, reader.clone().await).await };
     let kubernetes = async { kubernetes::checks(context, cluster.clone().await).await };
-    let nodes = async { nodes::checks(context, cluster.clone().await).await };
+    let nodes = async {
+        let cluster = cluster.clone().await;
+        let (mut nodes, gpus) = tokio::join!(
+            nodes::checks(context, cluster.clone()),
+            gpus::checks(context, cluster)
+        );
+        nodes.extend(gpus);
+        nodes
+    };
     let operators = async { operators::checks(context, cluster.clone().await).await };
     let areas: [(Area, BoxFuture<'_, Vec<Check>>); 9] = [
         (Area::Host, host.boxed()),

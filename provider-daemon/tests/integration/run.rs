@@ -15,6 +15,7 @@ mod descriptors;
 mod doctor;
 mod doctor_cluster;
 mod doctor_machine;
+mod doctor_remedies;
 mod explain;
 mod failures;
 mod first_steps;

@@ -1,23 +1,20 @@
-//! API server: access, definitions and routes.
+//! API server: access and definitions.
 
 use super::Context;
 use super::check::Check;
-use super::rights;
-use crate::args::kubernetes::IngressArg;
+use super::{rights, routes};
 use crate::cluster_client::client;
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use http::Request;
 use http_body_util::{BodyExt, Limited};
-use k8s_openapi::api::networking::v1::IngressClass;
 use kube::client::Body;
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
-use kube::{Api, Client, Resource};
+use kube::{Client, Resource};
 use serde::Deserialize;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
 pub(super) const SUBJECT: &str = "cluster";
-const LIMIT: Duration = Duration::from_secs(3);
+pub(super) const LIMIT: Duration = Duration::from_secs(3);
 const VERSION_BYTES: usize = 64 * 1024;
 
 /// Connection to the API server.
@@ -102,13 +99,13 @@ pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoClu
         rights::checks(context, &cluster.client),
         rights::lease_checks(context, &cluster.client),
         definitions(&cluster.client, context.remaining(LIMIT)),
-        routes(context, &cluster.client)
+        routes::checks(context, &cluster.client)
     );
     let mut checks = vec![Check::ok(SUBJECT, format!("Kubernetes {}", cluster.version))];
     checks.extend(rights);
     checks.extend(leases);
     checks.push(judge_definitions(&definitions));
-    checks.push(routes);
+    checks.extend(routes);
     checks
 }
 
@@ -120,6 +117,28 @@ fn judge_absence(absence: &NoCluster) -> Check {
             format!("cannot connect: {why}"),
             "check the address and the credentials in --kubeconfig, or run in a pod with a service account",
         ),
+    }
+}
+
+/// Reason why an object of the cluster is unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// This Kubernetes user has no right to read the object.
+    Forbidden,
+    /// The request failed.
+    Failed(String),
+}
+
+/// Returns the response of the API server, if it arrives within the time limit.
+pub(super) async fn read<T>(
+    limit: Duration,
+    reading: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Unread> {
+    match timeout(limit, reading).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 => Err(Unread::Forbidden),
+        Ok(Err(error)) => Err(Unread::Failed(error.to_string())),
+        Err(_) => Err(Unread::Failed(format!("no response within {limit:.1?}"))),
     }
 }
 
@@ -163,55 +182,6 @@ fn judge_definitions(served: &Served) -> Check {
     }
 }
 
-/// Checks that the `IngressClass` or Gateway of HTTP routes exists.
-async fn routes(context: &Context<'_>, client: &Client) -> Check {
-    let routes = &context.args.kubernetes.routes;
-    let limit = context.remaining(LIMIT);
-    let (subject, what, looking) = match routes.ingress_mode {
-        IngressArg::Ingress => {
-            let classes: Api<IngressClass> = Api::all(client.clone());
-            let found = timeout(limit, classes.get_opt(&routes.ingress_class)).await;
-            let found = found.map(|found| found.map(|class| class.is_some()));
-            ("ingress class", routes.ingress_class.clone(), found)
-        }
-        IngressArg::GatewayApi => {
-            let kind = GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "Gateway");
-            let kind = ApiResource::from_gvk(&kind);
-            let namespace = &routes.gateway_namespace;
-            let gateways: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
-            let found = timeout(limit, gateways.get_opt(&routes.gateway_name)).await;
-            let found = found.map(|found| found.map(|gateway| gateway.is_some()));
-            ("gateway", format!("{namespace}/{}", routes.gateway_name), found)
-        }
-    };
-    let found = match looking {
-        Ok(Ok(exists)) => Ok(exists),
-        Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-            return Check::skipped(
-                subject,
-                "this Kubernetes user has no right to read the object; the hostname operator possibly has this right",
-            );
-        }
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no response within {limit:.1?}")),
-    };
-    judge_route(subject, &what, &found)
-}
-
-fn judge_route(subject: &str, name: &str, found: &Result<bool, String>) -> Check {
-    const HELP: &str = "install the ingress controller or gateway, or set --ingress-mode, --ingress-class, --gateway-name \
-                        and --gateway-namespace";
-    match found {
-        Ok(true) => Check::ok(subject, format!("{name} exists")),
-        Ok(false) => Check::failure(
-            subject,
-            format!("{name} does not exist, so HTTP services are not reachable"),
-            HELP,
-        ),
-        Err(why) => Check::warning(subject, format!("cannot read {name}: {why}"), HELP),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::check::Severity;
@@ -239,14 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn route_parent_must_exist() {
-        for (found, wanted) in [
-            (Ok(true), Severity::Ok),
-            (Ok(false), Severity::Failure),
-            (Err("x".to_owned()), Severity::Warning),
-        ] {
-            assert_eq!(judge_route("gateway", "a/b", &found).severity(), wanted);
-        }
+    fn cluster_must_be_usable() {
         assert_eq!(judge_absence(&NoCluster::InMemory).severity(), Severity::Skipped);
         let down = NoCluster::Unusable("refused".to_owned());
         assert_eq!(judge_absence(&down).severity(), Severity::Failure);

@@ -375,11 +375,17 @@ fn passphrase_must_be_that_of_the_keyring() {
 #[test]
 fn gateway_port_must_accept_connections_under_the_public_name() {
     let stage = installation("doctor-port");
-    let (open, closed) = (free_port().unwrap(), free_port().unwrap());
+    let [open, closed, open_grpc] = [(); 3].map(|()| free_port().unwrap());
+    let grpc = |port: u16| format!("--gateway-grpc-listen-address=127.0.0.1:{port}");
     let listen = format!("--gateway-listen-address=127.0.0.1:{open}");
     let mut provider = stage.provider(
         "provider",
-        &[&listen, SETTINGS[1], "--certificate-domain=localhost"],
+        &[
+            &listen,
+            &grpc(open_grpc),
+            SETTINGS[1],
+            "--certificate-domain=localhost",
+        ],
     );
     provider.says("gateway at");
     let file = stage.path("provider.yaml");
@@ -389,9 +395,11 @@ fn gateway_port_must_accept_connections_under_the_public_name() {
         &PRICES[..],
     ]
     .concat();
-    for (port, severity) in [(closed, "warning"), (open, "ok")] {
+    for (port, grpc_port, severity) in [(closed, closed, "warning"), (open, open_grpc, "ok")] {
         fs::write(&file, format!("host: https://localhost:{port}\n")).unwrap();
-        Results::from_command(&mut stage.command(&words)).expect("gateway port", severity);
+        let results = Results::from_command(stage.command(&words).arg(grpc(grpc_port)));
+        results.expect("gateway port", severity);
+        results.expect("gRPC port", severity);
     }
     assert!(provider.has_ended().is_none(), "{}", provider.dump());
 }

@@ -1,5 +1,5 @@
-//! `doctor` with an API server that serves fixed responses: CustomResourceDefinitions, ingress class,
-//! operators and rights.
+//! `doctor` with an API server that serves fixed responses: CustomResourceDefinitions, ingress class and
+//! controller, gateway, operators, rights and GPUs.
 
 use super::doctor::{Results, installation};
 use super::doctor_machine::kubeconfig;
@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex};
 
 const DEFINITIONS: &str = "/apis/akash.network/v2beta2";
 const CLASS: &str = "/apis/networking.k8s.io/v1/ingressclasses/akash-ingress-class";
+const GATEWAY: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/akash-gateway/gateways/akash-gateway";
+const RUNTIME: &str = "/apis/node.k8s.io/v1/runtimeclasses/nvidia";
 const SERVICES: &str = "/api/v1/services";
 const HEALTH: &str = "/api/v1/namespaces/akash-services/services/operator-hostname:rest/proxy/health";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -142,4 +144,69 @@ fn objects_and_rights_of_the_cluster_are_reported_until_they_exist() {
     let severities: Vec<&Value> = rights.map(|check| &check["severity"]).collect();
     assert_eq!(severities, ["ok"], "{}", complete.report());
     complete.expect("rights in leases", "skipped");
+}
+
+#[test]
+fn controller_gateway_and_gpus_are_reported_until_they_work() {
+    let stage = installation("doctor-controllers");
+    let responses = Responses::default();
+    let config = kubeconfig(&stage, &format!("http://{}", responses.serve()));
+    let list =
+        |kind: &str, item: Value| json!({"kind": kind, "apiVersion": "v1", "metadata": {}, "items": [item]});
+    let condition = |kind: &str, is_met: &str| json!({"type": kind, "status": is_met});
+    let pods = |ready: &str| {
+        let status = json!({"phase": "Running", "conditions": [condition("Ready", ready)]});
+        list(
+            "PodList",
+            json!({"metadata": {"name": "controller"}, "status": status}),
+        )
+    };
+    let nodes = |gpus: &str| {
+        let labels = json!({"akash.network": "true", "nvidia.com/gpu.present": "true"});
+        let node = json!({"metadata": {"name": "gpu-1", "labels": labels}, "status": {"allocatable": {"nvidia.com/gpu": gpus}}});
+        list("NodeList", node)
+    };
+    let gateway = |programmed: &str| {
+        let conditions = [condition("Accepted", "True"), condition("Programmed", programmed)];
+        let metadata = json!({"name": "akash-gateway", "namespace": "akash-gateway"});
+        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": metadata,
+            "status": {"conditions": conditions}})
+    };
+    // Other subjects start with the same word.
+    let gateway_severity = |results: &Results| {
+        let check = results.checks().find(|check| check["subject"] == "gateway");
+        check.unwrap()["severity"].clone()
+    };
+    responses.set("/version", 200, json!({"gitVersion": "v1.34.0"}));
+    let spec = json!({"controller": "k8s.io/ingress-nginx"});
+    responses.set(
+        CLASS,
+        200,
+        json!({"metadata": {"name": "akash-ingress-class"}, "spec": spec}),
+    );
+
+    responses.set("/api/v1/pods", 200, pods("False"));
+    responses.set("/api/v1/nodes", 200, nodes("0"));
+    let missing = Results::new(&stage, &[&config]);
+    missing.expect("ingress controller", "failure");
+    missing.expect("GPU drivers", "warning");
+    missing.expect("runtime class", "failure");
+    responses.set(GATEWAY, 200, gateway("False"));
+    responses.set(
+        RUNTIME,
+        200,
+        json!({"metadata": {"name": "nvidia"}, "handler": "nvidia"}),
+    );
+    let not_programmed = Results::new(&stage, &[&config, "--ingress-mode=gateway-api"]);
+    assert_eq!(gateway_severity(&not_programmed), "failure");
+    not_programmed.expect("runtime class", "ok");
+
+    responses.set("/api/v1/pods", 200, pods("True"));
+    responses.set("/api/v1/nodes", 200, nodes("2"));
+    let complete = Results::new(&stage, &[&config]);
+    complete.expect("ingress controller", "ok");
+    complete.expect("GPU drivers", "ok");
+    responses.set(GATEWAY, 200, gateway("True"));
+    let programmed = Results::new(&stage, &[&config, "--ingress-mode=gateway-api"]);
+    assert_eq!(gateway_severity(&programmed), "ok");
 }
