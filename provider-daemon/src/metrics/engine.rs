@@ -5,6 +5,8 @@ mod go_names;
 mod leases;
 mod orders;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use super::convert::number;
 use super::{Measure, MetricSource};
