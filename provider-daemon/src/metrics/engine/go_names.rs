@@ -163,7 +163,7 @@ fn monitors(values: &Values<'_>) -> Vec<Measure> {
         by_name(
             counter(
                 "provider_deployment_monitor_health",
-                "Health changes of workloads",
+                "Health changes of workloads; the Go provider counts periodic checks",
             ),
             "state",
             &[],
