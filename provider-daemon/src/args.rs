@@ -29,10 +29,8 @@ pub mod run;
 pub mod settings;
 pub mod show;
 pub mod state;
-pub mod tenant;
 pub mod tools;
 pub mod tx;
-pub mod values;
 
 pub use audit::{AuditArgs, AuditLogArgs};
 pub use bus::{BusArgs, BusCommand};
@@ -41,7 +39,7 @@ pub use config::ConfigCommand;
 pub use devnet::DevnetArgs;
 pub use doctor::DoctorArgs;
 pub use ha::HaArgs;
-pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
+pub use keys::KeysArgs;
 pub use kubernetes::KubernetesArgs;
 pub use migrate::MigrateCommand;
 pub use operator::OperatorCommand;
@@ -50,14 +48,17 @@ pub use orders::OrderHistoryArgs;
 #[cfg(feature = "otlp")]
 pub use otlp::OtlpArgs;
 pub use pricing::{PriceCheckArgs, PriceCommand, PricingArgs, Strategy};
-pub use query::{NodeArgs, QueryArgs};
+pub use query::QueryArgs;
 pub use run::RunArgs;
 pub use state::StateAction;
-pub use tenant::TenantCommand;
 pub use tools::ToolsCommand;
 pub use tx::TxArgs;
 
+pub use akash_provider_cli::flags::{Format, KeyringArgs, NodeArgs, Output, SignerArgs};
+pub use akash_provider_tenant::args::TenantCommand;
+
 use crate::flight::{BundleArgs, ReplayArgs};
+use akash_provider_cli::values;
 use akash_provider_core::types::{Address, Attribute, OrderId};
 use anyhow::Context;
 use clap::error::ErrorKind;
@@ -222,15 +223,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// Output format of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// Human-readable text.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
 /// Arguments of `dev`.
 #[derive(Debug, Clone, Args)]
 pub struct DevArgs {
@@ -322,15 +314,6 @@ pub enum SdlPart {
     Hash,
     /// Errors and warnings of the SDL, with line numbers
     Validate,
-}
-
-/// Data format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// JSON.
-    Json,
-    /// YAML.
-    Yaml,
 }
 
 /// Arguments of `explain`.

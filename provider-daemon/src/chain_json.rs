@@ -104,7 +104,7 @@ fn text(text: &str) -> String {
     if is_plain && !text.is_empty() && !text.contains(": ") && !is_old_truth && !reads_as_more() {
         return text.to_owned();
     }
-    let is_active = |c: char| c.is_control() || crate::plain::is_active(c);
+    let is_active = |c: char| c.is_control() || akash_provider_cli::plain::is_active(c);
     if text.chars().any(is_active) || is_plain {
         return quoted(text);
     }
@@ -118,7 +118,7 @@ fn text(text: &str) -> String {
 fn quoted(text: &str) -> String {
     let escaped = Value::from(text).to_string();
     let one = |c: char| match c {
-        c if c.is_control() || crate::plain::is_active(c) => format!("\\u{:04x}", u32::from(c)),
+        c if c.is_control() || akash_provider_cli::plain::is_active(c) => format!("\\u{:04x}", u32::from(c)),
         c => c.to_string(),
     };
     escaped.chars().map(one).collect()

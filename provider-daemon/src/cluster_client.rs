@@ -1,7 +1,7 @@
 //! Creation of clients for a Kubernetes cluster.
 
-use crate::error::WithHelp;
 use akash_provider_chain::regular_file;
+use akash_provider_cli::error::WithHelp;
 use anyhow::Context;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};

@@ -1,97 +1,33 @@
-//! Errors with a remedy, and the text of errors on stderr.
+//! Remedies of the errors of this program.
 
-use crate::plain::plain;
 use crate::state::StateError;
 use crate::supervise::PartFailed;
 use akash_provider_chain::keyring::KeyringError;
-use akash_provider_core::error::chain_text;
-use std::error::Error;
-use std::{fmt, io};
+use akash_provider_cli::error::{self as cli, Remedy};
+use akash_provider_cli::node;
 
-/// Error message with a remedy, printed as a separate line `help: …`.
-#[derive(Debug)]
-pub(crate) struct WithHelp {
-    message: String,
-    help: String,
-}
+const REMEDIES: [Remedy; 5] = [
+    |cause| cause.is::<PartFailed>().then(PartFailed::help),
+    |cause| cause.downcast_ref::<StateError>().and_then(StateError::help),
+    |cause| cause.downcast_ref::<KeyringError>().and_then(KeyringError::help),
+    |cause| node::help(cause),
+    |cause| akash_provider_tenant::help(cause),
+];
 
-impl WithHelp {
-    pub(crate) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            help: help.into(),
-        }
-    }
-}
-
-impl fmt::Display for WithHelp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for WithHelp {}
-
-/// Returns the lines of an error for stderr: `error: …` with all causes, then `help: …` for a remedy.
+/// Returns the lines of an error for stderr, as [`akash_provider_cli::error::error_text`] does.
 #[must_use]
 pub fn error_text(error: &anyhow::Error) -> String {
-    plain(&format!("error: {}", message_text(error))).into_owned()
+    cli::error_text(error, &REMEDIES)
 }
 
 /// Returns the message of an error with all causes, then `help: …` on a separate line for a remedy.
 pub(crate) fn message_text(error: &anyhow::Error) -> String {
-    let text = chain_text(error.as_ref());
-    match help(error) {
-        Some(help) => format!("{text}\nhelp: {help}"),
-        None => text,
-    }
+    cli::message_text(error, &REMEDIES)
 }
 
-/// Returns the first remedy in an error or its causes, or else the general remedy for its first I/O error.
+/// Returns the remedy of an error, as [`akash_provider_cli::error::help`] does.
 pub(crate) fn help(error: &anyhow::Error) -> Option<&str> {
-    // A remedy that was added as a context is no cause in the chain below.
-    let of_context = error.downcast_ref::<WithHelp>().map(|error| error.help.as_str());
-    let of_cause = || {
-        error.chain().find_map(|cause| {
-            let with_help = cause.downcast_ref::<WithHelp>().map(|error| error.help.as_str());
-            let failed = || cause.is::<PartFailed>().then(PartFailed::help);
-            let state = || cause.downcast_ref::<StateError>().and_then(StateError::help);
-            let keyring = || cause.downcast_ref::<KeyringError>().and_then(KeyringError::help);
-            with_help
-                .or_else(failed)
-                .or_else(state)
-                .or_else(keyring)
-                .or_else(|| crate::commands::chain::help(cause))
-                .or_else(|| crate::tenant::help(cause))
-        })
-    };
-    let of_io = || {
-        let mut causes = error
-            .chain()
-            .filter_map(|cause| cause.downcast_ref::<io::Error>());
-        causes.find_map(|error| io_help(error.kind()))
-    };
-    of_context.or_else(of_cause).or_else(of_io)
-}
-
-const fn io_help(kind: io::ErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        io::ErrorKind::NotFound => "check the path",
-        io::ErrorKind::PermissionDenied => {
-            "run the command as the owner of the file, or change the permissions of the file"
-        }
-        io::ErrorKind::AlreadyExists => "choose another path, or remove the file",
-        io::ErrorKind::IsADirectory => "set the path of a file",
-        io::ErrorKind::NotADirectory => "set the path of a directory",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space on the disk",
-        io::ErrorKind::ReadOnlyFilesystem => "choose a path on a writable file system",
-        io::ErrorKind::AddrInUse => "stop the program that uses the address, or set another address",
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
-            "check the address, and that the service is running"
-        }
-        io::ErrorKind::TimedOut => "try again later",
-        _ => return None,
-    })
+    cli::help(error, &REMEDIES)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub struct RecordArgs {
 const LIMIT_MIN: u64 = 1 << 20;
 
 fn limit(text: &str) -> Result<u64, String> {
-    let bytes = crate::args::values::bytes(text)?;
+    let bytes = akash_provider_cli::values::bytes(text)?;
     match u64::try_from(bytes) {
         Ok(bytes) if bytes >= LIMIT_MIN => Ok(bytes),
         _ => Err("must be at least 1Mi".to_owned()),

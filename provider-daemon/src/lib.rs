@@ -15,7 +15,6 @@ mod files;
 pub mod flight;
 mod hardware;
 pub mod history;
-pub mod json;
 mod logging;
 pub mod metrics;
 mod numbered_files;
@@ -23,19 +22,16 @@ pub mod operator;
 pub mod operators;
 #[cfg(feature = "otlp")]
 pub mod otlp;
-pub mod plain;
 mod prices;
 pub mod run;
 pub mod script_supervisor;
-pub mod secrets;
 mod signals;
 pub mod state;
 pub mod supervise;
-pub mod tenant;
 
+use akash_provider_cli::output::say;
 use akash_provider_gateway::Program;
 use args::{Cli, Command};
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 /// Commit of the build in hexadecimal, or `unknown`. From Git in a checkout, otherwise from
@@ -79,7 +75,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Bus(command) => commands::bus::run(command),
         Command::Price(command) => commands::price::run(command),
         Command::Tools(command) => commands::tools::run(command),
-        Command::Tenant(command) => tenant::run(command, home),
+        Command::Tenant(command) => akash_provider_tenant::run(command, home),
         Command::Version => {
             say(&format!(
                 "provider-daemon {}\ncommit {COMMIT}\n",
@@ -92,29 +88,4 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-/// Writes a text to standard output, with escaped control characters. A closed pipe is not an error.
-pub(crate) fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    // The failure cannot be reported anywhere.
-    drop(
-        out.write_all(plain::plain(text).as_bytes())
-            .and_then(|()| out.flush()),
-    );
-}
-
-/// Writes the line `head` and `tail`. `tail` has the style `style`, unless standard output is no terminal or
-/// `NO_COLOR` is set.
-pub(crate) fn say_styled(head: &str, style: anstyle::Style, tail: &str) {
-    let mut out = std::io::stdout().lock();
-    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let style = if is_wanted && out.is_terminal() {
-        style
-    } else {
-        anstyle::Style::new()
-    };
-    let (head, tail) = (plain::plain(head), plain::plain(tail));
-    // Same as in `say`.
-    drop(writeln!(out, "{head}{style}{tail}{style:#}").and_then(|()| out.flush()));
 }

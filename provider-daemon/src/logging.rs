@@ -1,9 +1,9 @@
 //! Log of the process on stderr, and its export. `log-level` changes the filter of a running provider.
 
-use crate::args::values::{check_log_levels, log_levels};
 use crate::args::{Cli, Command, DEFAULT_LEVEL, LogFormat};
-use crate::error::WithHelp;
-use crate::plain::LogWriter;
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::plain::LogWriter;
+use akash_provider_cli::values::{check_log_levels, log_levels};
 use std::io::IsTerminal;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tracing_subscriber::layer::SubscriberExt;

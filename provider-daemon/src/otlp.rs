@@ -25,8 +25,8 @@ pub(crate) use metrics::OtlpSource;
 pub use recorder::{TraceRecorder, TransactionOf};
 
 use crate::args::OtlpArgs;
-use crate::error::WithHelp;
 use akash_provider_chain::redact_address;
+use akash_provider_cli::error::WithHelp;
 use akash_provider_core::types::Address;
 use collector::CollectorClient;
 use exporter::{Export, Queue, Timing, queue};

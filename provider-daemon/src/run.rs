@@ -22,7 +22,6 @@ mod summary;
 mod writers;
 
 use crate::args::RunArgs;
-use crate::commands::chain::{addresses, roots};
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::flight;
@@ -35,6 +34,7 @@ use crate::supervise::{self, PartFailed, Supervisor};
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::{ClientSettings, redact_address};
+use akash_provider_cli::node::{addresses, roots};
 use akash_provider_core::Config;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::types::Address;

@@ -3,9 +3,13 @@
 //! ```text
 //!     examples/*                     provider-daemon
 //!         │           ╱                     │                ╲
-//!         │   akash-provider-       akash-provider-   akash-provider-
-//!         │   {k8s, process, redis}      chain ◄─────  {gateway, devnet}
-//!         │           ╲                     │                ╱
+//!         │          ╱                      │          akash-provider-tenant
+//!         │         ╱                       │        ╱             ╲
+//!         │   akash-provider-               │  akash-provider-   akash-provider-
+//!         │   {k8s, process, redis}         │       cli          {gateway, devnet}
+//!         │           ╲                     │        │             ╱
+//!         │            ╲                 akash-provider-chain ◄───╯
+//!         │             ╲                   │
 //!         └───────────────────────► akash-provider-core
 //! ```
 //! The gateway serves any provider, and the development network serves any client. They therefore do not depend on a
@@ -30,6 +34,10 @@ const BACKENDS: [&str; 4] = [
 const DAEMON: &str = "provider-daemon";
 /// Servers for embedders, based on the core and the chain client.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
+/// Parts that the commands of the daemon share. They know no cluster.
+const CLI: &str = "akash-provider-cli";
+/// Commands of tenants. They know no cluster and no part of a provider but the formats of its gateway.
+const TENANT: &str = "akash-provider-tenant";
 /// Example of a server, with the permitted dependencies of an embedder.
 const EMBEDDER: &str = "example-own-gateway";
 /// First example; other examples reuse its tenant and market.
@@ -185,7 +193,9 @@ fn misplaced(workspace: &Workspace) -> Vec<String> {
 
 fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
     match member.name.as_str() {
-        DAEMON => on == CORE || BACKENDS.contains(&on) || SERVERS.contains(&on),
+        DAEMON => [CORE, CLI, TENANT].contains(&on) || BACKENDS.contains(&on) || SERVERS.contains(&on),
+        TENANT => [CORE, CHAIN, CLI, "akash-provider-gateway"].contains(&on),
+        CLI => on == CORE || on == CHAIN,
         name if SERVERS.contains(&name) => on == CORE || on == CHAIN,
         name if BACKENDS.contains(&name) => on == CORE,
         CANONICAL => on == CORE,
@@ -267,7 +277,14 @@ mod tests {
                         "akash-provider-core",
                         "akash-provider-k8s",
                         "akash-provider-gateway",
+                        "akash-provider-tenant",
                     ],
+                ),
+                ("cli", "akash-provider-cli", &["akash-provider-chain"]),
+                (
+                    "tenant",
+                    "akash-provider-tenant",
+                    &["akash-provider-cli", "akash-provider-gateway"],
                 ),
                 ("examples/embedded", "example-embedded", &["akash-provider-core"]),
                 (
@@ -296,9 +313,11 @@ mod tests {
                     &["akash-provider-k8s", "akash-provider-chain"],
                 ),
                 ("examples/embedded", "example-embedded", &["example-a"]),
+                ("cli", "akash-provider-cli", &["akash-provider-k8s"]),
+                ("tenant", "akash-provider-tenant", &["provider-daemon"]),
             ],
             &[],
         );
-        assert_eq!(misplaced(&workspace).len(), 6, "{:?}", misplaced(&workspace));
+        assert_eq!(misplaced(&workspace).len(), 8, "{:?}", misplaced(&workspace));
     }
 }

@@ -1,8 +1,8 @@
 //! Flags of the event bus: its Redis servers and their credentials.
 
 use super::Output;
-use crate::error::WithHelp;
 use crate::files;
+use akash_provider_cli::error::WithHelp;
 use akash_provider_core::types::Topic;
 use akash_provider_redis::Location;
 use anyhow::bail;

@@ -7,12 +7,11 @@
 //! commands that query a node.
 
 use super::settings::nearest;
+use akash_provider_cli::environment::{PREFIXES, names, variable};
 use clap::builder::Resettable;
 use clap::{Arg, Command};
 use std::collections::BTreeSet;
 
-/// Prefixes of environment variables, the preferred prefix first.
-const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// Commands that read their flags from the environment.
 pub(crate) const COMMANDS: [&str; 24] = [
     "audit",
@@ -85,20 +84,6 @@ fn settable(arg: Arg, look: &impl Fn(&str) -> Option<String>) -> Arg {
         // An empty variable does not set the flag.
         None => arg.env(Resettable::Reset),
     }
-}
-
-fn names(flag: &str) -> [String; 2] {
-    let suffix = flag.to_ascii_uppercase().replace(['-', '.'], "_");
-    PREFIXES.map(|prefix| format!("{prefix}{suffix}"))
-}
-
-/// Returns the environment variable that sets a flag. Empty variables are ignored, because charts set empty
-/// variables for unset values.
-#[must_use]
-pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<String> {
-    names(flag)
-        .into_iter()
-        .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
 /// Variables, without prefix, that set no flag but are read by this program or a chart's script.

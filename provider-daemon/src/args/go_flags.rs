@@ -7,7 +7,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use super::environment::variable;
+use akash_provider_cli::environment::variable;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::collections::BTreeMap;

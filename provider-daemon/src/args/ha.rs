@@ -2,7 +2,7 @@
 
 use super::bus::{Files, location, prefix};
 use super::{BusArgs, values};
-use crate::error::WithHelp;
+use akash_provider_cli::error::WithHelp;
 use akash_provider_core::election::Timing;
 use akash_provider_redis::Location;
 use clap::{Args, ValueEnum};

@@ -1,41 +1,8 @@
 //! Flags of `keys`, and of the key that signs transactions.
 
-use super::{AuditLogArgs, values};
+use super::{AuditLogArgs, KeyringArgs, values};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
-
-/// Keyring.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Keyring")]
-pub struct KeyringArgs {
-    /// Keyring backend: `file` (with a passphrase) or `test` (without a passphrase)
-    #[arg(long, default_value = "file", global = true)]
-    pub keyring_backend: String,
-    /// Directory of the keyring [default: the home directory of --home]
-    #[arg(long, value_name = "DIR", global = true)]
-    pub keyring_dir: Option<PathBuf>,
-    /// File with the passphrase of the keyring [default: AP_KEYRING_PASSPHRASE, else a prompt]
-    #[arg(long, value_name = "FILE", global = true)]
-    pub keyring_passphrase_file: Option<PathBuf>,
-}
-
-/// Key that signs transactions.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Key")]
-pub struct SignerArgs {
-    /// Name of the key in the keyring, or its address
-    #[arg(long, value_name = "KEY", global = true)]
-    pub from: Option<String>,
-    /// File with an exported key or a mnemonic, instead of a keyring; or set AP_KEY_MNEMONIC to a mnemonic
-    #[arg(long, value_name = "FILE", global = true)]
-    pub key_file: Option<PathBuf>,
-    /// File with the passphrase of the exported key
-    #[arg(long, value_name = "FILE", global = true, requires = "key_file")]
-    pub key_passphrase_file: Option<PathBuf>,
-    /// Keyring.
-    #[command(flatten)]
-    pub keyring: KeyringArgs,
-}
 
 /// Arguments of `keys`.
 #[derive(Debug, Args)]

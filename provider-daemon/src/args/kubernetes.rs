@@ -100,11 +100,11 @@ pub struct KubernetesArgs {
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub plain_registry_passwords: bool,
     /// Networks that pods must not connect to, in addition to nodes and API servers
-    #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = values::network,
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = network,
           default_values_t = Egress::default().closed)]
     pub closed_networks: Vec<String>,
     /// Networks of DNS resolvers that pods reach on port 53, even in closed networks
-    #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = values::network,
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = network,
           default_values_t = Egress::default().resolvers)]
     pub resolver_networks: Vec<String>,
     /// Labels of the DNS resolvers in kube-system that pods of leases reach on port 53
@@ -265,6 +265,14 @@ impl KubernetesArgs {
             ..Settings::new(provider)
         }
     }
+}
+
+/// Parses a network such as `10.0.0.0/8`, or a single address. Clears the bits beyond the prefix length.
+///
+/// # Errors
+/// Returns the reason if the text is invalid.
+fn network(text: &str) -> Result<String, String> {
+    akash_provider_k8s::settings::network(text).map(|network| network.to_string())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::kubernetes::{ClusterDomainArgs, IngressArg, blocked_with_names_below}
 use super::operator::OutputArgs;
 use super::routes::RoutesArgs;
 use super::values;
-use crate::error::WithHelp;
+use akash_provider_cli::error::WithHelp;
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::operators::hostname::Options;

@@ -1,8 +1,8 @@
 //! Flags of the pricing strategy, with the names of the Go provider.
 
 use super::{Output, values};
-use crate::error::WithHelp;
 use crate::prices::FilePolicy;
+use akash_provider_cli::error::WithHelp;
 use akash_provider_core::pricing::scale::{ScaleConfig, parse_gpu_prices, parse_storage_scales};
 use akash_provider_core::pricing::{PricingStrategy, RandomRange, Scale, ShellScript, ShellScriptConfig};
 use anyhow::Context;

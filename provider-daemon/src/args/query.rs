@@ -1,34 +1,8 @@
 //! Flags of `query`.
 
-use super::values;
+use super::{NodeArgs, values};
 use akash_provider_core::types::Address;
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
-use std::path::PathBuf;
-use std::time::Duration;
-
-/// Nodes of the chain.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Chain")]
-pub struct NodeArgs {
-    /// Node URLs, comma-separated for fail-over: http://, https:// or tcp:// (JSON-RPC), grpc:// or grpcs://
-    #[arg(
-        long,
-        value_name = "URL",
-        value_delimiter = ',',
-        default_value = "http://localhost:26657",
-        global = true
-    )]
-    pub node: Vec<String>,
-    /// Chain ID that the nodes must report
-    #[arg(long, value_name = "ID", global = true)]
-    pub chain_id: Option<String>,
-    /// Additional CA certificates (PEM) for node connections
-    #[arg(long, value_name = "FILE", global = true)]
-    pub node_ca: Option<PathBuf>,
-    /// Timeout of one response of a node
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::duration, global = true)]
-    pub node_timeout: Duration,
-}
 
 /// Arguments of `query`.
 #[derive(Debug, Args)]

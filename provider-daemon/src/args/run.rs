@@ -1,5 +1,6 @@
 //! Flags of `run`, with the same names as in the Go provider, if the Go provider has the flag.
 
+use super::NodeArgs;
 use super::compared::ComparedArgs;
 use super::go_flags::GoFlagArgs;
 use super::ha::HaStore;
@@ -7,7 +8,6 @@ use super::kubernetes::IngressArg;
 use super::limits::LimitArgs;
 use super::metrics::MetricsArgs;
 use super::operators::EmbeddedOperatorArg;
-use super::query::NodeArgs;
 use super::rules::RuleArgs;
 use super::settings::Remarks;
 use super::tx::{Gas, GasArgs};

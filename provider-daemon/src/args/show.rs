@@ -1,9 +1,9 @@
 //! Settings of `run` with their values and sources, for `config show`.
 
-use super::environment::variable;
 use super::go_flags::{Effect, TABLE};
 use super::settings::FileSettings;
 use akash_provider_chain::redact_address;
+use akash_provider_cli::environment::variable;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;

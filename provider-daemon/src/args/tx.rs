@@ -2,8 +2,8 @@
 
 pub mod tenant;
 
-use super::query::{NodeArgs, QueryOutput};
-use super::{AuditLogArgs, SignerArgs, values};
+use super::query::QueryOutput;
+use super::{AuditLogArgs, NodeArgs, SignerArgs, values};
 use akash_provider_chain::gas::{Ceilings, Scope};
 use akash_provider_core::types::{Address, Dec};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};

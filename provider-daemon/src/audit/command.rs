@@ -3,8 +3,8 @@
 use super::files::AuditSettings;
 use super::line::{AuditLine, LineFormat};
 use super::log::unwritten;
-use crate::commands::chain::block_on;
-use crate::error::WithHelp;
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::node::block_on;
 use akash_provider_core::audit::{Act, ActOutcome, AuditEntry, AuditLog, AuditedAct};
 use akash_provider_core::error::Error;
 use async_trait::async_trait;

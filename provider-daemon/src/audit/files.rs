@@ -1,7 +1,7 @@
 //! Files of the log: append, rotation, and the lock between processes.
 
-use crate::error::WithHelp;
 use crate::numbered_files::{NumberedFiles, files};
+use akash_provider_cli::error::WithHelp;
 use anyhow::{Context, bail};
 use nix::unistd::{AccessFlags, access};
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Line of the log, as JSON and as text.
 
 use crate::flight::{format_time, wall_ms};
-use crate::plain::{self, count, cut};
+use akash_provider_cli::plain::{self, count, cut};
 use akash_provider_core::audit::{Actor, AuditEntry, Evidence};
 use serde::{Deserialize, Serialize};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Messages as trees in the JSON form of the network.
 
-use crate::json::Json;
 use akash_provider_chain::proto::DESCRIPTORS;
+use akash_provider_cli::json::Json;
 use anyhow::{Context, anyhow};
 use data_encoding::BASE64;
 use prost::{Message, Name};

@@ -2,9 +2,9 @@
 
 use crate::args::Output;
 use crate::args::bus::{BusCommand, TailArgs};
-use crate::commands::chain::block_on;
-use crate::error::WithHelp;
-use crate::plain::plain;
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::node::block_on;
+use akash_provider_cli::plain::plain;
 use akash_provider_core::bus::{Bus, Delivery};
 use akash_provider_core::types::{Event, Topic, event_schema};
 use akash_provider_redis::RedisBus;

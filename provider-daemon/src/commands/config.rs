@@ -4,7 +4,7 @@ use crate::args::config::{CheckArgs, ShowArgs};
 use crate::args::show::Setting;
 use crate::args::{ConfigCommand, Output, RunArgs};
 use crate::commands::faults;
-use crate::say;
+use akash_provider_cli::output::say;
 use serde_json::json;
 use std::collections::HashSet;
 use std::fmt::Write;

@@ -1,13 +1,14 @@
 //! `dev`: the life cycle of leases in an embedded market.
 
-use super::{explain, read_sdl};
+use super::explain;
 use crate::args::{DevArgs, Output};
 use crate::dev::kubernetes::remove_leftovers;
 use crate::dev::load::{self, Orders};
 use crate::dev::remedy::remedy;
 use crate::dev::{CapacityQueue, DevGateway, Outcome, Printer, Tenant, Totals, World, names, processes};
-use crate::plain::count;
 use crate::signals::on_signals;
+use akash_provider_cli::plain::count;
+use akash_provider_cli::sdl::read_sdl;
 use akash_provider_core::sdl::{self, Sdl};
 use anyhow::{Context, bail};
 use serde_json::json;

@@ -1,15 +1,15 @@
 //! `devnet`: the embedded market served as a node, and tenants on such a network.
 
 use super::bids::{open_bids, open_orders};
-use super::read_sdl;
 use crate::args::Output;
 use crate::args::devnet::{BidSelection, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
 use crate::dev::StateFile;
 use crate::dev::tenant::create_deployment;
-use crate::error::WithHelp;
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Limits, Reader};
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::sdl::read_sdl;
 use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{Address, BidId, BlockTime, DeploymentId, OrderId};
@@ -138,8 +138,8 @@ fn introduce(args: &ServeArgs, devnet: &Devnet, keys: &Keys, accounts: &[(String
 
 fn print(output: Output, text: &str, object: &Value) {
     match output {
-        Output::Text => crate::say(text),
-        Output::Json => crate::say(&format!("{object}\n")),
+        Output::Text => akash_provider_cli::output::say(text),
+        Output::Json => akash_provider_cli::output::say(&format!("{object}\n")),
     }
 }
 

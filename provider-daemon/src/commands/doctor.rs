@@ -29,14 +29,14 @@ mod routes;
 mod running;
 mod settings;
 
-use super::chain::{addresses, given_chain_id};
 use super::run::config;
 use super::tx::provider::ProviderFile;
 use crate::args::{DoctorArgs, RunArgs};
 use crate::operator::{RunningProvider, running_provider};
-use crate::say;
 use akash_provider_chain::Reader;
 use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_cli::node::{addresses, given_chain_id};
+use akash_provider_cli::output::say;
 use akash_provider_core::Config;
 use akash_provider_core::types::{Address, BlockTime};
 use chain::Probe;

@@ -12,12 +12,12 @@ mod from_gateway;
 
 pub(in crate::commands) use from_chain::first as first_inventory;
 
-use super::chain::block_on;
-use super::read_sdl;
 use crate::args::{ExplainArgs, Output};
 use crate::dev::names;
-use crate::error::WithHelp;
-use crate::say;
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::node::block_on;
+use akash_provider_cli::output::say;
+use akash_provider_cli::sdl::read_sdl;
 use akash_provider_core::bidding::{self, OrderContext};
 use akash_provider_core::engine::reservations::Capacity;
 use akash_provider_core::inventory::Explanation;

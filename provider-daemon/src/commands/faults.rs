@@ -1,14 +1,15 @@
 //! Faults in the settings of `run`. `config check` reports all of them, and `run` refuses to start with any.
 
-use super::chain::{addresses, block_on, given_chain_id, limits, required_chain_id, roots};
 use super::run;
 use crate::args::RunArgs;
 use crate::args::ha::HaStore;
-use crate::error::{WithHelp, message_text};
+use crate::error::message_text;
 use crate::operators::OperatorPlan;
-use crate::secrets;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Roots, regular_file};
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::node::{addresses, block_on, given_chain_id, limits, required_chain_id, roots};
+use akash_provider_cli::secrets;
 use akash_provider_core::types::Address;
 use anyhow::{Context, bail};
 use kube::config::Kubeconfig;

@@ -3,13 +3,13 @@
 use crate::args::keys::{AddArgs, KeysArgs, KeysCommand, KeysOutput, ShowArgs};
 use crate::audit::{audited, this_process};
 use crate::chain_json;
-use crate::error::WithHelp;
-use crate::json::Json;
-use crate::say;
-use crate::secrets::{confirm, open_keyring, prompt};
 use akash_provider_chain::keyring::{
     DEFAULT_PATH, KeyInfo, KeyKind, SecretSource, decrypt_armor, derive_key, generate_mnemonic,
 };
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::json::Json;
+use akash_provider_cli::output::say;
+use akash_provider_cli::secrets::{confirm, open_keyring, prompt};
 use akash_provider_core::audit::{Act, ActKind};
 use anyhow::{Context, bail};
 use data_encoding::BASE64;

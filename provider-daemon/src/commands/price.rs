@@ -1,7 +1,8 @@
 //! `price`: checks a price policy before it is used.
 
 use crate::args::{Output, PriceCheckArgs, PriceCommand};
-use crate::{prices, say};
+use crate::prices;
+use akash_provider_cli::output::say;
 use akash_provider_core::pricing::Policy;
 use akash_provider_core::pricing::policy::{PolicyFile, Prices};
 use serde_json::json;

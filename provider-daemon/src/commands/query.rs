@@ -1,15 +1,11 @@
 //! `query`: chain queries, with responses in the form of the Go tools.
 
-use super::chain::{self, block_on, endpoints};
 use crate::args::query::{
     AuditQuery, AuthQuery, BankQuery, BidQuery, CertQuery, DeploymentQuery, EscrowArgs, EscrowQuery,
     GroupQuery, LeaseQuery, MarketFilterArgs, MarketIdArgs, MarketListArgs, MarketQuery, OrderQuery,
     OrdersArgs, PageArgs, ProviderQuery, QueryArgs, QueryCommand, QueryOutput,
 };
 use crate::chain_json;
-use crate::error::WithHelp;
-use crate::json::Json;
-use crate::say;
 use akash::market::{v1 as mkt1, v1beta5 as mkt};
 use akash::{
     audit::v1 as audit, cert::v1 as cert, deployment::v1 as dep1, deployment::v1beta4 as dep,
@@ -18,6 +14,10 @@ use akash::{
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::method::Method;
 use akash_provider_chain::proto::{akash, cosmos};
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::json::Json;
+use akash_provider_cli::node::{self, block_on, endpoints};
+use akash_provider_cli::output::say;
 use akash_provider_core::types::Address;
 use anyhow::{Context, anyhow};
 use cosmos::base::query::v1beta1::PageRequest;
@@ -102,7 +102,7 @@ impl QueryClient {
         M::Response: Name,
     {
         let asked = self.endpoints.query(request, self.height).await;
-        let (answer, _) = asked.map_err(|error| chain::failure(&error))?;
+        let (answer, _) = asked.map_err(|error| node::failure(&error))?;
         chain_json::from_message(&answer)
     }
 
@@ -118,7 +118,7 @@ impl QueryClient {
                         format!("provider {address} is not registered on this chain"),
                         "check the address, --node and --chain-id, or register the provider with `tx provider create`"
                     )),
-                    false => chain::failure(&error),
+                    false => node::failure(&error),
                 })?;
                 // The Go tools print the record itself, and scripts depend on this form.
                 Ok(chain_json::from_message(&answer)?.at("provider").clone())

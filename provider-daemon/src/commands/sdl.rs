@@ -1,10 +1,10 @@
 //! `sdl`: prints parts of an SDL, or all its errors and warnings.
 
-use super::{read_sdl, read_text};
 use crate::args::{Format, SdlArgs, SdlPart};
-use crate::error::WithHelp;
-use crate::plain::{count, line};
-use crate::say;
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::output::say;
+use akash_provider_cli::plain::{count, line};
+use akash_provider_cli::sdl::{read_sdl, read_text};
 use akash_provider_core::sdl::{self, ErrorKind, Sdl, SdlErrors, Warning};
 use anyhow::bail;
 use data_encoding::HEXLOWER;

@@ -3,9 +3,9 @@
 use crate::args::{Output, StateAction};
 use crate::audit::{audited, this_process};
 use crate::flight::format_time;
-use crate::say;
 use crate::state::State;
 use akash_provider_chain::Checkpoint;
+use akash_provider_cli::output::say;
 use akash_provider_core::audit::{Act, ActKind};
 use akash_provider_core::types::BlockTime;
 use serde_json::json;

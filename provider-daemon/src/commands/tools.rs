@@ -6,13 +6,13 @@
 
 use crate::args::Output;
 use crate::args::tools::{ListArgs, MachineArgs, PsutilCommand, ServeArgs, ToolsCommand};
-use crate::commands::chain::block_on;
 use crate::dev::Printer;
 use crate::download::download;
-use crate::error::WithHelp;
 use crate::hardware::{DATABASE_MAX, Machine, Names, Part};
 use crate::operators::serve::{serve, status};
 use crate::signals::on_signals;
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::node::block_on;
 use akash_provider_core::error::listen_text;
 use axum::Router;
 use axum::body::Body;
@@ -44,7 +44,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let machine = Machine::new(&args.machine.root);
     fetch_names(&machine, &args.machine).await;
     let found = machine.part(args.part.part()).map_err(anyhow::Error::msg)?;
-    crate::say(&format!("{found:#}\n"));
+    akash_provider_cli::output::say(&format!("{found:#}\n"));
     Ok(ExitCode::SUCCESS)
 }
 

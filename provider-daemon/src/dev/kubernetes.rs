@@ -2,10 +2,10 @@
 
 use crate::args::KubernetesArgs;
 use crate::cluster_client::{client, config, source};
-use crate::error::WithHelp;
 use crate::metrics::ClusterValues;
 use crate::operators::{EmbeddedOperators, OperatorPlan};
 use crate::run::Writers;
+use akash_provider_cli::error::WithHelp;
 use akash_provider_core::Error;
 use akash_provider_core::types::{Address, LeaseId};
 use akash_provider_k8s::adopt::{ForeignObject, foreign_leases};

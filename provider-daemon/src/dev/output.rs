@@ -3,7 +3,9 @@
 mod event_text;
 
 use crate::args::Output;
-use crate::{plain, say, say_styled};
+use akash_provider_cli::output::say;
+use akash_provider_cli::output::say_styled;
+use akash_provider_cli::plain;
 use akash_provider_core::bus::{Bus, Delivery, EventStream, LocalBus};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{DeploymentId, Event, LeaseId, Topic};

@@ -2,7 +2,7 @@
 
 use super::names;
 use crate::args::{ClusterArgs, DevArgs};
-use crate::error::WithHelp;
+use akash_provider_cli::error::WithHelp;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventoryUpdate, NodeInventory};

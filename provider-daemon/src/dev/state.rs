@@ -1,7 +1,7 @@
 //! Persisted state of the embedded market, in one file.
 
-use crate::error::WithHelp;
 use akash_provider_chain::regular_file;
+use akash_provider_cli::error::WithHelp;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::market::Market;

@@ -3,7 +3,7 @@
 
 use super::{CapacityQueue, Printer, World, names};
 use crate::error::help;
-use crate::plain::count;
+use akash_provider_cli::plain::count;
 use akash_provider_core::cluster::{Cluster, Health};
 use akash_provider_core::engine::{LeasePhase, RefusalKind};
 use akash_provider_core::error::chain_text;
@@ -434,7 +434,7 @@ impl Tenant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::WithHelp;
+    use akash_provider_cli::error::WithHelp;
 
     #[test]
     fn failed_outcome_has_the_remedy_of_the_error() {

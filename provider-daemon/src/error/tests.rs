@@ -1,34 +1,16 @@
-use super::*;
-use anyhow::Context;
 use std::path::{Path, PathBuf};
 
-#[test]
-fn prints_the_remedy_of_a_cause_after_all_causes() {
-    let failed = Err::<(), _>(WithHelp::new("no certificate", "run `tx cert publish client`"));
-    let error = failed.context("cannot query the status").unwrap_err();
-    assert_eq!(
-        error_text(&error),
-        "error: cannot query the status: no certificate\nhelp: run `tx cert publish client`"
-    );
-    assert_eq!(error_text(&anyhow::anyhow!("no space")), "error: no space");
-}
+/// Folders of the program's sources, relative to the package.
+const FOLDERS: [&str; 3] = ["src", "cli/src", "tenant/src"];
 
-#[test]
-fn prints_the_remedy_of_a_context_or_of_an_io_error() {
-    let missing = || Err::<(), _>(io::Error::from(io::ErrorKind::NotFound));
-    let error = missing().context("cannot open a.yaml").unwrap_err();
-    assert!(error_text(&error).ends_with("\nhelp: check the path"));
-    let context = WithHelp::new("no provider runs", "set --home");
-    let error = missing()
-        .context(context)
-        .context("cannot list leases")
-        .unwrap_err();
-    let text = error_text(&error);
-    assert!(
-        text.starts_with("error: cannot list leases: no provider runs: "),
-        "{text}"
-    );
-    assert!(text.ends_with("\nhelp: set --home"), "{text}");
+/// Returns the Rust files of the program.
+fn all_sources() -> Vec<PathBuf> {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in FOLDERS {
+        sources(&package.join(folder), &mut files);
+    }
+    files
 }
 
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
@@ -98,8 +80,7 @@ fn every_error_has_a_remedy() {
         "the dev chain rejected the close of the deployment",
         "{what} after {}",
     ];
-    let mut files = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let files = all_sources();
     let (mut faults, mut used) = (Vec::new(), [false; WITHOUT.len()]);
     for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
         let code = std::fs::read_to_string(file).unwrap();
@@ -136,10 +117,8 @@ fn errors_start_in_lower_case_and_have_no_full_stop() {
         "Err(format!(",
         "ok_or_else(|| format!(",
     ];
-    let mut files = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
     let (mut faults, mut found) = (Vec::new(), 0);
-    for file in files {
+    for file in all_sources() {
         let code = std::fs::read_to_string(&file).unwrap();
         for start in STARTS {
             for (at, _) in code.match_indices(start) {

@@ -1,7 +1,7 @@
 //! Directory of a recording.
 
-use crate::error::WithHelp;
 use crate::numbered_files::{NumberedFiles, files as numbered};
+use akash_provider_cli::error::WithHelp;
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 

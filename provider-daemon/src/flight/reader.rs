@@ -3,8 +3,8 @@
 use super::folder::files;
 use super::format::{Decoder, ReadError};
 use super::{Head, Record};
-use crate::error::WithHelp;
 use akash_provider_chain::regular_file::{self, Source};
+use akash_provider_cli::error::WithHelp;
 use anyhow::{Context, bail};
 use std::collections::VecDeque;
 use std::io::BufReader;

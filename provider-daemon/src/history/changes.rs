@@ -6,7 +6,7 @@
 //! more orders.
 
 use super::record::{OrderRecord, Outcome};
-use crate::plain::count;
+use akash_provider_cli::plain::count;
 use akash_provider_core::types::quantity::cores;
 use akash_provider_core::types::{Dec, DecCoin, DeclineCode};
 use serde::{Deserialize, Serialize};

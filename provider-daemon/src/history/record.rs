@@ -1,6 +1,6 @@
 //! Record of one order.
 
-use crate::plain;
+use akash_provider_cli::plain;
 use akash_provider_core::pricing::policy::Line;
 use akash_provider_core::types::{Address, CloseReason, DecCoin, DeclineCode, GroupSpec, OrderId};
 use serde::{Deserialize, Serialize};

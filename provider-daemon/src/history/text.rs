@@ -5,8 +5,8 @@ use super::fact::reason_text;
 use super::record::{Moment, OrderRecord, Outcome, Requested};
 use super::summary::Summary;
 use crate::flight::format_time;
-use crate::plain;
 use crate::run::declines_text;
+use akash_provider_cli::plain;
 use akash_provider_core::types::quantity::cores;
 
 /// Formats a record as one line.

@@ -3,7 +3,7 @@
 use super::client::{ask, granted, odd, print};
 use super::{Request, Response};
 use crate::args::Output;
-use crate::plain;
+use akash_provider_cli::plain;
 use akash_provider_core::engine::Status;
 use akash_provider_core::inventory::{GpuMetrics, Metrics, NodeMetrics, Pair};
 use akash_provider_core::types::quantity::{cores, rounded_bytes};

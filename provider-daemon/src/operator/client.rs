@@ -5,9 +5,11 @@ use crate::args::Output;
 use crate::args::operator::{
     BreakerAction, EndLeaseArgs, HardenArgs, LogLevelArgs, OperatorCommand, ReconcileArgs, ReleaseArgs,
 };
-use crate::error::WithHelp;
+use crate::audit;
 use crate::history::HistoryHealth;
-use crate::{audit, plain, say};
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::output::say;
+use akash_provider_cli::plain;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{DecCoin, LeaseId};
 use anyhow::{Context, bail};

@@ -3,13 +3,13 @@
 use super::client::{RESPONSE_LIMIT, ask_if_running, granted, odd, print};
 use super::{Request, Response};
 use crate::args::orders::{OrderArgs, OrdersArgs, SummaryArgs};
-use crate::error::WithHelp;
 use crate::flight::wall_ms;
 use crate::history::{
     HistoryHealth, HistoryStore, INTERRUPTION_HELP, OrderFilter, OrderRecord, Summary, line_of, summary_text,
     timeline,
 };
-use crate::plain;
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::plain;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use std::path::Path;

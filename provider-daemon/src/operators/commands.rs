@@ -3,9 +3,10 @@
 
 use crate::args::Output;
 use crate::args::operators::{ConfirmArgs, ForgetArgs};
-use crate::commands::chain::block_on;
-use crate::error::WithHelp;
-use crate::{plain, say};
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::node::block_on;
+use akash_provider_cli::output::say;
+use akash_provider_cli::plain;
 use anyhow::{Context, bail};
 use http::header::HOST;
 use http::{Request, StatusCode};

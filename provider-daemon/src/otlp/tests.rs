@@ -441,7 +441,7 @@ fn flag_and_standard_variables_select_the_endpoint_of_each_signal() {
         ("", &[BASE, "OTEL_TRACES_EXPORTER=none"], "", "http://b/v1/logs"),
     ];
     for (flag, variables, traces, logs) in cases {
-        let otlp_endpoint = (!flag.is_empty()).then(|| crate::args::values::web_url(flag).unwrap());
+        let otlp_endpoint = (!flag.is_empty()).then(|| akash_provider_cli::values::web_url(flag).unwrap());
         let args = OtlpArgs { otlp_endpoint };
         let variable = |name: &str| {
             let of_name = |set: &&str| set.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);

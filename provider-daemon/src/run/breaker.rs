@@ -10,8 +10,8 @@
 //! An empty file or a file with invalid content does not release the breaker: the breaker is then tripped for all
 //! owners.
 
-use crate::plain;
 use akash_provider_chain::regular_file;
+use akash_provider_cli::plain;
 use akash_provider_core::error::ErrorKind as Kind;
 use akash_provider_core::provider::{ProviderHandle, StateStore};
 use akash_provider_core::types::Address;

@@ -245,7 +245,7 @@ impl Ha {
                 .map(|holder| format!(", {holder} leads"))
                 .unwrap_or_default();
             let line = format!("this instance is the {}{term}{holder}", leadership.role);
-            self.printer.note(&crate::plain::line(&line));
+            self.printer.note(&akash_provider_cli::plain::line(&line));
         }
         self.printer.object(json!({
             "event": "leadership", "role": leadership.role, "term": leadership.term, "holder": leadership.holder,

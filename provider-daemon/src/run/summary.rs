@@ -3,7 +3,7 @@
 use crate::dev::Printer;
 use crate::flight::RecordingStatus;
 use crate::history::HistoryHealth;
-use crate::plain::count;
+use akash_provider_cli::plain::count;
 use akash_provider_core::engine::{OrderPhase, Status};
 use akash_provider_core::inventory::IgnoredResource;
 use akash_provider_core::types::{DeclineCode, LeaseId, OrderId};

@@ -7,7 +7,7 @@ use super::{Source, count};
 use crate::figures::Figure;
 
 /// Crates for embedders.
-pub(super) const EMBEDDED: [(&str, &str); 7] = [
+pub(super) const EMBEDDED: [(&str, &str); 9] = [
     ("core", "akash-provider-core/src/"),
     ("chain", "akash-provider-chain/src/"),
     ("k8s", "akash-provider-k8s/src/"),
@@ -15,6 +15,8 @@ pub(super) const EMBEDDED: [(&str, &str); 7] = [
     ("process", "akash-provider-process/src/"),
     ("gateway", "provider-daemon/gateway/src/"),
     ("devnet", "provider-daemon/devnet/src/"),
+    ("cli", "provider-daemon/cli/src/"),
+    ("tenant", "provider-daemon/tenant/src/"),
 ];
 
 /// Public surface of a crate.

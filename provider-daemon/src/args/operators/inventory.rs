@@ -1,7 +1,7 @@
 //! Flags of `operator inventory`, with the names and defaults of the Go provider.
 
 use super::common::CommonArgs;
-use crate::args::values;
+use akash_provider_cli::values;
 use akash_provider_k8s::operators::inventory::discovery;
 use clap::Args;
 use std::path::PathBuf;

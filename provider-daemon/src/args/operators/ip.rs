@@ -2,8 +2,8 @@
 
 use super::common::{CommonArgs, DeletionLogArgs, RetryArgs};
 use super::{ConfirmArgs, ForgetArgs};
-use crate::args::values;
-use crate::error::WithHelp;
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::values;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::operators::ip::Options;
 use akash_provider_k8s::operators::ip::balancer::{AnnotationPrefix, Mode};

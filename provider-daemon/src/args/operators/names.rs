@@ -1,7 +1,7 @@
 //! Flags of hostname checks: probes of the routes, and proofs of ownership.
 
-use crate::args::values;
-use crate::error::WithHelp;
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::values;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
 use akash_provider_k8s::operators::hostname::schedule::Budget;
 use anyhow::bail;

@@ -2,7 +2,7 @@
 
 use super::node::Node;
 use super::{Entry, FileSettings};
-use crate::args::values::go_bool;
+use akash_provider_cli::values::go_bool;
 use clap::{Arg, ArgAction, Command};
 use std::collections::BTreeMap;
 use std::path::Path;

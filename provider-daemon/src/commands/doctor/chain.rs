@@ -2,9 +2,9 @@
 
 use super::check::Check;
 use crate::args::NodeArgs;
-use crate::commands::chain::{limits, roots};
 use akash_provider_chain::endpoints::{Endpoints, LAG_MAX};
 use akash_provider_chain::{Fault, Limits, Reader, Versions, redact_address};
+use akash_provider_cli::node::{limits, roots};
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::types::{BlockTime, Height};
 use std::time::Duration;

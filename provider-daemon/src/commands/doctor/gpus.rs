@@ -3,7 +3,7 @@
 use super::Context;
 use super::check::{Check, listed};
 use super::kubernetes::{Cluster, LIMIT, NoCluster, Unread, read};
-use crate::plain::count;
+use akash_provider_cli::plain::count;
 use akash_provider_k8s::labels::MANAGED;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::node::v1::RuntimeClass;

@@ -3,9 +3,9 @@
 use super::check::Check;
 use crate::args::SignerArgs;
 use crate::error;
-use crate::secrets;
 use akash_provider_chain::keyring::{Backend, Keyring};
 use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_cli::secrets;
 use akash_provider_core::types::Address;
 use anyhow::Context;
 use std::path::Path;
@@ -59,7 +59,7 @@ fn read_key(args: &SignerArgs, home: Option<&Path>) -> anyhow::Result<PrivateKey
             let text = format!("no keyring in {}", folder.display());
             let help =
                 "create a key with `keys add NAME`, or set --home or --keyring-dir to the existing keyring";
-            return Err(error::WithHelp::new(text, help).into());
+            return Err(akash_provider_cli::error::WithHelp::new(text, help).into());
         }
     }
     secrets::signer(args, home)

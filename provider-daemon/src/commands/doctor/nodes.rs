@@ -4,7 +4,7 @@ use super::Context;
 use super::check::Check;
 use super::kubernetes::{Cluster, NoCluster};
 use crate::commands::explain::first_inventory;
-use crate::plain::count;
+use akash_provider_cli::plain::count;
 use akash_provider_core::inventory::{IgnoredKind, IgnoredResource, LeasedIpUsage, Metrics};
 use akash_provider_core::types::Address;
 use akash_provider_k8s::inventory::KubeInventory;

@@ -50,7 +50,7 @@ pub(super) fn judge(
         checks.push(Check::warning(SUBJECT, detail, UPDATE));
     }
     if checks.is_empty() {
-        let attributes = crate::plain::count(record.attributes.len(), "attribute");
+        let attributes = akash_provider_cli::plain::count(record.attributes.len(), "attribute");
         checks.push(Check::ok(SUBJECT, format!("{}, {attributes}", record.host_uri)));
     }
     checks

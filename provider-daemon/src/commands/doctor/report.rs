@@ -2,7 +2,7 @@
 
 use super::check::{Area, Check, Severity};
 use crate::args::Output;
-use crate::plain;
+use akash_provider_cli::plain;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -3,7 +3,7 @@
 use super::Context;
 use super::check::{Check, within};
 use crate::args::ha::HaStore;
-use crate::plain::count;
+use akash_provider_cli::plain::count;
 use akash_provider_k8s::labels::MANAGED;
 use akash_provider_k8s::rights::{Condition, Rule, is_granted, required, required_in_leases};
 use akash_provider_k8s::state::is_lease_namespace;

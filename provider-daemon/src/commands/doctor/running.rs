@@ -3,7 +3,7 @@
 use super::check::Check;
 use crate::history::{HistoryHealth, INTERRUPTION_HELP};
 use crate::operator::RunningProvider;
-use crate::plain::count;
+use akash_provider_cli::plain::count;
 
 pub(super) fn checks(running: &Result<Option<RunningProvider>, String>) -> Vec<Check> {
     let mut checks = vec![judge_running(running)];

@@ -2,14 +2,15 @@
 
 use super::{ExplainedProvider, code, needed, orders};
 use crate::args::{ExplainArgs, Output, RunArgs};
-use crate::commands::chain::{addresses, limits, required_chain_id, roots};
 use crate::commands::run::{config, invalid_prices};
 use crate::dev::{Backend, Kubernetes};
-use crate::error::WithHelp;
-use crate::plain::count;
 use crate::run::Writers;
-use crate::{say, secrets};
 use akash_provider_chain::{AkashClient, ClientSettings};
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::node::{addresses, limits, required_chain_id, roots};
+use akash_provider_cli::output::say;
+use akash_provider_cli::plain::count;
+use akash_provider_cli::secrets;
 use akash_provider_core::Config;
 use akash_provider_core::bidding::{self, Decline, Verdict};
 use akash_provider_core::chain::{BidFilter, ChainQuery, PageRequest};

@@ -2,13 +2,14 @@
 
 use super::{Verdict, code, from_chain, needed, print};
 use crate::args::{ExplainArgs, Output};
-use crate::tenant::{Screener, ScreeningResult};
-use crate::{plain, say};
+use akash_provider_cli::output::say;
+use akash_provider_cli::plain;
 use akash_provider_core::bidding::{self, Decline};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::inventory::Explanation;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{Address, GroupSpec};
+use akash_provider_tenant::{Screener, ScreeningResult};
 use anyhow::Context;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -8,11 +8,8 @@
 use super::TxAccount;
 use crate::args::TxArgs;
 use crate::args::tx::{BroadcastMode, Gas};
-use crate::commands::chain::{endpoints_with_chain_id, failure};
 use crate::commands::query::print;
-use crate::error::WithHelp;
-use crate::json::Json;
-use crate::{audit, chain_json, secrets};
+use crate::{audit, chain_json};
 use akash_provider_chain::Reader;
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::proto::cosmos::base::abci::v1beta1::TxResponse;
@@ -21,6 +18,10 @@ use akash_provider_chain::proto::cosmos::tx::v1beta1::{AuthInfo, Fee, GetTxReque
 use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, sign_with_note};
 use akash_provider_chain::tx::api::{Simulation, Submission, TxApi};
 use akash_provider_chain::tx::{LIFETIME, LIFETIME_BLOCKS};
+use akash_provider_cli::error::WithHelp;
+use akash_provider_cli::json::Json;
+use akash_provider_cli::node::{endpoints_with_chain_id, failure};
+use akash_provider_cli::secrets;
 use akash_provider_core::audit::{Act, ActOutcome};
 use akash_provider_core::chain::{Account as AccountRecord, SyncInfo};
 use akash_provider_core::types::{Coin, Dec, Denom, TxReceipt};
@@ -59,7 +60,7 @@ pub(super) async fn send(
     let mut sending = TransactionSender::start(args, account, messages, fee).await?;
     let price = sending.price().await?;
     if args.how.dry_run {
-        crate::say(&format!("gas estimate: {}\n", price.gas_limit));
+        akash_provider_cli::output::say(&format!("gas estimate: {}\n", price.gas_limit));
         return Ok(ExitCode::SUCCESS);
     }
     let fee = (price.fee.amount > 0).then_some(&price.fee);

@@ -170,7 +170,7 @@ mod tests {
     fn matches_the_default_lease_name_with_the_role() {
         let role = include_str!("../../../../deploy/rbac/provider.yaml");
         assert!(role.contains(&format!("resourceNames: [\"{LEASE}\"]")));
-        let parsed = crate::args::values::dns_name(LEASE);
+        let parsed = akash_provider_cli::values::dns_name(LEASE);
         assert!(parsed.is_ok());
     }
 

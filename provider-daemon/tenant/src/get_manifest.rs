@@ -1,0 +1,29 @@
+//! `get-manifest`: the manifest of a lease, as stored by its provider.
+
+use super::json::{Json, compact};
+use super::lease::Tenant;
+use super::lease_status::{LeaseQuery, query_each};
+use crate::args::GetManifestArgs;
+use akash_provider_cli::flags::Format;
+use akash_provider_cli::output::say;
+use akash_provider_gateway::auth::Scope;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(super) async fn run(args: &GetManifestArgs, home: &Path) -> anyhow::Result<ExitCode> {
+    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let query = LeaseQuery {
+        name: "manifest",
+        path: &["manifest"],
+        scope: Scope::GetManifest,
+        is_valid: |response| matches!(response, Json::List(_)),
+    };
+    let print = |response: &Json| {
+        say(&match args.output {
+            Format::Json => compact(response)?,
+            Format::Yaml => serde_saphyr::to_string(response)?,
+        });
+        Ok(())
+    };
+    query_each(&tenant, &args.lease, &query, print).await
+}

@@ -1,0 +1,19 @@
+//! `service-status`: the status of one service of a lease.
+
+use super::lease::Tenant;
+use super::lease_status::{LeaseQuery, print, query_each};
+use crate::args::ServiceStatusArgs;
+use akash_provider_gateway::auth::Scope;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(super) async fn run(args: &ServiceStatusArgs, home: &Path) -> anyhow::Result<ExitCode> {
+    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let query = LeaseQuery {
+        name: "status",
+        path: &["service", &args.service, "status"],
+        scope: Scope::Status,
+        is_valid: |response| response.field("available").is_some(),
+    };
+    query_each(&tenant, &args.lease, &query, print).await
+}
