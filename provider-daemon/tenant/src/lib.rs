@@ -38,7 +38,7 @@ mod stream;
 mod trust;
 mod wait;
 
-pub use screening::{Screener, ScreeningResult};
+pub use screening::{Refusal, Screener, ScreeningResult};
 
 use crate::args::TenantCommand;
 use akash_provider_chain::keyring::KeyringError;
