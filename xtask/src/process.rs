@@ -40,15 +40,27 @@ impl Process {
     }
 
     pub(crate) fn cargo(dir: &Path, args: &[&str]) -> Self {
-        Self::new(cargo(), dir).args(args)
+        Self::new(cargo(), dir).outside_of_package().args(args)
     }
 
     /// Creates a cargo command with the lowest priority.
     pub(crate) fn cargo_in_background(dir: &Path, args: &[&str]) -> Self {
         Self::new("nice", dir)
+            .outside_of_package()
             .args(["-n", "19"])
             .args([cargo()])
             .args(args)
+    }
+
+    /// Removes the variables that `cargo run` sets for this program. Build scripts read some of them: with
+    /// these variables, cargo would compile their crates again after each `cargo` command of a developer.
+    fn outside_of_package(mut self) -> Self {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        for name in names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            self.command.env_remove(name);
+        }
+        self
     }
 
     pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
