@@ -33,7 +33,7 @@ pub(crate) fn run(workspace: &Workspace, seed: u64) -> Result<()> {
     match build(workspace) {
         Ok(programs) => guided(workspace, &programs, seconds, seed),
         Err(error) => {
-            eprintln!("skipped: coverage-guided fuzzing, inputs are mutated randomly instead: {error}");
+            eprintln!("skipped: coverage-guided fuzzing ({error}); inputs are mutated randomly");
             seeded(workspace, seconds, seed)
         }
     }

@@ -24,8 +24,8 @@ pub enum Health {
     Out(Outage),
 }
 
-/// Cause of missing replicas other than the tenant's containers. If several causes apply, the most specific
-/// cause is reported.
+/// Reason for missing replicas that is not a fault of the tenant's containers. If several reasons apply, the
+/// most specific one is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

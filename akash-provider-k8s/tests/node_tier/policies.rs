@@ -278,7 +278,7 @@ impl<'a> Surroundings<'a> {
         scene
     }
 
-    /// Adds or deletes a route from an outside address to the pod in the role of the internet.
+    /// Adds or deletes a route to an outside address, through the pod that simulates the internet.
     fn route(&self, action: &str, address: &str) -> Result<String, testbed::Error> {
         let network = format!("{address}/32");
         self.testbed

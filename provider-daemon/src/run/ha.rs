@@ -133,7 +133,7 @@ impl Ha {
         Ok(ha)
     }
 
-    /// Returns the initial role: standby, or leader of the highest stored term if there is no election.
+    /// Returns the role at the start: standby with an election, otherwise leader in the highest stored term.
     pub(super) const fn role(&self) -> Leadership {
         match self.election {
             Some(_) => Leadership::Standby,

@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, FutureExt, join_all};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Maximum time of a query during an outage. A longer query does not violate the rule.
+/// Time for which the suite waits for the response to a query during an outage. A query may also wait longer.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Checks that every query returns an error or waits during an outage. After the outage, the events continue

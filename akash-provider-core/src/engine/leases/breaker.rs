@@ -220,7 +220,8 @@ impl Breaker {
         std::mem::take(&mut self.deferred).into_iter().collect()
     }
 
-    /// Returns the end of the warm-up period if requests must be repeated at this time.
+    /// Returns the end of the warm-up period, at which deferred requests are repeated. Returns `None` if no
+    /// request is deferred.
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Mono> {
         let is_deferred = self.records_missing.is_none() && !self.deferred.is_empty();

@@ -92,7 +92,7 @@ pub struct Scarcity {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Name that the reason for a bid or a decline contains.
+    /// Name of the rule, shown in the reason for a bid or a decline.
     pub name: String,
     /// Conditions of the rule. All of them must be met. A rule without conditions matches every order.
     #[serde(default)]
