@@ -207,7 +207,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Lists the objects of one kind that do not belong to the chain. Returns an empty list if the cluster
+    /// Lists the objects of one kind that are not annotated with this chain. Returns an empty list if the cluster
     /// does not serve the kind.
     async fn kind<K>(&self, kind: &'static str) -> Result<Vec<ForeignObject>, Error>
     where

@@ -38,7 +38,7 @@ struct DeploymentWorld {
     due: bool,
     /// The cluster has an unusable Manifest record of the deployment.
     unusable: bool,
-    /// A cluster list read after the deadline contains no object of the deployment.
+    /// True if the cluster was listed after the deadline and contained no object of the deployment.
     disproven: bool,
     /// Whether the cluster may have, or had, a Manifest record of the deployment.
     touched: bool,

@@ -526,7 +526,8 @@ impl SettledCheck<'_> {
         orders.map(|o| o.id.to_string()).collect()
     }
 
-    /// Returns the orders of ended leases, and the orders with a bid of the provider in ended deployments.
+    /// Returns two kinds of orders: orders of ended leases, and orders of ended deployments on which the
+    /// provider has bid.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.market.leases().filter(|r| !r.lease.state.is_live());
         let leased = over.map(|r| r.lease.id.order.to_string());

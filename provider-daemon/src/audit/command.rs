@@ -15,7 +15,7 @@ use std::sync::{Arc, Once};
 pub(super) struct FileLog {
     settings: AuditSettings,
     format: LineFormat,
-    /// Limits the warning about failed writes to one line.
+    /// Set after the first failed write, so that the warning is logged once.
     warning: Once,
 }
 

@@ -187,8 +187,8 @@ fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     i64::try_from(whole).ok()?.checked_add(i64::from(!is_exact))
 }
 
-/// Returns the price reduction with the highest `admitted orders × remaining price`. Each item of
-/// `reductions` is the smallest that admits one order.
+/// Returns the price reduction with the highest `admitted orders × remaining price`. `reductions`
+/// contains, for each order, the smallest reduction that admits this order.
 fn price_change(
     cause: &str,
     mut reductions: Vec<i64>,

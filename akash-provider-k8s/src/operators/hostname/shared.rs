@@ -172,7 +172,7 @@ impl Shared {
         change(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Stores the result of a probe. Returns the ProviderHost and the earlier result in this record.
+    /// Stores the result of a probe. Returns the ProviderHost, and the previous result in its annotation.
     pub(super) fn reached(&self, name: &str, now: Reachability) -> Option<(Host, Option<Reachability>)> {
         let mut inner = self.state.inner();
         let host = inner.index.host(name)?.as_ref().ok()?.clone();
