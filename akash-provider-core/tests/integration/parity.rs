@@ -24,8 +24,10 @@ fn functions() -> BTreeSet<String> {
         "akash-provider-k8s",
         "akash-provider-process",
         "provider-daemon",
+        "provider-daemon/cli",
         "provider-daemon/devnet",
         "provider-daemon/gateway",
+        "provider-daemon/tenant",
     ];
     for member in members {
         for folder in ["src", "tests"].map(|part| root.join(member).join(part)) {

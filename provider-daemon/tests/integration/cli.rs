@@ -169,9 +169,16 @@ fn generated_tenants_are_all_served() {
     let output = run(&args);
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{stdout}");
-    let last: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    // Events of the provider may follow the summary.
+    let finished = stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let finished = finished
+        .filter(|event| event["event"] == "finished")
+        .collect::<Vec<_>>();
+    assert_eq!(finished.len(), 1, "{stdout}");
     assert_eq!(
-        (&last["served"], &last["failed"]),
+        (&finished[0]["served"], &finished[0]["failed"]),
         (&Value::from(40), &Value::from(0))
     );
 }

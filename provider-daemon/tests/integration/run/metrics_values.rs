@@ -150,16 +150,21 @@ pub(crate) fn check_scans(served: &Served, port: u16) {
         &served.provider,
         "the end of two requested scans",
         |values| {
-            starts(values, "full", "request") == 2.0
+            starts(values, "full", "request") >= 2.0
                 && ended(values, "full") + ended(values, "cluster") == started(values)
         },
     );
+    // A scan starts again without a recount if a block is processed during the scan.
+    let repeated = starts(&values, "full", "request") - 2.0;
     assert_eq!(starts(&values, "cluster", "resync"), 1.0);
     assert_eq!(starts(&values, "full", "gap"), 0.0);
     check(
         &values,
         &[
-            ("akash_provider_ledger_recounts_total", started(&values)),
+            (
+                "akash_provider_ledger_recounts_total",
+                started(&values) - repeated,
+            ),
             ("akash_provider_ledger_mismatches_total", 0.0),
             (
                 "akash_provider_calls_total{call=\"fetch_snapshot\",result=\"success\"}",
