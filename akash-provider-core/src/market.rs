@@ -31,6 +31,7 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 
+use crate::sdl::Sdl;
 use crate::types::{
     Address, Attribute, BidId, BlockTime, Certificate, ChainEvent, Coin, DeploymentId, GroupId, GroupSpec,
     Height, LeaseId, MarketParams, Msg, OrderId, ProviderRecord, TxError,
@@ -164,6 +165,20 @@ pub enum TenantMsg {
         /// Account of the provider.
         owner: Address,
     },
+}
+
+impl TenantMsg {
+    /// Returns the message that creates a deployment with the groups and the manifest of an SDL.
+    #[must_use]
+    pub fn create_deployment(id: DeploymentId, sdl: &Sdl, deposit: Coin) -> Self {
+        Self::CreateDeployment {
+            id,
+            groups: sdl.groups.clone(),
+            hash: sdl.hash,
+            deposit,
+            reclamation_min_window: sdl.reclamation_min_window,
+        }
+    }
 }
 
 /// Rejection of a transaction. A rejected transaction changes nothing.

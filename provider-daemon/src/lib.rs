@@ -4,6 +4,7 @@
 
 pub mod args;
 pub mod audit;
+pub mod backend;
 pub mod chain_json;
 mod cluster_client;
 pub mod commands;
@@ -23,11 +24,14 @@ pub mod operators;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 mod prices;
+pub mod printer;
 pub mod run;
 pub mod script_supervisor;
 mod signals;
 pub mod state;
 pub mod supervise;
+pub mod trial;
+mod writers;
 
 use akash_provider_cli::output::say;
 use akash_provider_gateway::Program;

@@ -19,15 +19,14 @@ mod parts;
 mod readiness;
 mod recordings;
 mod summary;
-mod writers;
 
 use crate::args::RunArgs;
 use crate::commands::tx::gas_price;
-use crate::dev::Printer;
 use crate::flight;
 use crate::metrics::PartsSource;
 use crate::operators::OperatorPlan;
 use crate::prices::FilePolicy;
+use crate::printer::Printer;
 use crate::signals::on_signals;
 use crate::state::{OpenedState, State};
 use crate::supervise::{self, PartFailed, Supervisor};
@@ -56,7 +55,6 @@ use std::sync::Arc;
 pub(crate) use summary::declines_text;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-pub(crate) use writers::Writers;
 
 /// Settings and dependencies of a provider.
 #[derive(Debug)]

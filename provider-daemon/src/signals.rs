@@ -1,6 +1,6 @@
 //! Signals of the operating system.
 
-use crate::dev::Printer;
+use crate::printer::Printer;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};

@@ -2,11 +2,13 @@
 
 use super::explain;
 use crate::args::{DevArgs, Output};
-use crate::dev::kubernetes::remove_leftovers;
+use crate::backend::remove_leftovers;
 use crate::dev::load::{self, Orders};
 use crate::dev::remedy::remedy;
-use crate::dev::{CapacityQueue, DevGateway, Outcome, Printer, Tenant, Totals, World, names, processes};
+use crate::dev::{CapacityQueue, DevGateway, Outcome, Tenant, Totals, World, processes};
+use crate::printer::Printer;
 use crate::signals::on_signals;
+use crate::trial;
 use akash_provider_cli::plain::count;
 use akash_provider_cli::sdl::read_sdl;
 use akash_provider_core::sdl::{self, Sdl};
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Number, for `names::tenant`, of the account that deploys the SDL files.
+/// Number, for `trial::tenant`, of the account that deploys the SDL files.
 const GIVEN: u32 = 0;
 /// Maximum time to wait until closed leases are removed from the cluster.
 const SETTLE: Duration = Duration::from_secs(20);
@@ -45,7 +47,7 @@ fn sdls(args: &DevArgs) -> anyhow::Result<Vec<(String, Sdl)>> {
         let sample = if args.processes {
             processes::sample()?
         } else {
-            sdl::parse(names::SAMPLE).context("invalid built-in SDL")?
+            sdl::parse(trial::SAMPLE).context("invalid built-in SDL")?
         };
         return Ok(vec![("sample".to_owned(), sample)]);
     }

@@ -4,7 +4,6 @@ use super::bids::{open_bids, open_orders};
 use crate::args::Output;
 use crate::args::devnet::{BidSelection, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
 use crate::dev::StateFile;
-use crate::dev::tenant::create_deployment;
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Limits, Reader};
@@ -161,7 +160,7 @@ async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
             // The height of the latest block, as in the Go tools.
             let newest = ChainQuery::sync_info(&tenant.reader).await?.height;
             let id = tenant.id(dseq.unwrap_or(newest));
-            let create = create_deployment(id.clone(), &sdl, deposit.clone());
+            let create = TenantMsg::create_deployment(id.clone(), &sdl, deposit.clone());
             tenant.send(&[create], "deployed", &id, &[]).await
         }
         TenantCommand::Accept { what } => {

@@ -13,7 +13,7 @@ mod from_gateway;
 pub(in crate::commands) use from_chain::first as first_inventory;
 
 use crate::args::{ExplainArgs, Output};
-use crate::dev::names;
+use crate::trial;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::node::block_on;
 use akash_provider_cli::output::say;
@@ -167,7 +167,7 @@ fn needed(sdl: Option<&Sdl>) -> anyhow::Result<&Sdl> {
 
 fn orders(sdl: &Sdl) -> anyhow::Result<Vec<Order>> {
     let deployment = DeploymentId {
-        owner: names::tenant(0)?,
+        owner: trial::tenant(0)?,
         dseq: 1,
     };
     let order = |(gseq, group): (u32, &GroupSpec)| Order {

@@ -6,10 +6,10 @@
 
 use crate::args::Output;
 use crate::args::tools::{ListArgs, MachineArgs, PsutilCommand, ServeArgs, ToolsCommand};
-use crate::dev::Printer;
 use crate::download::download;
 use crate::hardware::{DATABASE_MAX, Machine, Names, Part};
 use crate::operators::serve::{serve, status};
+use crate::printer::Printer;
 use crate::signals::on_signals;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::node::block_on;

@@ -1,9 +1,11 @@
 //! Gateway of the embedded market, with a new certificate for each run. A tenant with a well-known key and a
 //! node are also created, so that the tenant commands work as on the Akash network.
 
-use super::{Printer, World, names, node};
+use super::{World, node};
 use crate::args::DevArgs;
 use crate::error::message_text;
+use crate::printer::Printer;
+use crate::trial;
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_chain::keyring::{Backend, Keyring, KeyringError};
 use akash_provider_core::chain::ChainQuery;
@@ -29,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 const PORT: u16 = 8443;
 /// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Number, for `names::tenant`, of the account that deploys the SDL files.
+/// Number, for `trial::tenant`, of the account that deploys the SDL files.
 const GIVEN: u32 = 0;
 /// Balance of the account that deploys the given SDLs, in millionths of each token.
 const MONEY: u128 = 1_000_000_000;
@@ -147,7 +149,7 @@ impl DevGateway {
 
     fn tell(&self, world: &World, printer: &Printer) -> anyhow::Result<()> {
         let (address, token) = (self.address, &self.token);
-        let tenant = names::tenant(GIVEN)?;
+        let tenant = trial::tenant(GIVEN)?;
         let chain_id = world.chain.market(|market| market.chain_id().to_owned());
         let keyring = tenants_keyring();
         printer.object(json!({
@@ -207,7 +209,7 @@ fn register(world: &World, address: SocketAddr) -> anyhow::Result<()> {
 }
 
 fn fund_tenant(world: &World) -> anyhow::Result<()> {
-    let tenant = names::tenant(GIVEN)?;
+    let tenant = trial::tenant(GIVEN)?;
     world.chain.market(|market| {
         for denom in ["uakt", "uact"] {
             // A restored market contains the balance of the previous run.
@@ -230,7 +232,7 @@ fn tenants_keyring() -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let keyring = Keyring::open(Backend::Test, &folder, None)?;
     if keyring.show(TENANT).is_err() {
-        match keyring.add(TENANT, &names::tenant_key(GIVEN)?) {
+        match keyring.add(TENANT, &trial::tenant_key(GIVEN)?) {
             // Another process created the key at the same time.
             Ok(_) | Err(KeyringError::Exists { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -291,7 +293,7 @@ fn is_taken(error: &anyhow::Error) -> bool {
 
 /// Returns a token for the tenant of the given SDLs, and stores the tenant's public key on the chain.
 fn tenants_token(world: &World, now: Duration) -> anyhow::Result<String> {
-    let key = names::tenant_key(GIVEN)?;
+    let key = trial::tenant_key(GIVEN)?;
     let public = key.public().as_bytes().to_vec();
     world
         .chain
@@ -332,7 +334,7 @@ mod tests {
         };
         let printer = Arc::new(Printer::new(Output::Json));
         let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
-        let sdls = [("sample".to_owned(), sdl::parse(names::SAMPLE).unwrap())];
+        let sdls = [("sample".to_owned(), sdl::parse(trial::SAMPLE).unwrap())];
         let world = World::start(&args, &sdls, &printer, shutdown.clone(), abort)
             .await
             .unwrap();

@@ -1,8 +1,10 @@
 //! Connection of the embedded market's provider to the chain: direct, or over the network protocols.
 
 use super::gateway::is_wanted;
-use super::{Printer, names, node};
+use super::node;
 use crate::args::DevArgs;
+use crate::printer::Printer;
+use crate::trial;
 use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::{ChainClient, MemoryChain};
@@ -32,9 +34,9 @@ pub struct Link {
 /// Returns an error only for an invalid constant.
 pub fn account(args: &DevArgs) -> anyhow::Result<Address> {
     if args.wire {
-        return Ok(names::provider_key()?.address().clone());
+        return Ok(trial::provider_key()?.address().clone());
     }
-    names::provider()
+    trial::provider()
 }
 
 impl Link {
@@ -61,7 +63,7 @@ impl Link {
         };
         let chain_id = chain.market(|m| m.chain_id().to_owned());
         let mut settings = ClientSettings::new(vec![devnet.rpc_url()], chain_id.clone());
-        settings.key = Some(names::provider_key()?);
+        settings.key = Some(trial::provider_key()?);
         settings.planner = PlannerConfig {
             // Blocks may be faster than on the network.
             poll: args.block_time.min(POLL_MAX),

@@ -1,6 +1,6 @@
 //! Node of the embedded market for tenant commands, at the same port in every run.
 
-use super::Printer;
+use crate::printer::Printer;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

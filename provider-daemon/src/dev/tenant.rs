@@ -1,8 +1,10 @@
 //! Simulated tenant: creates an order, accepts a bid, sends a manifest, updates the manifest, and closes the
 //! deployment.
 
-use super::{CapacityQueue, Printer, World, names};
+use super::{CapacityQueue, World};
 use crate::error::help;
+use crate::printer::Printer;
+use crate::trial;
 use akash_provider_cli::plain::count;
 use akash_provider_core::cluster::{Cluster, Health};
 use akash_provider_core::engine::{LeasePhase, RefusalKind};
@@ -32,16 +34,6 @@ const IDLE_MIN: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// Initial deposit of a deployment, in the smallest unit of the token.
 const DEPOSIT: u128 = 50_000_000;
-
-pub(crate) fn create_deployment(id: DeploymentId, sdl: &Sdl, deposit: Coin) -> TenantMsg {
-    TenantMsg::CreateDeployment {
-        id,
-        groups: sdl.groups.clone(),
-        hash: sdl.hash,
-        deposit,
-        reclamation_min_window: sdl.reclamation_min_window,
-    }
-}
 
 /// Result of the deployment of one SDL.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +91,7 @@ impl Tenant {
         (name, sdl): (String, Sdl),
     ) -> anyhow::Result<Self> {
         let id = DeploymentId {
-            owner: names::tenant(account)?,
+            owner: trial::tenant(account)?,
             dseq,
         };
         let (world, printer) = (Arc::clone(world), Arc::clone(printer));
@@ -242,7 +234,7 @@ impl Tenant {
         self.world
             .chain
             .market(|market| market.fund(&self.id.owner, &coin));
-        let create = create_deployment(self.id.clone(), &self.sdl, coin);
+        let create = TenantMsg::create_deployment(self.id.clone(), &self.sdl, coin);
         let created = self.world.chain.tenant(create);
         created.map_err(|e| anyhow!("the dev chain rejected the creation of the deployment: {e}"))?;
         self.printer

@@ -1,10 +1,12 @@
 //! Embedded market with a provider.
 
-use super::output::print_facts;
-use super::{Backend, Kubernetes, Link, Printer, Processes, StateFile, link, names};
+use super::{Link, StateFile, link};
 use crate::args::operators::EmbeddedOperatorArg;
 use crate::args::{ClusterArgs, DevArgs};
+use crate::backend::{Backend, Kubernetes, Processes};
 use crate::operators::OperatorPlan;
+use crate::printer::{Printer, print_facts};
+use crate::trial::{self, most_volumes, widest_reclamation};
 use akash_provider_core::bidding;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::chain::MemoryChain;
@@ -69,7 +71,7 @@ impl World {
         let (mut attributes, mut audits) = (hardware.attributes(&args.attribute), Vec::new());
         if args.accept_any {
             hardware.grow_for(&groups);
-            let (wanted, signed) = bidding::accepting_profile(&groups, names::AUDITOR);
+            let (wanted, signed) = bidding::accepting_profile(&groups, trial::AUDITOR);
             // The attributes of the SDLs come first, because a capability number must be unique.
             attributes.retain(|a| !a.key.starts_with("capabilities/storage/"));
             attributes.extend(wanted);
@@ -229,7 +231,7 @@ impl World {
 }
 
 fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
-    let mut config = Config::new(link::account(args)?, names::CHAIN_ID);
+    let mut config = Config::new(link::account(args)?, trial::CHAIN_ID);
     config.external_ports = args.cluster.cluster_node_port_quantity;
     let kubernetes = &args.kubernetes;
     // Leased addresses of a Kubernetes cluster need an operator, which does not run here; processes have no addresses.
@@ -249,20 +251,6 @@ fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
             .max(most_volumes(sdls.iter().flat_map(|(_, sdl)| &sdl.groups)));
     }
     Ok(config)
-}
-
-/// Returns the widest reclamation window of these SDLs, at least the minimum of the chain. `None` if no SDL
-/// requests a window.
-pub(crate) fn widest_reclamation<'a>(sdls: impl IntoIterator<Item = &'a Sdl>) -> Option<Duration> {
-    let wanted = sdls.into_iter().filter_map(|sdl| sdl.reclamation_min_window);
-    let least = network_params().min_reclamation_window;
-    wanted.max().map(|window| window.max(least))
-}
-
-pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) -> u32 {
-    let units = groups.into_iter().flat_map(|g| &g.resources);
-    let most = units.map(|u| u.resources.storage.len()).max().unwrap_or(0);
-    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> anyhow::Result<Backend> {
@@ -295,7 +283,7 @@ fn market(
     let genesis = BlockTime(i64::try_from(since.as_millis())?);
     if args.kubernetes.kubeconfig.is_some() {
         // The chain ID identifies the owner of objects in the cluster.
-        config.chain_id = format!("{}-{}", names::CHAIN_ID, genesis.0);
+        config.chain_id = format!("{}-{}", trial::CHAIN_ID, genesis.0);
     }
     let chain = MemoryChain::new(MarketConfig::new(config.chain_id.clone(), genesis));
     chain.wait_for_block_end();

@@ -1,6 +1,6 @@
 //! Descriptions of a step of the engine: its input, and the decisions with their reasons.
 
-use crate::dev::output::text_of;
+use crate::printer::text_of;
 use akash_provider_core::engine::{Call, Completion, Effect, Input, Request};
 use akash_provider_core::types::{ChainEvent, Msg};
 use serde::Serialize;

@@ -43,7 +43,7 @@ fn now(turn: u64) -> Now {
 }
 
 fn manifest() -> Manifest {
-    let mut manifest = sdl::parse_all(crate::dev::names::SAMPLE).unwrap().manifest;
+    let mut manifest = sdl::parse_all(crate::trial::SAMPLE).unwrap().manifest;
     let service = &mut manifest.groups[0].services[0];
     service.env = Some(vec![format!("TOKEN={SECRET}")]);
     service.args = Some(vec![SECRET.to_owned()]);

@@ -1,8 +1,8 @@
 //! Event buses of `run`: the bus of the process, and an optional remote bus.
 
-use super::writers::Writers;
 use crate::args::bus::BusArgs;
-use crate::dev::Printer;
+use crate::printer::Printer;
+use crate::writers::Writers;
 use akash_provider_core::bus::{Bus, FanOut, LocalBus};
 use akash_provider_redis::{Location, RedisBus};
 use std::sync::Arc;

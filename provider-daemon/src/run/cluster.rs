@@ -2,13 +2,13 @@
 
 use super::cluster_proxy::ClusterProxy;
 use super::readiness::{Conditions, WaitCondition};
-use super::writers::Writers;
 use crate::args::{KubernetesArgs, RunArgs};
-use crate::dev::{Backend, Kubernetes};
+use crate::backend::{Backend, Kubernetes};
 use crate::error::help;
 use crate::metrics::KubernetesSource;
 use crate::operators::OperatorPlan;
 use crate::supervise::{Part, Pulse, Supervisor};
+use crate::writers::Writers;
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;

@@ -1,7 +1,7 @@
 //! Cluster that may be unavailable at the start. Before the connection exists, each call fails like a call to an
 //! unavailable cluster, so that provider, gateway and status can start.
 
-use crate::dev::Backend;
+use crate::backend::Backend;
 use crate::metrics::ClusterValues;
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, DeclaredHostname, EventOptions, ExecIo, ExecRequest, ForwardedPort,

@@ -4,14 +4,14 @@
 use super::cluster::ClusterAccess;
 use super::readiness::WaitCondition;
 use super::recordings::{Recordings, UNWRITABLE};
-use super::writers::Writers;
 use crate::args::RunArgs;
 use crate::audit::{Audit, AuditedSender};
-use crate::dev::Printer;
 use crate::metrics::{CertificateExpiry, GatewaySource};
 use crate::operators::serve;
+use crate::printer::Printer;
 use crate::state::State;
 use crate::supervise::{Part, Supervisor};
+use crate::writers::Writers;
 use akash_provider_chain::AkashClient;
 use akash_provider_chain::cert::{KeyFile, KeyFiles, OwnCertificate, Usage};
 use akash_provider_chain::cert::{Rotation, RotationSettings};

@@ -9,15 +9,15 @@
 
 mod settings;
 
-use super::writers::Writers;
 use crate::args::RunArgs;
 use crate::args::ha::HaStore;
 use crate::cluster_client::client;
-use crate::dev::Printer;
 use crate::operators::identity;
+use crate::printer::Printer;
 use crate::state::State;
 use crate::state::terms::Terms;
 use crate::supervise::{Part, Supervisor};
+use crate::writers::Writers;
 use akash_provider_core::election::{Candidate, Election, ElectionConfig, LeadershipGate};
 use akash_provider_core::engine::Leadership;
 use akash_provider_core::error::ErrorKind;

@@ -2,11 +2,11 @@
 
 use crate::args::RunArgs;
 use crate::commands::tx::gas_price;
-use crate::dev::Printer;
 use crate::metrics::{
     ChainSource, EngineSource, GatewaySource, KubernetesSource, Metrics, PartsSource, ProcessSource,
     RunwaySource, serve,
 };
+use crate::printer::Printer;
 use crate::supervise::{Part, Supervisor};
 use akash_provider_chain::AkashClient;
 use akash_provider_core::Config;

@@ -1,8 +1,8 @@
 //! Periodic summary in one line: `3 leases, 2 bids, 41 declined: attributes 30, gpu 11`.
 
-use crate::dev::Printer;
 use crate::flight::RecordingStatus;
 use crate::history::HistoryHealth;
+use crate::printer::Printer;
 use akash_provider_cli::plain::count;
 use akash_provider_core::engine::{OrderPhase, Status};
 use akash_provider_core::inventory::IgnoredResource;

@@ -9,7 +9,7 @@ use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{BidState, Coin, DeploymentId, LeaseId};
 use data_encoding::HEXLOWER;
 use futures::StreamExt;
-use provider_daemon::dev::names;
+use provider_daemon::trial;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
@@ -73,7 +73,7 @@ impl<'a> Tenant<'a> {
         Self {
             fixture,
             id: DeploymentId {
-                owner: names::tenant(number).unwrap(),
+                owner: trial::tenant(number).unwrap(),
                 dseq: 1,
             },
             sdl: sdl::parse(text).unwrap(),

@@ -110,7 +110,7 @@ impl World {
     }
 
     async fn bid(&self, dseq: u64) -> (LeaseId, Sdl) {
-        let sdl = sdl::parse(crate::dev::names::SAMPLE).unwrap();
+        let sdl = sdl::parse(crate::trial::SAMPLE).unwrap();
         let id = DeploymentId {
             owner: TENANT.parse().unwrap(),
             dseq,

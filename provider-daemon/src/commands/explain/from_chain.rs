@@ -2,9 +2,9 @@
 
 use super::{ExplainedProvider, code, needed, orders};
 use crate::args::{ExplainArgs, Output, RunArgs};
+use crate::backend::{Backend, Kubernetes};
 use crate::commands::run::{config, invalid_prices};
-use crate::dev::{Backend, Kubernetes};
-use crate::run::Writers;
+use crate::writers::Writers;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::node::{addresses, limits, required_chain_id, roots};

@@ -2,7 +2,7 @@
 
 use super::{ExplainedProvider, code, orders};
 use crate::args::ExplainArgs;
-use crate::dev::{most_volumes, names, widest_reclamation};
+use crate::trial::{self, most_volumes, widest_reclamation};
 use akash_provider_core::Config;
 use akash_provider_core::bidding;
 use akash_provider_core::engine::reservations::Reservations;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 pub(super) async fn explain(args: &ExplainArgs, sdl: &Sdl) -> anyhow::Result<ExitCode> {
     let hardware = &args.run.cluster;
-    let mut config = Config::new(names::provider()?, names::CHAIN_ID);
+    let mut config = Config::new(trial::provider()?, trial::CHAIN_ID);
     config.external_ports = hardware.cluster_node_port_quantity;
     config.leased_ips = hardware.leased_ips > 0;
     let (mut attributes, mut audited) = (hardware.attributes(&args.attribute), Vec::new());
     if args.accept_any {
-        (attributes, audited) = bidding::accepting_profile(&sdl.groups, names::AUDITOR);
+        (attributes, audited) = bidding::accepting_profile(&sdl.groups, trial::AUDITOR);
         config.reclamation_window = widest_reclamation([sdl]);
         config.max_volumes_per_unit = config.max_volumes_per_unit.max(most_volumes(&sdl.groups));
     }

@@ -5,7 +5,6 @@ use super::{TxAccount, node, waits_for_block};
 use crate::args::TxArgs;
 use crate::args::tx::tenant::{CreateArgs, DeploymentArgs, DeploymentTx, DepositTx};
 use crate::audit::this_process;
-use crate::dev::tenant::create_deployment;
 use akash_provider_chain::Reader;
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_chain::proto::akash::deployment::v1beta4::QueryParamsRequest;
@@ -102,7 +101,7 @@ async fn create(
     };
     eprintln!("creating deployment {id} with a deposit of {deposit}");
     let act = act("deployment_create", &id, Some(&deposit));
-    let code = send_message(args, account, create_deployment(id, sdl, deposit), act).await?;
+    let code = send_message(args, account, TenantMsg::create_deployment(id, sdl, deposit), act).await?;
     if waits_for_block(args) && code == ExitCode::SUCCESS {
         eprintln!("to accept a bid, run: provider-daemon tx market lease create --dseq {dseq} --wait");
     }

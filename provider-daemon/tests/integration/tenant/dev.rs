@@ -8,7 +8,9 @@ use clap::Parser;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use provider_daemon::args::{self, Cli, Output};
-use provider_daemon::dev::{DevGateway, Printer, Tenant, World, names};
+use provider_daemon::dev::{DevGateway, Tenant, World};
+use provider_daemon::printer::Printer;
+use provider_daemon::trial;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -136,7 +138,7 @@ fn assert_printed_commands_work(words: &[&str]) {
     assert!(is_good, "{out}{err}\n{last}");
     let name = format!("dev-update-{}{}.yaml", std::process::id(), words.concat());
     let sdl = std::env::temp_dir().join(name);
-    std::fs::write(&sdl, names::SAMPLE.replace("nginx:1.27", "nginx:1.28")).unwrap();
+    std::fs::write(&sdl, trial::SAMPLE.replace("nginx:1.27", "nginx:1.28")).unwrap();
     let sdl = sdl.to_str().unwrap();
     for line in [
         "provider-daemon tx escrow deposit deployment 3000000uact --yes".to_owned(),
@@ -221,7 +223,7 @@ async fn first_request_of_the_sdk_works() {
     };
     let printer = Arc::new(Printer::new(Output::Json));
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
-    let sdl = ("sample".to_owned(), sdl::parse(names::SAMPLE).unwrap());
+    let sdl = ("sample".to_owned(), sdl::parse(trial::SAMPLE).unwrap());
     let sdls = [sdl.clone()];
     let world = World::start(&args, &sdls, &printer, shutdown.clone(), abort);
     let world = Arc::new(world.await.unwrap());

@@ -1,6 +1,11 @@
-//! Cluster of the embedded market.
+//! Cluster on which leases run: in memory, as local processes, or on Kubernetes.
 
-use super::{Kubernetes, Processes, processes};
+mod kubernetes;
+mod processes;
+
+pub use kubernetes::{Kubernetes, remove_leftovers};
+pub use processes::Processes;
+
 use crate::args::ClusterArgs;
 use akash_provider_core::cluster::{Cluster, Facets, MemoryCluster};
 use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
@@ -10,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Notice in the logs and shells of simulated workloads.
 const BANNER: &str = "this workload is simulated: nothing of it runs";
 
-/// Cluster and inventory of the embedded market.
+/// Cluster and inventory of a provider.
 #[derive(Debug)]
 pub enum Backend {
     /// In-memory cluster: workloads are reported as running, but nothing runs.

@@ -4,7 +4,7 @@ use crate::args::KubernetesArgs;
 use crate::cluster_client::{client, config, source};
 use crate::metrics::ClusterValues;
 use crate::operators::{EmbeddedOperators, OperatorPlan};
-use crate::run::Writers;
+use crate::writers::Writers;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_core::Error;
 use akash_provider_core::types::{Address, LeaseId};

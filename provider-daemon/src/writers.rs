@@ -39,7 +39,7 @@ pub(crate) struct Writers {
 
 impl Writers {
     /// Creates the factory. With `gate` as `None`, writes are always permitted.
-    pub(super) fn new(gate: Option<LeadershipGate>, lease: Duration) -> Self {
+    pub(crate) fn new(gate: Option<LeadershipGate>, lease: Duration) -> Self {
         Self {
             gate,
             lease,
@@ -49,7 +49,7 @@ impl Writers {
     }
 
     /// Records the deletions in the cluster in the audit log.
-    pub(super) fn audited(mut self, audit: Option<&Audit>) -> Self {
+    pub(crate) fn audited(mut self, audit: Option<&Audit>) -> Self {
         self.deletions = audit.cloned().map(DeletionLog::new).unwrap_or_default();
         self
     }
@@ -60,7 +60,7 @@ impl Writers {
     }
 
     /// Returns the counter of cluster requests, which all clients from this factory share.
-    pub(super) const fn calls(&self) -> &ApiCalls {
+    pub(crate) const fn calls(&self) -> &ApiCalls {
         &self.calls
     }
 
@@ -75,7 +75,7 @@ impl Writers {
     }
 
     /// Returns a chain client that sends transactions only while this instance leads.
-    pub(super) fn chain(&self, chain: AkashClient) -> AkashClient {
+    pub(crate) fn chain(&self, chain: AkashClient) -> AkashClient {
         match self.gate.clone() {
             Some(gate) => chain.fenced(move || gate.term().is_some()),
             None => chain,
@@ -84,7 +84,7 @@ impl Writers {
 
     /// Returns a bus that publishes events only while this instance leads. A standby buffers each event for
     /// twice the election lease duration.
-    pub(super) fn bus(&self, bus: impl Bus) -> Arc<dyn Bus> {
+    pub(crate) fn bus(&self, bus: impl Bus) -> Arc<dyn Bus> {
         match self.gate.clone() {
             Some(gate) => Arc::new(LeaderBus::new(bus, gate, self.lease * 2)),
             None => Arc::new(bus),
@@ -124,7 +124,7 @@ impl Writers {
     }
 
     /// Runs `work` while this instance leads. Starts `work` again in each election term.
-    pub(super) async fn while_leading<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
+    pub(crate) async fn while_leading<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         let Some(gate) = &self.gate else {
             return work().await;
         };

@@ -1,17 +1,21 @@
-//! Accounts and samples of the embedded market.
+//! Accounts, samples and limits of the embedded market of `dev`. `explain` uses them for a provider without a
+//! chain.
 
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_core::types::Address;
+use akash_provider_core::market::network_params;
+use akash_provider_core::sdl::Sdl;
+use akash_provider_core::types::{Address, GroupSpec};
 use anyhow::Context;
+use std::time::Duration;
 
 /// Chain ID of the embedded market; on a Kubernetes cluster a time is appended.
 pub const CHAIN_ID: &str = "dev";
 /// Auditor that signs the provider's attributes if `--accept-any` is set.
 pub const AUDITOR: &str = "dev-auditor";
 /// SDL that `dev` deploys if the command line names no SDL.
-pub const SAMPLE: &str = include_str!("../../samples/web.yaml");
+pub const SAMPLE: &str = include_str!("../samples/web.yaml");
 /// SDL that `dev --processes` deploys if the command line names no SDL.
-pub const PROCESS_SAMPLE: &str = include_str!("../../samples/processes.yaml");
+pub const PROCESS_SAMPLE: &str = include_str!("../samples/processes.yaml");
 
 /// Returns the account of the provider.
 ///
@@ -45,6 +49,20 @@ pub fn tenant(number: u32) -> anyhow::Result<Address> {
 pub fn tenant_key(number: u32) -> anyhow::Result<PrivateKey> {
     let bytes = format!("embedded-tenant-of-dev{number:010}");
     Ok(PrivateKey::from_bytes(bytes.as_bytes())?)
+}
+
+/// Returns the widest reclamation window of these SDLs, at least the minimum of the chain. `None` if no SDL
+/// requests a window.
+pub(crate) fn widest_reclamation<'a>(sdls: impl IntoIterator<Item = &'a Sdl>) -> Option<Duration> {
+    let wanted = sdls.into_iter().filter_map(|sdl| sdl.reclamation_min_window);
+    let least = network_params().min_reclamation_window;
+    wanted.max().map(|window| window.max(least))
+}
+
+pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) -> u32 {
+    let units = groups.into_iter().flat_map(|g| &g.resources);
+    let most = units.map(|u| u.resources.storage.len()).max().unwrap_or(0);
+    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
