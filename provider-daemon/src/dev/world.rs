@@ -13,7 +13,7 @@ use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::engine::Status;
 use akash_provider_core::inventory::InventorySource;
-use akash_provider_core::market::{MarketConfig, network_params};
+use akash_provider_core::market::MarketConfig;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
