@@ -43,7 +43,7 @@ impl AuditLogArgs {
     #[must_use]
     pub fn settings(&self, home: &Path) -> Option<AuditSettings> {
         Some(AuditSettings {
-            dir: directory(self.audit_log.as_deref(), home)?,
+            dir: directory(self.audit_log.as_deref(), Some(home.join("audit")))?,
             bytes: self.audit_log_bytes,
             files: self.audit_log_files.into(),
         })
@@ -51,11 +51,11 @@ impl AuditLogArgs {
 }
 
 /// Returns the directory of the audit log, or `None` if the log is disabled.
-fn directory(flag: Option<&Path>, home: &Path) -> Option<PathBuf> {
+pub(in crate::args) fn directory(flag: Option<&Path>, default: Option<PathBuf>) -> Option<PathBuf> {
     match flag {
         Some(dir) if dir == Path::new(NONE) => None,
         Some(dir) if !dir.as_os_str().is_empty() => Some(dir.to_owned()),
-        _ => Some(home.join("audit")),
+        _ => default,
     }
 }
 
@@ -80,6 +80,6 @@ impl AuditArgs {
     /// Returns the directory of the audit log, or `None` if the flag disables the log.
     #[must_use]
     pub fn directory(&self, home: &Path) -> Option<PathBuf> {
-        directory(self.audit_log.as_deref(), home)
+        directory(self.audit_log.as_deref(), Some(home.join("audit")))
     }
 }

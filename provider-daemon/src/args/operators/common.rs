@@ -1,6 +1,7 @@
 //! Flags common to all operators.
 
 use super::super::values;
+use crate::args::audit::directory;
 use crate::audit::{self, AuditSettings};
 use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::election::Timing;
@@ -8,7 +9,7 @@ use akash_provider_k8s::operators::queue::RetryPolicy;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Maximum size of the audit log of an operator, in bytes.
@@ -121,9 +122,7 @@ impl DeletionLogArgs {
     /// # Errors
     /// Returns an error if the thread of the log cannot be started.
     pub fn start(&self) -> anyhow::Result<DeletionLog> {
-        let dir = self.audit_log.clone();
-        let dir = dir.filter(|dir| !dir.as_os_str().is_empty() && dir != Path::new("none"));
-        let Some(dir) = dir else {
+        let Some(dir) = directory(self.audit_log.as_deref(), None) else {
             return Ok(DeletionLog::default());
         };
         let (bytes, files) = (LOG_BYTES, LOG_FILES);
