@@ -188,8 +188,8 @@ impl Calls {
         Ok(allowed == [true, false])
     }
 
-    /// Returns true if the account has the rights of the ClusterRole in `namespace`. `None` stands for the
-    /// whole cluster.
+    /// Returns true if the account has the rights of the ClusterRole in `namespace`, or in the whole cluster if
+    /// `namespace` is `None`.
     async fn has_lease_rights(&self, namespace: Option<&str>) -> Result<bool, Error> {
         let reviews = RIGHTS.map(|(verb, resource, subresource)| {
             let attributes = ResourceAttributes {

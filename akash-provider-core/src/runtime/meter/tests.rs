@@ -109,7 +109,7 @@ fn lag_of_each_new_block_is_recorded() {
         world.0.input(&Input::Chain(ChainEvent::Block { height, time }));
     };
     block(10, Duration::from_secs(30));
-    // A repeated block, and a block of a chain whose clock is ahead.
+    // A repeated block, and a block with a time in the future.
     block(10, Duration::from_secs(30));
     let time = BlockTime(i64::MAX);
     world

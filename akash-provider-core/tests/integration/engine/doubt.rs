@@ -537,7 +537,7 @@ fn scan_requested_during_dry_run_runs_afterwards() {
     assert!(world.replies.contains_key(&dry) && world.replies.contains_key(&real));
 }
 
-/// Answers the next snapshot call with the state before the last block.
+/// Completes the next snapshot call with the state before the last block.
 fn answer_late(world: &mut World) {
     let (id, call) = world.take_pending(|call| matches!(call, Call::FetchSnapshot));
     let snapshot = world.answer(&call);

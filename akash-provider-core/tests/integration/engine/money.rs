@@ -152,13 +152,11 @@ fn payout_of_exhausted_deployment_ends_lease_on_chain() {
     let mut world = World::new();
     let sdl = web();
     world.price = Ok(price(100));
-    world.tenant(TenantMsg::CreateDeployment {
-        id: deployment_id(1),
-        groups: sdl.groups.clone(),
-        hash: sdl.hash,
-        deposit: uact(500_000),
-        reclamation_min_window: None,
-    });
+    world.tenant(TenantMsg::create_deployment(
+        deployment_id(1),
+        &sdl,
+        uact(500_000),
+    ));
     world.take_bids(1, &sdl);
     assert_eq!(world.submit(1, &sdl).map(|_| ()), Ok(()));
     let lease = lease_id(1);
@@ -178,13 +176,11 @@ fn exhausted_funds_are_collected_in_time_at_any_block_time() {
         let mut world = World::new();
         let sdl = web();
         world.price = Ok(price(100));
-        world.tenant(TenantMsg::CreateDeployment {
-            id: deployment_id(1),
-            groups: sdl.groups.clone(),
-            hash: sdl.hash,
-            deposit: uact(500_000),
-            reclamation_min_window: None,
-        });
+        world.tenant(TenantMsg::create_deployment(
+            deployment_id(1),
+            &sdl,
+            uact(500_000),
+        ));
         world.take_bids(1, &sdl);
         assert_eq!(world.submit(1, &sdl).map(|_| ()), Ok(()));
         let lease = lease_id(1);

@@ -404,13 +404,11 @@ pub(super) fn with_fee(amount: u128) -> Config {
 fn twenty(world: &mut World) -> Vec<OrderId> {
     let sdl = web();
     for dseq in 1..=20 {
-        let events = world.market.tenant(TenantMsg::CreateDeployment {
-            id: deployment_id(dseq),
-            groups: sdl.groups.clone(),
-            hash: sdl.hash,
-            deposit: uact(50_000_000),
-            reclamation_min_window: None,
-        });
+        let events = world.market.tenant(TenantMsg::create_deployment(
+            deployment_id(dseq),
+            &sdl,
+            uact(50_000_000),
+        ));
         world.tell(events.unwrap());
     }
     world.blocks(1, BLOCK);

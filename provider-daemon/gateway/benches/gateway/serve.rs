@@ -167,13 +167,7 @@ async fn lease(
         owner: owner.clone(),
         dseq: DSEQ,
     };
-    chain.tenant(TenantMsg::CreateDeployment {
-        id: id.clone(),
-        groups: sdl.groups.clone(),
-        hash: sdl.hash,
-        deposit: coin(5_000_000),
-        reclamation_min_window: None,
-    })?;
+    chain.tenant(TenantMsg::create_deployment(id.clone(), sdl, coin(5_000_000)))?;
     let bid = || {
         chain.market(|market| {
             let mut orders = market.orders().filter(|o| *o.id.deployment() == id);

@@ -323,13 +323,7 @@ impl World {
             ..coin()
         };
         self.chain
-            .tenant(TenantMsg::CreateDeployment {
-                id: id.clone(),
-                groups: sdl.groups.clone(),
-                hash: sdl.hash,
-                deposit,
-                reclamation_min_window: None,
-            })
+            .tenant(TenantMsg::create_deployment(id.clone(), sdl, deposit))
             .unwrap();
         let bid = || {
             self.chain.market(|market| {

@@ -115,13 +115,7 @@ impl World {
             owner: TENANT.parse().unwrap(),
             dseq,
         };
-        let created = TenantMsg::CreateDeployment {
-            id: id.clone(),
-            groups: sdl.groups.clone(),
-            hash: sdl.hash,
-            deposit: "5000000uact".parse().unwrap(),
-            reclamation_min_window: None,
-        };
+        let created = TenantMsg::create_deployment(id.clone(), &sdl, "5000000uact".parse().unwrap());
         self.chain.tenant(created).unwrap();
         self.until("a bid", || !self.bids(&id).is_empty()).await;
         (self.bids(&id)[0].id.clone(), sdl)

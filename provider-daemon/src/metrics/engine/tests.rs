@@ -36,16 +36,14 @@ fn chain(leases: u64) -> MemoryChain {
     });
     let sdl = sdl::parse(include_str!("../../../samples/web.yaml")).unwrap();
     for dseq in 1..=leases {
-        let deployment = TenantMsg::CreateDeployment {
-            id: DeploymentId {
+        let deployment = TenantMsg::create_deployment(
+            DeploymentId {
                 owner: tenant.clone(),
                 dseq,
             },
-            groups: sdl.groups.clone(),
-            hash: sdl.hash,
-            deposit: "5000000uact".parse().unwrap(),
-            reclamation_min_window: None,
-        };
+            &sdl,
+            "5000000uact".parse().unwrap(),
+        );
         chain.tenant(deployment).unwrap();
         let bid: BidId = format!("{TENANT}/{dseq}/1/1/{ACCOUNT}").parse().unwrap();
         chain.market(|market| {

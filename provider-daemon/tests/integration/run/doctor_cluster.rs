@@ -172,7 +172,7 @@ fn controller_gateway_and_gpus_are_reported_until_they_work() {
         json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": metadata,
             "status": {"conditions": conditions}})
     };
-    // Other subjects start with the same word.
+    // Other subjects also start with `gateway`.
     let gateway_severity = |results: &Results| {
         let check = results.checks().find(|check| check["subject"] == "gateway");
         check.unwrap()["severity"].clone()

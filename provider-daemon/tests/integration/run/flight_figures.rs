@@ -268,13 +268,7 @@ impl RecordedEngine {
             owner: account(2),
             dseq,
         };
-        let order = TenantMsg::CreateDeployment {
-            id: id.clone(),
-            groups: sdl.groups.clone(),
-            hash: sdl.hash,
-            deposit: uact(5_000_000),
-            reclamation_min_window: None,
-        };
+        let order = TenantMsg::create_deployment(id.clone(), sdl, uact(5_000_000));
         for message in [order, TenantMsg::CloseDeployment { id }] {
             let events = self.market.tenant(message).unwrap();
             self.tell(events);
