@@ -166,7 +166,7 @@ impl Endpoints {
     /// height.
     ///
     /// # Errors
-    /// Returns the last error after all attempts. If the request is the cause, only one attempt is made.
+    /// Returns the last error after all attempts. A refused request is not sent to another endpoint.
     pub async fn query<M: Method>(
         &self,
         request: &M,
@@ -193,7 +193,7 @@ impl Endpoints {
     /// Calls a JSON-RPC method of the best endpoint, with fail-over to other endpoints.
     ///
     /// # Errors
-    /// Returns the last error after all attempts. If the request is the cause, only one attempt is made.
+    /// Returns the last error after all attempts. A refused request is not sent to another endpoint.
     pub async fn call<T: DeserializeOwned>(
         &self,
         method: &str,

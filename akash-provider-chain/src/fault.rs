@@ -104,7 +104,7 @@ pub enum Fault {
     /// The node is behind the processed block, or too many blocks behind another node.
     #[error("the node is at height {height}, below the required height {floor}")]
     Behind {
-        /// Height of the response. After a health check, newest height of the node.
+        /// Height of the response, or newest height of the node in a health check.
         height: u64,
         /// Height of the processed block. After a health check, height of the best node, if higher.
         floor: u64,

@@ -118,7 +118,7 @@ impl Reader {
         }
     }
 
-    /// Caches the time of a block that one node returned.
+    /// Caches a block time that only one node returned.
     pub(crate) fn cache_time(&self, height: Height, time: BlockTime) {
         self.store_time(height, time, Some(Instant::now()));
     }

@@ -23,7 +23,7 @@ pub use port::*;
 /// Specification of the workload of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WorkloadSpec {
-    /// Order and provider of the lease.
+    /// Lease of the workload.
     pub lease: LeaseId,
     /// Services to run, from the manifest.
     pub group: Arc<Group>,
@@ -77,7 +77,7 @@ pub struct IpDeclaration {
 pub struct Listing {
     /// Specification of the last `record` or `deploy` call of each lease with a usable record.
     pub deployments: Vec<WorkloadSpec>,
-    /// Objects of leases with a missing or unreadable workload record.
+    /// Objects of leases without a readable workload record.
     #[serde(default)]
     pub unusable: Vec<UnusableRecord>,
     /// Leases with a record, but with a missing or modified object. The provider repeats a previous deploy of
@@ -92,7 +92,7 @@ pub struct Listing {
     pub place: String,
 }
 
-/// Object of a lease with a missing or unreadable workload record.
+/// Object of a lease without a readable workload record.
 ///
 /// While the object exists, the provider does not close the lease for a missing manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -153,7 +153,7 @@ pub enum ClusterChange {
     },
     /// Health of one workload, changed or unchanged.
     Health {
-        /// Order and provider of the lease.
+        /// Lease of the workload.
         lease: LeaseId,
         /// Current health that the backend observed.
         health: Health,

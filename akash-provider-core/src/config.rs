@@ -347,8 +347,8 @@ impl InvalidConfig {
         &self.name
     }
 
-    /// Returns the value as text, or an empty text if the setting is missing or [`help`](Self::help) contains
-    /// the value.
+    /// Returns the value as text. The text is empty for a missing setting, and if [`help`](Self::help)
+    /// contains the value.
     #[must_use]
     pub fn value(&self) -> &str {
         self.value.as_deref().unwrap_or_default()

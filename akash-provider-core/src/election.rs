@@ -217,8 +217,7 @@ impl Election {
         status
     }
 
-    /// Returns the state for the next leader: while this instance leads, its own state, otherwise the state
-    /// in the election record.
+    /// Returns the state for the next leader. A standby returns the state in the election record.
     #[must_use]
     pub fn state(&self) -> String {
         lock(&self.shared.state).clone()

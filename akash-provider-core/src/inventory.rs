@@ -171,7 +171,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Returns the number of GPUs by vendor and model, and the number that orders for the model can get.
+    /// Returns the total and the free number of GPUs, by vendor and model.
     #[must_use]
     pub fn gpus_by_model(&self) -> BTreeMap<(&str, &str), Pair> {
         let mut models = BTreeMap::new();

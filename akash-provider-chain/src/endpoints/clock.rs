@@ -20,7 +20,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Endpoints {
-    /// Corrects the clock for checks of block times if the nodes prove that the local clock is behind.
+    /// Updates the correction of the local clock from the block times of the nodes. Checks of block times use
+    /// the corrected clock.
     pub(super) fn update_clock_correction(&self) {
         let Some(correction) = self.correction() else {
             return;

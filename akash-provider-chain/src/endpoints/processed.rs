@@ -11,16 +11,16 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time without a node at the processed height after which a warning is logged.
+/// If no node has the processed block for this time, a warning is logged.
 const UNREACHED_FOR: Duration = Duration::from_secs(300);
 
-/// Last processed block, with the state of its agreement with the nodes.
+/// Last processed block, and the start of each disagreement with the nodes.
 #[derive(Debug, Default)]
 pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
     /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Start of the contradiction: a node contradicts the processed block and no node has this block.
+    /// Time since which a node contradicts the processed block, while no node has this block.
     contradicted: Option<Instant>,
     /// Time since which no reachable node has the processed block.
     unreached: Option<Instant>,
@@ -134,11 +134,11 @@ impl Endpoints {
         self.refresh_if_due(super::Capability::Queries).await;
     }
 
-    /// Compares the processed block with the newest blocks of the nodes. Logs a warning if no node has the
-    /// processed block for five minutes.
+    /// Compares the processed block with the newest blocks of the nodes.
     ///
-    /// If a node also contradicts this block for [`Limits::contradiction`](crate::Limits::contradiction),
-    /// drops the processed block.
+    /// - Logs a warning if no node has the processed block for five minutes.
+    /// - Drops the processed block if no node has this block, and a node contradicts this block for the time
+    ///   [`Limits::contradiction`](crate::Limits::contradiction).
     pub(super) fn review_processed(&self) {
         let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(reported_tip).collect();
         let mut processed = lock(&self.shared.processed);

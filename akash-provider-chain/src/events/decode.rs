@@ -357,7 +357,7 @@ fn bid_event(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, M
     })
 }
 
-/// Returns the provider of an event that concerns a single provider, even if other fields are malformed.
+/// Returns the provider of an event about a single provider. Ignores malformed attributes of the event.
 fn sole_provider(event: &AbciEvent) -> Option<Address> {
     let (key, part) = match event.kind.strip_prefix("akash.")? {
         "market.v1.EventBidCreated"

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Maximum number of failed attempts to get a block from responding nodes before a `Resync` follows.
+/// After this number of error responses to block requests, a `Resync` follows.
 const REFUSALS_MAX: u32 = 10;
 
 /// Market parameters and provider record. No event updates these values.

@@ -24,12 +24,12 @@ const GAS_FACTOR: u64 = 10;
 const FEE_FACTOR: u64 = 4;
 /// Gas ceiling of a transaction: more than twice the gas of 16 withdrawals.
 const TRANSACTION_GAS: u64 = 10_000_000;
-/// Gas that the fee ceiling of a transaction pays for, at the maximum gas price.
+/// The fee ceiling of a transaction is the fee for this gas at the maximum gas price.
 const TRANSACTION_FEE_GAS: u64 = 6_000_000;
 /// Gas ceiling of one hour: the gas of 1000 bids, 1000 closes and 1000 withdrawals, with a margin.
 const HOUR_GAS: u64 = 800_000_000;
-/// Gas that the hourly fee ceiling pays for, at the maximum gas price. At the default price, the ceiling pays
-/// for [`HOUR_GAS`].
+/// The hourly fee ceiling is the fee for this gas at the maximum gas price. At the default price, the ceiling
+/// pays for [`HOUR_GAS`].
 const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
 
 /// Messages or transactions to which a ceiling applies.

@@ -26,7 +26,7 @@ pub struct Minute {
     pub paid: Cost,
 }
 
-/// Store of the gas and fees of the last hour, for restarts.
+/// Store of the gas and fees of the last hour. The hourly ceilings thus survive a restart.
 pub trait ExpenseStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the stored minutes in any order, or an empty list if nothing is stored.
     ///

@@ -119,6 +119,6 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error>;
     /// Returns a transaction by hash, or `None` if the node does not have the transaction.
     async fn find(&self, hash: &TxHash) -> Result<Option<IncludedTx>, Error>;
-    /// Returns whether the chain has executed a message, according to the affected object.
+    /// Queries the object that a message affects. Returns whether the chain has executed the message.
     async fn object_state(&self, msg: &Msg) -> Result<ObjectState, Error>;
 }

@@ -156,8 +156,8 @@ pub(super) enum Input {
     },
     /// Result of [`Action::FetchBlock`].
     Block(Result<SyncInfo, Failure>),
-    /// Block that the event follower reported. [`Input::Found`] inputs for its transactions precede this
-    /// input.
+    /// Block that the event follower reported. Before this input, the writer passes [`Input::Found`] for each
+    /// own transaction in the block.
     ObservedBlock {
         /// Chain id, height and time of the block.
         block: SyncInfo,
@@ -184,7 +184,7 @@ pub(super) enum Input {
     Stop,
 }
 
-/// Output of the planner. Every action except `Reply` causes exactly one input with its result.
+/// Output of the planner. The result of every action except `Reply` comes back as one input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// Query the newest block.
@@ -229,8 +229,7 @@ pub(super) struct Planner {
     queue: BTreeMap<(u8, Ticket), Request>,
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
-    /// Deployments from which a lost transaction can still withdraw, each with the expiry of this
-    /// transaction.
+    /// Withdrawals that a block may still include: the expiry of the transaction, and the deployment.
     unresolved: Vec<(Expiry, DeploymentId)>,
     chain: ChainState,
     sequencer: Sequencer,

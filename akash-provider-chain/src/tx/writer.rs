@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 const INBOX: usize = 1024;
 /// Maximum time of one call to a node, normally longer than the limits of the endpoints.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Minimum limit for stored transaction hashes. The limit is `max(HASHES_MIN, 4 × transactions in flight)`.
+/// The writer stores at most `max(HASHES_MIN, 4 × transactions in flight)` transaction hashes.
 const HASHES_MIN: usize = 256;
 
 type CallResult = Result<TxOutcome, Failure>;
@@ -39,7 +39,7 @@ enum Command {
     Block(ObservedBlock),
 }
 
-/// Channel for the result of a call, and the check of whether the caller may still send transactions.
+/// Channel for the result of a call. `fence` checks whether the caller may still send transactions.
 struct Reply {
     sender: oneshot::Sender<CallResult>,
     fence: Option<Fence>,
@@ -348,8 +348,8 @@ impl Task {
         }
     }
 
-    /// Refuses unsent calls without the permission to send. The permission can expire while the process is
-    /// suspended.
+    /// Refuses unsent calls of callers that may no longer send. A caller can lose the permission while the
+    /// process is suspended.
     fn withdraw(&mut self) {
         let replies = self.replies.iter();
         let shut = replies.filter(|(_, reply)| reply.is_shut());

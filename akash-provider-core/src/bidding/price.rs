@@ -38,7 +38,8 @@ pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Resul
 
 /// Checks that the chain accepts prices in the denomination of a group.
 ///
-/// The check never fails for an existing order.
+/// # Errors
+/// Returns [`Decline::PriceDenom`], but never for an order that is on the chain.
 pub fn check_denom(group: &GroupSpec, params: &MarketParams) -> Result<(), Decline> {
     let order = group.max_price().map(|price| price.denom).unwrap_or_default();
     let accepted = || params.bid_min_deposits.iter().map(|deposit| &deposit.denom);

@@ -64,7 +64,7 @@ fn limit(what: &str, value: usize, limit: usize) -> Result<(), Decline> {
 }
 
 impl Decline {
-    /// Shortens the texts of the decline, which tenants, nodes and price scripts choose.
+    /// Shortens texts that come from tenants, nodes or price scripts.
     #[must_use]
     pub fn shortened(mut self) -> Self {
         match &mut self {

@@ -118,8 +118,8 @@ fn chain_dropped(operation: &'static str, error: oneshot::error::RecvError) -> E
 pub trait BlockMaker: Send + 'static {
     /// Executes pending transactions in a block with the given time and returns the facts.
     fn execute(&mut self, market: &mut Market, time: BlockTime) -> Vec<ChainEvent>;
-    /// Receives a completed block. `direct` contains the events of other messages. `touched` is false if only
-    /// the block maker can have changed the market since the previous block.
+    /// Receives a completed block. `direct` contains the events that [`execute`](Self::execute) did not
+    /// return. `touched` is true if other code may have changed the market since the previous block.
     fn completed(&mut self, market: &Market, direct: &[ChainEvent], touched: bool);
 }
 

@@ -70,7 +70,7 @@ pub struct Setup {
     pub broken_image: String,
     /// A command that the image contains and that exits with code 0.
     pub command: Vec<String>,
-    /// Maximum time of a call, a teardown, or a wait for health or for a stream item.
+    /// Time limit for each step of a check: a call, a teardown or a wait.
     pub timeout: Duration,
     /// Time to wait for unexpected events, such as a restart. Must exceed the reaction time of the backend.
     pub quiet_time: Duration,

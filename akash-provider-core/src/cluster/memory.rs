@@ -106,7 +106,7 @@ struct State {
     banner: Option<String>,
 }
 
-/// Streams of followers, each with the followed services. An empty list means all.
+/// Followers. Each has the names of the followed services (empty for all services) and a stream.
 type Readers<T> = Vec<Reader<T>>;
 type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
 
@@ -308,7 +308,7 @@ impl MemoryCluster {
 
     /// Sets the banner: a text that every replica logs at its first deploy, and that commands print first.
     ///
-    /// With a banner and without [`set_exec`](Self::set_exec), a command with a terminal echoes its input
+    /// Unless [`set_exec`](Self::set_exec) sets a function, a command in a terminal then echoes the input
     /// until Ctrl-C, Ctrl-D, `exit` or the end of the input.
     pub fn set_banner(&self, text: &str) {
         lock(&self.state).banner = Some(text.to_owned());

@@ -137,7 +137,7 @@ pub async fn all_connections_read_the_written_record(
     }
 }
 
-/// Checks that one of several concurrent writes to a version succeeds, and the others are conflicts.
+/// Checks several concurrent writes with the same version. One write succeeds, and the others are conflicts.
 ///
 /// # Panics
 /// Panics when the store violates the rule.

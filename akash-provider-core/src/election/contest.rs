@@ -81,7 +81,7 @@ pub(super) struct Contest {
     /// Number of consecutive calls without a response, and the duration of the last call.
     failures: (u32, Duration),
     cached_record: CachedRecord,
-    /// Last content of the election record, and the time of its first observation.
+    /// Last content of the election record, and the time at which this content was first observed.
     unchanged: Option<(Record, Duration)>,
     own_term: Option<OwnTerm>,
     /// Earliest time at which this instance may lead after the election record was deleted, because the

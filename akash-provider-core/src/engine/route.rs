@@ -229,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// Returns the unknown state that a request needs, as text, or `None` if the request can be checked.
+    /// Returns the name of the state that is missing to check a request. `None` if no state is missing.
     const fn unknown_for(&self, request: &Request) -> Option<&'static str> {
         match request {
             // The operator can release the breaker at any time.

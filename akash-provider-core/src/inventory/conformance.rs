@@ -68,8 +68,9 @@ pub fn cluster() -> ClusterSpec {
 
 /// Checks every rule of [`Inventory`]. `make` builds an inventory from a cluster.
 ///
-/// # Panics Panics when the inventory violates a rule. The message names the rule. If a call does not return,
-/// the suite prints the rule and exits the process.
+/// # Panics
+/// Panics when the inventory violates a rule. The message names the rule. If a call does not return, the
+/// suite prints the rule and exits the process.
 pub fn suite(make: impl Fn(&ClusterSpec) -> Box<dyn Inventory>) {
     let fresh = || make(&cluster());
     chapter("all or nothing", || all_or_nothing(fresh()));

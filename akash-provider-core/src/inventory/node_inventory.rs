@@ -191,7 +191,7 @@ impl NodeInventory {
     }
 }
 
-/// Returns the number of `replicas` that an overcommitted resource cannot supply, rounded up.
+/// Returns the number of `replicas` that exceed the capacity of a resource, rounded up.
 fn lack(base: i64, free: i64, replicas: i64) -> i64 {
     let taken = i128::from(base) - i128::from(free);
     if free >= 0 || taken <= 0 || replicas <= 0 {

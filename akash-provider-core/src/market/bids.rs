@@ -103,7 +103,8 @@ fn check_window(
     }
 }
 
-/// Checks whether a provider meets the requirements of a group, in the sequence of the Akash network.
+/// Checks whether a provider meets the requirements of a group. The sequence of checks is the same as on the
+/// Akash network.
 fn check_placement(
     spec: &GroupSpec,
     provider: &ProviderRecord,

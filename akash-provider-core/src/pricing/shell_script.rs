@@ -77,7 +77,7 @@ pub enum InvalidScript {
     NoTime,
 }
 
-/// Failure of a script, the source of the error of `calculate_price`.
+/// Failure of a price script. `calculate_price` returns this failure as the `source` of the error.
 #[derive(Debug, thiserror::Error)]
 enum ScriptError {
     /// The script could not be started.

@@ -244,8 +244,9 @@ impl ProviderHandle {
 
     /// Returns whether the chain lists this lease as active and owned by this provider.
     ///
-    /// # Errors Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] if
-    /// the provider does not respond in time.
+    /// # Errors
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] if the
+    /// provider does not respond in time.
     pub async fn has_lease(&self, lease: &LeaseId) -> Result<bool, Error> {
         let lease = lease.clone();
         self.ask("has lease", |reply| HandleRequest::HasLease(lease, reply))
@@ -254,8 +255,9 @@ impl ProviderHandle {
 
     /// Returns the active lease of this provider for a group, or `None` if the chain lists no such lease.
     ///
-    /// # Errors Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] if
-    /// the provider does not respond in time.
+    /// # Errors
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] if the
+    /// provider does not respond in time.
     pub async fn lease_of(&self, group: &GroupId) -> Result<Option<LeaseId>, Error> {
         let group = group.clone();
         self.ask("lease of a group", |reply| HandleRequest::LeaseOf(group, reply))

@@ -48,8 +48,8 @@ pub const BLOCK_LAG_BOUNDS: [Duration; 9] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseEarnings {
-    /// Earnings at the last settlement of the chain, plus the price of each later block that the escrow
-    /// account can pay.
+    /// Earnings at the last settlement on the chain, plus the price of each later block. Blocks that the
+    /// escrow account cannot pay for do not count.
     pub accrued: Dec,
     /// Part of `accrued` that was withdrawn; `None` if the chain returned no earnings.
     pub withdrawn: Option<Dec>,
@@ -65,7 +65,7 @@ pub struct ProviderStatistics {
     /// Number of finished orders by outcome: `won`, `declined`, the names of
     /// [`BidOutcome`](crate::types::BidOutcome), or `no_bid` for an order that ended before a bid.
     pub order_outcomes: BTreeMap<&'static str, u64>,
-    /// Orders with the outcome `no_bid` that the chain reported as `lost` or `order_closed`.
+    /// Number of orders with the outcome `no_bid`, by the event on the chain: `lost` or `order_closed`.
     pub no_bid_outcomes: BTreeMap<&'static str, u64>,
     /// Number of evaluated orders by result: `accept`, `decline`, `fail`.
     pub evaluations: BTreeMap<&'static str, u64>,

@@ -193,7 +193,8 @@ impl Meter {
         self.lock().engine = engine;
     }
 
-    /// Counts the reservations of the orders in a status, and the orders that ended without a bid.
+    /// Counts the reservations of the orders in `status`. Orders that are missing in `status` ended without a
+    /// bid.
     pub(super) fn settle(&self, status: &Status) {
         self.lock().orders.settle(status);
     }

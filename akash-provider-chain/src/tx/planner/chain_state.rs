@@ -6,7 +6,7 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{BlockTime, DecCoin, Mono};
 
-/// Newest known block (the tip). A lower block replaces the tip only if its later time proves that the tip is
+/// Newest known block (the tip). A lower block with a later time replaces the tip, because the tip is then
 /// false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tip {

@@ -470,8 +470,8 @@ impl Planner {
         }
     }
 
-    /// Handles an expired transaction. With sequences, a recent call gets a new draft, because another
-    /// transaction may have used the sequence.
+    /// Handles an expired transaction. A recent ordered transaction gets a new draft: another transaction may
+    /// have used the same account sequence.
     fn expire(&mut self, id: FlightId, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {

@@ -206,7 +206,7 @@ impl Breaker {
         self.records_missing.take().is_some()
     }
 
-    /// Returns the location without records, or `None` if no requests are held for missing records.
+    /// Returns the location at which records are missing, or `None` if no records are missing.
     #[must_use]
     pub(crate) fn records_missing(&self) -> Option<&str> {
         self.records_missing.as_deref()

@@ -183,8 +183,8 @@ impl HostnameLedger {
     /// assigned directly. Returns each hostname with its previous holder.
     ///
     /// # Errors
-    /// Returns an error if a hostname conflicts with another tenant's hostname, or is blocked and held by no
-    /// lease.
+    /// Returns an error if a hostname conflicts with another tenant's hostname. Also returns an error for a
+    /// blocked hostname that no lease holds.
     pub fn transfer(
         &mut self,
         lease: &LeaseId,

@@ -169,7 +169,7 @@ impl Workload {
         }
     }
 
-    /// Creates the workload of a lease on the chain. The workload has no manifest yet.
+    /// Creates a workload from a lease record. The workload has no manifest yet.
     #[must_use]
     pub fn for_lease(lease: &LeaseId, price: &DecCoin, reclamation: Option<Reclamation>) -> Self {
         Self {

@@ -33,12 +33,12 @@ use crate::engine::effect::Call;
 use crate::engine::table::Machine;
 use crate::engine::timers::Deadlines;
 
-/// Number of failed attempts to fetch the order or to send the bid after which the order is declined as
+/// After this number of failed attempts to fetch the order or to send the bid, the order is declined as
 /// `Unknown`.
 const READ_ATTEMPTS: u32 = 5;
-/// Number of failed attempts to count the bids on an order after which the provider bids without a count.
+/// After this number of failed attempts to count the bids on an order, the provider bids without a count.
 const COUNT_ATTEMPTS: u32 = 2;
-/// Number of bid transactions with unknown result after which the order waits until these transactions have
+/// After this number of bid transactions with unknown results, the order waits until all of them have
 /// expired.
 const BID_ATTEMPTS: u32 = 3;
 
@@ -90,8 +90,7 @@ pub enum Phase {
         retry_at: Option<Mono>,
         /// Outcome of the order, if the order ended. An open bid must then be closed.
         ending: Option<Outcome>,
-        /// Block time until which a block can include a bid transaction. Until then, a query without the bid
-        /// proves nothing.
+        /// Expiry of the bid transactions, as block time. Before the expiry, a missing bid proves nothing.
         expires: BlockTime,
     },
     /// The bid is open on the chain.

@@ -42,7 +42,7 @@ pub(in crate::engine) struct Wallet {
     /// Last balance that was read, for a comparison with the next balance.
     read: BTreeMap<Denom, u128>,
     is_reading: bool,
-    /// Deposits that may not be deducted yet from the balance of the current read.
+    /// Deposits of bids in flight during the current read. The read balance may still include these deposits.
     unconfirmed: BTreeMap<OrderId, Coin>,
     /// Processed height at the request of the last read, and whether events of the next block were already
     /// received.
@@ -391,7 +391,7 @@ impl Engine {
         unfunded.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Wakes as many orders as the balance can pay, because rejected bids cost fees.
+    /// Wakes unfunded orders, but at most as many as the balance can pay. A rejected bid would cost a fee.
     pub(in crate::engine) fn wake_unfunded(&mut self) {
         let fee = &self.config.bid_fee;
         let deposits = bidding::deposits(&self.config, self.market.provider_data.params());

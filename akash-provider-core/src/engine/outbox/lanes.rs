@@ -117,7 +117,7 @@ impl Lanes {
         self.next(&lease)
     }
 
-    /// Stores the hostnames that a deploy declares. Returns the deploys of other leases with any of these
+    /// Stores the hostnames that a deploy declares. Returns the other leases' deploys that declare the same
     /// hostnames.
     fn declare(
         &mut self,

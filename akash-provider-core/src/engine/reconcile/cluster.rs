@@ -160,8 +160,8 @@ impl Engine {
         }
     }
 
-    /// Assigns declared hostnames to their leases. Skips hostnames that the manifest no longer lists, and
-    /// leases with a manifest in the engine.
+    /// Assigns declared hostnames to their leases. Skips hostnames that the manifest no longer lists. Skips a
+    /// lease if the engine has the manifest.
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<WorkloadSpec>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()

@@ -125,7 +125,7 @@ pub(super) fn unread_lease(order: &OrderId) -> Decline {
     }
 }
 
-/// Creates the [`Decline`] for GPU orders while the GPU reservation of `order` fits on no node.
+/// Creates the [`Decline`] of a GPU order that must wait: `order` has GPU replicas without a node.
 pub(super) fn gpus_reserved_for(order: &OrderId) -> Decline {
     Decline::InsufficientCapacity {
         message: format!("GPUs are reserved for order {order}, which has replicas without a node"),

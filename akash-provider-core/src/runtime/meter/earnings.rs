@@ -20,7 +20,8 @@ struct Account {
 }
 
 impl Account {
-    /// Reads a lease in a snapshot. Without a record of the earnings, each block since the creation counts.
+    /// Creates the account of a lease in a snapshot. Without a payment record, all blocks since the creation
+    /// of the lease count.
     fn from_record(record: &LeaseRecord, deployment: Option<&DeploymentRecord>) -> Self {
         let lease = &record.lease;
         let recorded = record.payment.as_ref().zip(deployment).and_then(|(payment, d)| {
@@ -58,7 +59,7 @@ impl Account {
 pub(super) struct Earnings(FxHashMap<LeaseId, Account>);
 
 impl Earnings {
-    /// Replaces the accounts of the leases in a snapshot, unless the snapshot is older than the account.
+    /// Replaces the account of each lease in a snapshot, unless the account was settled after the snapshot.
     pub(super) fn read(&mut self, snapshot: &Snapshot) {
         let deployments: FxHashMap<&DeploymentId, &DeploymentRecord> = snapshot
             .deployments
@@ -193,7 +194,8 @@ mod tests {
         }
     }
 
-    /// Returns a snapshot at the height `height` that was settled at height 12 with funds for 4 blocks.
+    /// Returns a snapshot at `height`. The deployment was settled at height 12, with funds for 4 further
+    /// blocks.
     fn snapshot(height: Height, payment: Option<(u128, &str)>) -> Snapshot {
         let deployment = deployment(12, "8.5");
         let payment = payment.map(|(withdrawn, balance)| Payment {

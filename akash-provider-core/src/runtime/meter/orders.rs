@@ -119,7 +119,8 @@ impl OrderCounts {
         }
     }
 
-    /// Counts the first success of a bid transaction of an order. Failures are counted when the order has ended.
+    /// Counts the first successful bid transaction of an order, for each action. Failures are counted when
+    /// the order has ended.
     pub(super) fn bid_sent(&mut self, order: &OrderId, action: &'static str, is_success: bool) {
         let sent = self.sent.entry(order.clone()).or_default();
         let has_succeeded = sent.entry(action).or_default();

@@ -18,7 +18,7 @@ pub struct Submission {
     pub hashes: Hashes,
 }
 
-/// A manifest that passed the check, with a workload for each lease.
+/// Validated manifest, with a workload specification for each lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AcceptedManifest {
     /// Hash that the chain stores for the manifest.

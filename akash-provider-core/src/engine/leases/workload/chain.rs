@@ -12,7 +12,7 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Time to wait for the chain event of a committed close or reclaim message before the lease record is read.
+/// Time to wait for the event of a committed close or reclaim message. Then the lease record is read.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between checks whether a planned close may be sent now.
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
@@ -117,8 +117,8 @@ impl Workload {
         }
     }
 
-    /// Sets the reclamation terms from the lease record. A record without terms does not replace known terms
-    /// with a deadline.
+    /// Sets the reclamation terms from the lease record. If the deadline is known, a record without terms
+    /// changes nothing.
     fn set_terms(&mut self, recorded: Option<Reclamation>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if recorded.is_some() || !announced {
