@@ -157,8 +157,7 @@ pub struct ForeignObject {
     pub kind: &'static str,
     /// Name of the object, as `namespace/name` for a namespaced object.
     pub name: String,
-    /// Chain id in the annotation of the object; `None` without this annotation, which other provider
-    /// programs do not write.
+    /// Chain id in an annotation that only this provider writes; `None` without the annotation.
     pub chain_id: Option<String>,
 }
 

@@ -33,8 +33,8 @@ use serde_json::Value;
 pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
-/// Annotation of an object: value of its label `akash.network/manifest.resource.version` at the last apply by
-/// this provider. Other provider programs change only the label.
+/// Annotation of an object: a copy of the label `akash.network/manifest.resource.version` from the last apply
+/// by this provider. Other provider programs change only the label.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
 /// Annotation of a workload that has the unchanged pod template of another provider program.
 pub const KEPT: &str = "provider.akash.network/kept";
@@ -194,7 +194,7 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Deletes objects that cannot be changed in place. Returns an error after a deletion, because the next
+    /// Deletes objects that cannot be changed in place. After a deletion, returns a transient error. The next
     /// apply recreates the objects.
     async fn make_way(&self, calls: &Calls, replaced: &[plan::Delete]) -> Result<(), Error> {
         for plan::Delete { id, uid } in replaced {

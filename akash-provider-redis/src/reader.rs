@@ -237,7 +237,7 @@ impl Reader {
         self.at = heads.topics.into_iter().map(|(end, _)| end).collect();
     }
 
-    /// Delivers the read entries in order of publication over all topics.
+    /// Delivers the entries of `reply` in the order of publication, across all topics.
     async fn take(
         &mut self,
         reply: &StreamReadReply,

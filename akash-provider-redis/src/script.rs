@@ -85,7 +85,7 @@ redis.call('SET', KEYS[4], number(first + many - 1), 'EX', ARGV[5])
 return number(sequence)
 ";
 
-/// Maximum number of events in one call of the script, which blocks all other commands of the server.
+/// Maximum number of events in one script call. During a script call, all other commands of the server wait.
 pub(crate) const AT_ONCE: usize = 128;
 const TOGETHER_BYTES: usize = 1 << 20;
 

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 const CHAIN: &str = "bench";
 const BLOCK: Duration = Duration::from_millis(if cfg!(debug_assertions) { 250 } else { 1_000 });
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Numbers of bids in one burst, each for one run.
+/// Sizes of the measured bursts, in bids.
 const BURSTS: &[u64] = if cfg!(debug_assertions) {
     &[100]
 } else {

@@ -86,7 +86,7 @@ pub(crate) enum Record {
         effects: u32,
         digest: u64,
     },
-    /// Number of missing steps, because the engine was faster than the writer.
+    /// The recording lacks `turns` steps: the engine was faster than the writer.
     Gap { turns: u64 },
     /// Regular end of the process.
     End,

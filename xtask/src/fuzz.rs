@@ -148,7 +148,7 @@ fn run_target(workspace: &Workspace, (name, program): &Program, seconds: u64, se
         .run()
 }
 
-/// Runs the test `fuzz` for this duration as a release build, which tries more inputs.
+/// Runs the test `fuzz` for this duration. A release build tries more inputs.
 fn seeded(workspace: &Workspace, seconds: u64, seed: u64) -> Result<()> {
     let tests = workspace
         .cargo(&["test", "--locked", "--release", "-p", "akash-provider-gateway"])

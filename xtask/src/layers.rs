@@ -167,7 +167,7 @@ fn is_of_family(name: &str, family: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
 }
 
-/// Returns dependencies between crates that the layers forbid, and examples that depend on several backends.
+/// Returns forbidden dependencies between crates, and examples that depend on several backends.
 fn misplaced(workspace: &Workspace) -> Vec<String> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut findings = Vec::new();

@@ -36,9 +36,9 @@ pub(crate) struct Prepared<'a> {
     suites: Vec<Suite>,
 }
 
-/// Builds the clusters' programs and the tests of each tier, because a build during the tests would wait for
-/// other builds. If the machine cannot run a cluster, prints the reason in a passed stage of each tier, and
-/// returns no tier.
+/// Builds the clusters' programs and the tests of each tier. A build during the tests would wait for other
+/// builds. If the machine cannot run a cluster, reports each tier as passed with the reason, and returns an
+/// empty list.
 pub(crate) fn prepare<'a>(workspace: &'a Workspace, report: &mut Report) -> Vec<Prepared<'a>> {
     if let Some(obstacle) = testbed::obstacle() {
         for (_, kind, name, _) in TESTS {
@@ -105,7 +105,7 @@ pub(crate) fn campaign(workspace: &Workspace, seed: u64) -> Result<()> {
     node_campaign(workspace, DAEMON, &[], seed, &CAMPAIGN)
 }
 
-/// Runs the test with a paused kubelet, for ten times the unhealthy limit.
+/// Runs the test in which the kubelet pauses for ten times the unhealthy limit.
 pub(crate) fn paused_kubelet(workspace: &Workspace, seed: u64) -> Result<()> {
     const TEST: &str = "outages::paused_kubelet_ends_no_lease";
     node_campaign(workspace, DAEMON, &[TEST], seed, &[("K8S_OUTAGE_S", "600")])

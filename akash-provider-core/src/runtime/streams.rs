@@ -158,7 +158,7 @@ impl<T: Clone> StreamGap<T> {
         self.waits = None;
     }
 
-    /// Waits before the next subscription. At the first failure after a valid item, also sends `lost`.
+    /// Waits before the next subscription. If a valid item preceded the failure, first sends `lost`.
     async fn open(&mut self, queue: &mpsc::Sender<T>) -> Result<(), LoopGone> {
         if std::mem::take(&mut self.is_reset)
             && let Some(lost) = &self.lost

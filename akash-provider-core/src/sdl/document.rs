@@ -25,7 +25,7 @@ pub(super) struct NamedParts<T> {
 }
 
 impl<T> NamedParts<T> {
-    /// Returns whether the document has no part with this name, valid or invalid.
+    /// Returns true if no part has this name, not even an invalid part.
     pub(super) fn lacks(&self, name: &str) -> bool {
         !self.is_unread && !self.unread.contains(name) && !self.read.contains_key(name)
     }

@@ -91,7 +91,7 @@ pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlE
     }
 }
 
-/// Maximum number, per document, of quoted texts with insufficiently indented lines.
+/// In one document, the parser indents lines of at most this number of quoted texts.
 const MAX_SHALLOW: usize = 32;
 /// Maximum number of lines that the parser indents in one quoted text.
 const MAX_LINES: usize = 200;

@@ -47,7 +47,7 @@ struct DeploymentWorld {
     submissions: u64,
     /// Number of times that the search can still let the manifest deadline pass.
     blocks: u8,
-    /// Number of further cluster lists for which the search can choose an unexpected result.
+    /// Number of times that the search can still return an unexpected cluster list.
     lists_left: u8,
     budget: u8,
     wrong: Option<&'static str>,

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 /// Value of `Listing::place` that marks a cluster list with missing entries.
 pub(crate) const INCOMPLETE: &str = "incomplete list";
 
-/// Pending call of an engine, with its response.
+/// Pending call of an engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     pub(crate) id: EffectId,

@@ -47,7 +47,7 @@ pub(crate) fn run() {
     figures(ran, start.elapsed().as_secs_f64(), &seen);
 }
 
-/// Records and replays the inputs of the seeds, and compares the effects.
+/// Records histories, replays each recording, and compares the effects.
 pub(crate) fn tapes() {
     let first = number("SIM_SEED", 1);
     let seeds: Vec<u64> = (first..first + number("SIM_TAPES", TAPES)).collect();

@@ -40,7 +40,7 @@ pub(crate) struct Workload {
     /// Remaining number of teardown calls that return "in progress".
     pub(crate) going: Option<u64>,
     pub(crate) record: RecordState,
-    /// Whether the workload was created before the switch to a wrong namespace or cluster.
+    /// True if the provider switched to a wrong namespace or cluster after the deploy of the workload.
     pub(crate) elsewhere: bool,
 }
 

@@ -20,10 +20,9 @@ const ADDRESSES: u32 = 3;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hardware {
-    /// Number of unhealthy devices per node. The devices belong to the node's last model in [`DEVICES`].
+    /// Number of unhealthy devices per node. All have the node's last model in [`DEVICES`].
     unwell: [u32; DEVICES.len()],
-    /// Number of devices per node that other processes use. The devices belong to the node's first model in
-    /// [`DEVICES`].
+    /// Number of devices per node that other processes use. All have the node's first model in [`DEVICES`].
     foreign: [u32; DEVICES.len()],
     /// Fault of each storage class.
     storage_faults: [StorageFault; CLASSES.len()],

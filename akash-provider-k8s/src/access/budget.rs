@@ -74,7 +74,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Changes the counted bytes of this part to `bytes`.
+    /// Changes the size of the part to `bytes`.
     ///
     /// # Errors
     /// `Denied` with the exceeded limit. After this error, the count is unchanged.

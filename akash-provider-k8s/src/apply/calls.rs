@@ -346,7 +346,7 @@ impl Calls {
         rights::judged(&self.client, self.limit, &attempt, error).await
     }
 
-    /// Makes the provider the manager of the fields of an adopted object. Succeeds if the object is missing.
+    /// Makes the provider the manager of the fields of an adopted object. A missing object is not an error.
     pub(crate) async fn take_over(&self, kind: Kind, ns: &str, name: &str) -> Result<(), Error> {
         self.take_over_as(&kind.resource(), ns, name).await
     }

@@ -134,7 +134,7 @@ pub struct DesiredState<'a> {
     pub there: &'a ExistingObjects,
     /// Login Secrets with unknown passwords. If such a Secret exists, it is not changed.
     pub without_password: &'a BTreeSet<Id>,
-    /// Services of an adopted lease that keep their pod template.
+    /// Names of services with the unchanged pod template of another provider program.
     pub adopted: &'a BTreeSet<String>,
     /// Whether to search for leftover objects.
     pub prune: bool,

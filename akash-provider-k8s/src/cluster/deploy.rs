@@ -432,7 +432,7 @@ impl Inner {
             .collect()
     }
 
-    /// Reports written workloads to the health state, which then ignores older versions.
+    /// Reports written workloads to the health state. The health state then ignores older versions.
     pub(super) fn report_written(&self, written: &[WrittenObject]) {
         for write in written {
             let metadata = write.meta.clone();

@@ -310,8 +310,8 @@ impl Inner {
         }
     }
 
-    /// Reads a lease namespace that lost its label. The error is the time of the next attempt; `None` if the
-    /// namespace does not exist.
+    /// Reads a lease namespace that lost its label. An error contains the time of the next attempt, or `None`
+    /// if the namespace does not exist.
     async fn unlabelled(
         &self,
         home: &str,

@@ -169,7 +169,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Leases without a usable Manifest record, with the first problem per name of a record or namespace.
+/// Leases without a usable Manifest record. For each record or namespace, contains the first problem.
 #[derive(Debug, Default)]
 struct LeaseTraces {
     /// Names of valid Manifest records.

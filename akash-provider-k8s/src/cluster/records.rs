@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Maximum number of attempts to write an object that other clients write concurrently.
 const TRIES: usize = 4;
 
-/// Action for a record object in the API server.
+/// Change of a record object in the API server.
 #[derive(Debug)]
 pub(crate) enum Verdict<K> {
     /// Change nothing.
@@ -27,7 +27,7 @@ pub(crate) enum Verdict<K> {
     Delete,
 }
 
-/// Result of an action for a record object.
+/// Result of a [`Verdict`] on a record object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome<K> {
     /// Nothing was written. Contains the object as last read, if it exists.

@@ -43,7 +43,7 @@ const CONTAINER_FIELDS: [&str; 7] = [
 /// Workload fields that depend on the manifest.
 const WORKLOAD_FIELDS: [&str; 2] = ["replicas", "volumeClaimTemplates"];
 
-/// Rules that derive the desired objects of a lease without a Manifest record, from a substitute manifest.
+/// Objects rendered from a substitute manifest, for a lease without a Manifest record.
 pub(super) struct Rules {
     rendered: BTreeMap<Id, Item>,
     ledger: Ledger,

@@ -94,7 +94,7 @@ pub(crate) enum GpuProblem {
     InvalidCount { label: String, value: String },
     /// The node has more than [`gpu::KINDS`] kinds of devices of a vendor.
     TooManyKinds(Vendor),
-    /// Labels count the sizes and the interfaces of a model separately, not their combinations.
+    /// The labels count the devices of a model by size and by interface, but not by both.
     UncombinedAttributes { vendor: Vendor, model: String },
     /// No label names the model.
     UnknownModel { vendor: Vendor, capacity: i64 },

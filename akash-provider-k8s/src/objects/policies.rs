@@ -119,7 +119,7 @@ fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> 
     Ok(rules)
 }
 
-/// Permits connections to all networks that are not closed.
+/// Permits connections to all networks except the blocked networks.
 fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     if cx.is_legacy() {
         // IPv4 only, like the Go provider: without a rule, IPv6 stays closed.
@@ -172,7 +172,7 @@ fn leased_ips(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     ))
 }
 
-/// Permits a service with read permissions to connect to the API servers, but to no other closed address.
+/// Permits a service with read permissions to connect to the API servers.
 fn api_server(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     let servers = &cx.settings.egress.api_servers;
     if permissions(service).is_empty() || servers.is_empty() {

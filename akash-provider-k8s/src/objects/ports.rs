@@ -140,7 +140,7 @@ fn check_leased(service: &Manifest) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns the names of all Services of a service, including those of leased addresses.
+/// Returns the names of all Kubernetes Services for a service of the manifest.
 pub(super) fn names(service: &Manifest) -> BTreeSet<String> {
     let kinds = service.expose.iter().flat_map(|expose| {
         [

@@ -31,7 +31,7 @@ const FREE: usize = 5;
 const SHARE: usize = 10;
 /// Interval at which a waiting deletion is checked again.
 const RETRY: Duration = Duration::from_secs(5);
-/// Delay before waiting deletions are logged. The namespace of a closed lease is usually deleted earlier.
+/// A deletion that waits for this time is logged. The namespace of a closed lease is usually deleted earlier.
 const REPORT: Duration = Duration::from_secs(30);
 /// Remedy in messages about held deletions.
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
@@ -96,7 +96,7 @@ struct Missing {
 /// Why a deletion waits.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wait {
-    /// Reason why the deletion waits, for the status of the name.
+    /// Reason why the deletion waits. The status shows this reason.
     pub(super) why: String,
     /// Time of the next check; `None` if only an event can change the decision.
     pub(super) again: Option<Instant>,

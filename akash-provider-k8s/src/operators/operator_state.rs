@@ -456,8 +456,8 @@ struct ProblemCount {
 }
 
 impl ProblemLog {
-    /// Returns the problems to log now, and the time of the next check. Logs a problem again after
-    /// [`LOG_INTERVAL`] if its number of names changed.
+    /// Returns the problems to log now, and the time of the next check. A problem with a changed number of
+    /// names is logged again after [`LOG_INTERVAL`].
     fn due(
         &mut self,
         problems: &BTreeMap<String, Problem>,

@@ -65,7 +65,8 @@ pub struct Failure {
     pub is_ignored: bool,
 }
 
-/// Last successful write of a name, stored to detect another client that reverts it.
+/// Last successful write of a name. Repetition of the same write shows that another client reverts the
+/// object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LastWrite {
     hash: String,
@@ -323,7 +324,7 @@ impl Queue {
         }
     }
 
-    /// If too many names are ignored, queues the name that was ignored first, except `newest`.
+    /// If too many names are ignored, queues the name that was ignored first. Never queues `newest`.
     fn make_room(&mut self, newest: &str) {
         let ignored = self.failed.iter().filter(|(_, failed)| failed.is_ignored);
         let ignored: Vec<_> = ignored.map(|(name, failed)| (failed.at, name.clone())).collect();

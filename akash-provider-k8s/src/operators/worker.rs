@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Maximum number of names with concurrent work.
 const AT_ONCE: usize = 8;
 
-/// Implementation of the writes of an operator.
+/// Writer of the Kubernetes objects of an operator.
 pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
     /// Index that computes the work for each name.
     type Index: Index;

@@ -99,7 +99,8 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Returns the delay before the next attempt, or `None` until the CustomResourceDefinition changes.
+    /// Returns the delay before the next attempt. With `None`, the caller waits for a change of the
+    /// CustomResourceDefinition.
     fn wait(&mut self, state: DefinitionState<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
         match state {
             DefinitionState::Unknown => Some(seldom),
@@ -118,8 +119,7 @@ impl Tries {
 }
 
 impl Definitions {
-    /// Waits until a retry for a missing kind can succeed, or for `seldom` if the state of the definition is
-    /// unknown.
+    /// Waits until a retry for a missing kind can succeed. Without a known definition, waits for `seldom`.
     pub(crate) async fn awaited(
         &self,
         client: &Client,

@@ -57,7 +57,7 @@ pub(super) struct Entry {
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
     holds: usize,
-    /// Number of records before the current list. Fewer records in the list indicate deletions.
+    /// Number of records before the current list. A smaller number in the list indicates deletions.
     records_before: usize,
 }
 

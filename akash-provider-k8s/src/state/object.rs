@@ -16,7 +16,7 @@ pub(crate) trait FromObject: Sized {
     /// Decodes an object.
     ///
     /// # Errors
-    /// Returns why the object is invalid. The list or event that contains the object fails too.
+    /// Returns why the object is invalid. One invalid object makes the whole list or event fail.
     fn from_object(value: &Value) -> Result<Self, String>;
 }
 

@@ -89,7 +89,7 @@ fn without(value: Value, lease: &LeaseId) -> Value {
     }
 }
 
-/// Returns a version of each object that changes with each write of the provider.
+/// Returns a version for each object. Each write of the provider changes the version.
 async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for kind in KINDS {

@@ -270,7 +270,8 @@ async fn run_scenario(stage: &Stage) {
     is_taken_back(stage).await;
 }
 
-/// Changes the kind of route behind one address. Returns the number of requests.
+/// Switches to HTTPRoutes and then to Ingresses. One address serves both kinds of route. Returns the number
+/// of requests.
 async fn behind_one_address(stage: &Stage, clients: &Traffic) -> usize {
     let mut count = 0;
     for (mode, kind) in [(gateway(), "HTTPRoute"), (ingress(), "Ingress")] {

@@ -47,8 +47,8 @@ impl Set {
     }
 }
 
-/// Reads until the event `to`. Asserts that events from `from` on are in order, and that each gap was
-/// reported. Returns true after a reported loss.
+/// Reads up to the event `to`. Asserts that events from `from` on are in order, and that each gap was
+/// reported. Returns true if a loss was reported.
 async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
     let (mut expected, mut was_loss_reported) = (from, false);
     loop {

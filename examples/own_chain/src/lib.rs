@@ -56,7 +56,8 @@ struct State {
     events: broadcast::Sender<Facts>,
     /// Heights of the missing or unreadable blocks.
     lost: BTreeSet<Height>,
-    /// Number of unusable lines since the last readable block. Each line may have been a block.
+    /// Number of unusable lines since the last readable block. Each of these lines possibly contained a
+    /// block.
     unread: u64,
     /// True if the file has unusable or missing lines.
     has_gap: bool,
@@ -66,9 +67,10 @@ impl OwnChain {
     /// Opens the chain in the file `path`, and creates a missing file. Reads the whole file on the calling
     /// thread.
     ///
-    /// # Errors `Unavailable` if the file cannot be read or written, `Conflict` if another program writes the
-    /// file or if the file contains a different genesis, `Invalid` if the first line cannot be parsed. Other
-    /// unusable lines are skipped and returned by [`OwnChain::damages`].
+    /// # Errors
+    /// `Unavailable` if the file cannot be read or written, `Conflict` if another program writes the file or
+    /// if the file contains a different genesis, `Invalid` if the first line cannot be parsed. Other unusable
+    /// lines are skipped and returned by [`OwnChain::damages`].
     pub fn open(path: &Path, genesis: &Genesis) -> Result<Self, Error> {
         let mut state = State::new(genesis);
         let (ledger, damages) = Ledger::open(path, genesis, &mut state)?;

@@ -178,7 +178,7 @@ impl Devnet {
         format!("grpc://{}", self.grpc)
     }
 
-    /// Returns the chain. Changes that the caller makes directly are in the next block.
+    /// Returns the chain. The caller can change the chain directly: the next block contains these changes.
     #[must_use]
     pub const fn chain(&self) -> &MemoryChain {
         &self.chain

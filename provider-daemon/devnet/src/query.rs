@@ -197,7 +197,7 @@ impl<I: FromStr> FromStr for Place<I> {
     }
 }
 
-/// Returns a page of records, sorted by position.
+/// Returns a page of records, sorted by `place`.
 fn page<T, W, P: Ord + Display + FromStr>(
     records: impl Iterator<Item = T>,
     place: impl Fn(&T) -> P,

@@ -39,7 +39,7 @@ pub(super) struct Step {
     pub(super) act: Act,
 }
 
-/// Decoded transaction, with its encoded bytes for the signature and the block.
+/// Decoded transaction, together with the encoded bytes.
 #[derive(Debug, Clone)]
 pub(super) struct Tx {
     pub(super) bytes: Bytes,

@@ -55,7 +55,7 @@ pub enum WalletError {
     /// The transaction failed in its block.
     #[error("transaction failed in block {height} ({code}): {log}")]
     Failed {
-        /// Height of the block with the failed transaction. Its fee is paid.
+        /// Height of the block with the failed transaction. The fee was paid.
         height: Height,
         /// Code of the failure.
         code: Code,

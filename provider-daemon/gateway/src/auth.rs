@@ -233,8 +233,8 @@ impl Authenticator {
     /// Returns true if a certificate is valid on the chain. Otherwise, the caller must close the connection.
     ///
     /// # Errors
-    /// [`LookupFault`]: the chain query failed, or was not sent because the client's network named too many
-    /// unknown accounts.
+    /// [`LookupFault`]: the chain query failed, or the client's IP network exceeded the limit for unknown
+    /// accounts.
     pub(crate) async fn is_certificate_valid(
         &self,
         certificate: &ClientCertificate,

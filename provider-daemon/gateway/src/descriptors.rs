@@ -38,8 +38,8 @@ pub fn raise() -> io::Result<u64> {
 /// Number of connections per port below which the provider logs a warning.
 const ENOUGH: usize = 1024;
 
-/// Returns the limit of open files that `wanted` connections on each port need. Returns `None` if the present
-/// limit permits `wanted` or [`ENOUGH`] connections.
+/// Returns the limit of open files for `wanted` connections on each port. Returns `None` if the present limit
+/// permits `min(wanted, ENOUGH)` connections.
 pub(super) fn files_to_raise_to(places: Places, wanted: usize) -> Option<u64> {
     let fewest = places.rest.min(places.grpc);
     // The share of gRPC is the smaller one.

@@ -145,7 +145,7 @@ struct App {
 struct Budgets {
     /// Budget of anonymous requests per minute.
     requests: Budget,
-    /// Budget of screened groups per minute.
+    /// Budget of bid screenings per minute, in groups.
     screenings: Budget,
     /// Limit of concurrent gRPC status streams.
     status_streams: Arc<Shares>,

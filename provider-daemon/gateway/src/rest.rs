@@ -48,7 +48,7 @@ pub(super) type Rejection = Box<Reply>;
 /// Check that runs before the handler of a route.
 #[derive(Debug, Clone, Copy)]
 enum Guard {
-    /// No check: for liveness probes, and for `/validate` with its own budget.
+    /// No check. Used for liveness probes and for `/validate`; the handler of `/validate` has its own budget.
     Open,
     /// The request counts against the request budget of the client's IP network.
     Counted,

@@ -30,7 +30,7 @@ pub struct Settings {
     pub program: Program,
     /// Instructions for the operator about missing features, which `/readyz` returns.
     pub notes: Vec<String>,
-    /// Source of a problem for `/readyz`. The problem does not affect requests of tenants.
+    /// Source of a problem that `/readyz` reports. The problem does not affect requests of tenants.
     pub problem: Option<ProblemSource>,
     /// Source of the state of the leader election. `None` for a provider with a single instance.
     pub leadership: Option<LeadershipSource>,

@@ -155,7 +155,7 @@ impl GoFlagArgs {
 }
 
 impl SetFlag {
-    /// Returns false if the flag disables a feature, so that no notice is necessary.
+    /// Returns false for a boolean flag with the value false. Such a flag needs no notice.
     fn is_enabled(&self) -> bool {
         self.flag.kind != Kind::Bool || super::values::go_bool(&self.value) != Ok(false)
     }

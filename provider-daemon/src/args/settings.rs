@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub struct FileSettings {
     entries: Vec<Entry>,
-    /// Notes for the log about lines without a setting in settings files.
+    /// Notes about lines that are not settings, for the log.
     notes: Vec<String>,
     /// Notes about lines with an unknown key, with suggestions.
     unknown: Vec<String>,

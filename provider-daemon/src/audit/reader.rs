@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Reader of log lines since `start` about one subject or all subjects.
+/// Reader of audit log lines. Selects lines by start time and subject.
 pub(super) struct AuditReader {
     /// Start of the listed period, in milliseconds since the Unix epoch.
     pub(super) start: u64,

@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 const WAIT_BLOCKS: u32 = 60;
 /// Lower limit of the time that [`WAIT_BLOCKS`] sets.
 const WAIT_MIN: Duration = Duration::from_secs(20);
-/// Maximum number of declined attempts of a tenant while no other tenant uses capacity.
+/// Maximum number of declined attempts of a tenant at a provider without leases.
 const ATTEMPTS_MAX: u32 = 2;
-/// Number of block times without any lease at the provider after which a tenant stops waiting for capacity.
+/// After this number of block times without a lease at the provider, a tenant stops waiting for capacity.
 const IDLE_BLOCKS: u32 = 3;
 /// Lower limit of the time that [`IDLE_BLOCKS`] sets.
 const IDLE_MIN: Duration = Duration::from_secs(1);

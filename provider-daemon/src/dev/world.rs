@@ -136,7 +136,7 @@ impl World {
         Ok(world)
     }
 
-    /// Returns the latest status of the provider, from a periodic query for all tenants.
+    /// Returns the latest status of the provider. One periodic query serves all tenants.
     #[must_use]
     pub fn status(&self) -> Arc<Status> {
         self.status.borrow().clone()

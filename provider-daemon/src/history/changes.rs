@@ -41,8 +41,7 @@ pub(super) struct Causes {
     too_high: Vec<i64>,
     /// Number of declines by code and missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,
-    /// Requested CPU (millicores), memory and storage (bytes) of each order without GPUs that was declined
-    /// for capacity.
+    /// Orders declined for capacity, except GPU orders: CPU (millicores), memory and storage (bytes) of each.
     capacity: Vec<(u64, u64, u64)>,
 }
 
@@ -187,8 +186,8 @@ fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     i64::try_from(whole).ok()?.checked_add(i64::from(!is_exact))
 }
 
-/// Returns the price reduction with the highest `admitted orders × remaining price`. `reductions`
-/// contains, for each order, the smallest reduction that admits this order.
+/// Returns the price reduction with the highest `admitted orders × remaining price`. `reductions` contains
+/// the smallest sufficient reduction for each order.
 fn price_change(
     cause: &str,
     mut reductions: Vec<i64>,

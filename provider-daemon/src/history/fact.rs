@@ -76,7 +76,8 @@ impl Fact {
         Some(Self { subject, at, kind })
     }
 
-    /// Returns true if the fact creates the record of an order. Other facts without a record are ignored.
+    /// Returns true if the fact creates the record of an order. Before the record exists, facts of other
+    /// kinds are ignored.
     pub(super) fn creates_record(&self) -> bool {
         let Kind::Event(event) = &self.kind else {
             return false;

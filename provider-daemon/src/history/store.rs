@@ -18,7 +18,7 @@ pub const LIMIT_MIN: u64 = 64 << 10;
 const LAYOUT: u64 = 1;
 /// Main table. Key: time of receipt and order ID. Value: JSON record.
 const RECORDS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("orders");
-/// Index. Key: order ID. Value: time of receipt in the key of [`RECORDS`].
+/// Index by order. Key: order ID. Value: time of receipt, as in the key of [`RECORDS`].
 const TIMES: TableDefinition<'_, &str, u64> = TableDefinition::new("order-times");
 
 /// Records in the file.

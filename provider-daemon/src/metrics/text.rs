@@ -66,8 +66,8 @@ impl Metrics {
     }
 }
 
-/// Converts the `OpenMetrics` text of this module to the Prometheus format. The type `unknown` becomes a
-/// counter with a name of the Go provider.
+/// Converts the `OpenMetrics` text of this module to the Prometheus format. Metrics of the type `unknown`
+/// become counters without the suffix `_total`, as in the Go provider.
 fn prometheus_text(open: &str) -> String {
     let mut text = String::with_capacity(open.len());
     let mut help = None;

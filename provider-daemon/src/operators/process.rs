@@ -47,7 +47,7 @@ const REST_PORT: u16 = 8080;
 /// Default maximum age of a cached response.
 const REFRESH: Duration = Duration::from_secs(5);
 
-/// Interface of an operator to its process.
+/// Interface between an operator and the process that runs the operator.
 pub(super) trait Operator: Send + Sync + 'static {
     /// Name of the operator. Its election Lease is `akash-operator-NAME`.
     const NAME: &'static str;
@@ -57,7 +57,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns true after the initial lists of all watches.
     fn is_ready(&self) -> bool;
 
-    /// Returns the conditions for readiness that are not met, one per line.
+    /// Returns the unmet conditions for readiness, one per line.
     fn awaited(&self) -> String;
 
     /// Returns the new JSON response to a path in [`Operator::TEXTS`], or `None` if the cached response is

@@ -49,7 +49,7 @@ pub(super) struct OpenSpan<'a> {
 }
 
 impl<'a> OpenSpan<'a> {
-    /// Creates a span with the attributes of the order. Without a parent, this is the root span.
+    /// Creates a span with the attributes of the order. A span without a parent is the root span.
     pub(super) fn new(
         provider: &'a Address,
         order: &'a OrderId,

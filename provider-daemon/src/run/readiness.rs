@@ -26,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of the printed summaries.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum time between two heartbeats of the readiness checks. One check waits for a status response.
+/// Maximum time between two heartbeats of the readiness checks. Each check waits for a response of the
+/// provider.
 const LOOP_LIMIT: Duration = Duration::from_secs(180);
 /// Maximum time between two responses of the provider.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
@@ -134,8 +135,8 @@ impl Watch {
         }
     }
 
-    /// Checks the conditions until `until` is cancelled or the provider stops. Without an election, then
-    /// closes the gate for writes.
+    /// Checks the conditions until `until` is cancelled or the provider stops. Then closes the gate for
+    /// writes, if the provider has no leader election.
     pub(super) async fn follow(
         &self,
         handle: &ProviderHandle,

@@ -15,8 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Table of the last processed height by chain ID.
 const HEIGHTS: TableDefinition<'_, &str, u64> = TableDefinition::new("heights");
 /// Table of the last processed block by chain ID: the height, and the time in milliseconds since the Unix
-/// epoch. The time is valid only if [`HEIGHTS`] has the same height, because earlier versions update only
-/// [`HEIGHTS`].
+/// epoch. Earlier versions update only [`HEIGHTS`]. Therefore, the time is valid only if both tables have the
+/// same height.
 const TIMES: TableDefinition<'_, &str, (u64, i64)> = TableDefinition::new("height-times");
 
 /// Store of a chain's last processed block. Dropping the store writes a pending value.
@@ -122,7 +122,7 @@ fn read(database: &Database, chain_id: &str) -> Result<Option<Checkpoint>, redb:
     }))
 }
 
-/// Returns the current time, as the upper bound for a missing block time.
+/// Returns the current time. A block without a stored time is not later than the current time.
 fn now() -> BlockTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     BlockTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -228,8 +228,9 @@ impl Lines {
     }
 }
 
-/// Returns the index of the first new line of `replay`. The lines before match the end of `printed`; of
-/// several matches, the last counts. If `is_whole` is true, `replay` has no lines older than `printed`.
+/// Returns the index of the first new line of `replay`. The lines before this index match the end of
+/// `printed`. If several indexes match, returns the largest index. If `is_whole` is true, `replay` has no
+/// lines older than `printed`.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
         replay.len().min(printed.len())

@@ -76,7 +76,7 @@ impl Refusal {
     }
 }
 
-/// Response of the provider to a decline; unknown fields are ignored.
+/// Response of a provider that declines the group; unknown fields are ignored.
 #[derive(Deserialize)]
 struct DeclineResponse {
     #[serde(default)]

@@ -25,7 +25,7 @@ pub(crate) struct Streams<'a> {
 pub(crate) type Ended = (String, Option<(u16, String)>);
 
 impl<'a> Streams<'a> {
-    /// Opens streams of logs, events and a shell, each with a token and with a certificate.
+    /// Opens streams of logs, events and a shell: one set with a token, and one set with a certificate.
     pub(crate) fn open(network: &'a Network, tenant: &Account<'_>) -> Self {
         let mut streams = Self {
             network,

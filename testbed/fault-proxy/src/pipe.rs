@@ -59,7 +59,7 @@ impl Pipe {
         self.shared.cut();
     }
 
-    /// Returns the counters. Requests are not counted.
+    /// Returns the counters. A pipe counts only the injected faults.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()

@@ -14,7 +14,7 @@ pub(crate) const UNSUPPORTED: &str = "v9";
 /// Maximum size of a response.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Responds to a request as the simulated node, which can lag and lack old blocks.
+/// Responds to a request as the simulated node. The node can lag, and can lack old blocks.
 pub(crate) async fn answer(
     shared: &Shared,
     http: &Http,

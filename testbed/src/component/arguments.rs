@@ -104,8 +104,8 @@ fn scheduler(layout: &Layout) -> Vec<String> {
     client(layout, Component::Scheduler)
 }
 
-/// Returns the common arguments of scheduler and controller manager. Without leader election, both work at
-/// once after a restart.
+/// Returns the common arguments of scheduler and controller manager. Leader election is disabled, so that
+/// both work immediately after a restart.
 fn client(layout: &Layout, component: Component) -> Vec<String> {
     let kubeconfig = text_of(&layout.kubeconfig_of(component));
     vec![

@@ -110,7 +110,7 @@ fn markdown(text: &str) -> Vec<Line> {
     lines
 }
 
-/// Splits Rust source into comments and string literals, without literals that have no space.
+/// Returns the comments of Rust source, and the string literals that contain a space.
 fn rust(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut rest = text;

@@ -71,7 +71,8 @@ impl Surface<'_> {
     }
 }
 
-/// Returns the identifiers outside of a crate's folder, and in its documentation examples.
+/// Returns the identifiers in files outside of the folder of a crate, and in the documentation examples of
+/// the crate.
 fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
     let outside = files
         .iter()

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::report::Notes;
 use crate::workspace::{Workspace, read};
 
-/// Maximum number of lines of a file without a reason for its length.
+/// Maximum number of lines of a file. A longer file needs a reason in the module docs.
 const LIMIT: usize = 600;
 /// Prefix of the reason, on a line of the module docs.
 const REASON: &str = "Length:";

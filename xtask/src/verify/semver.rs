@@ -17,7 +17,7 @@ const VERSION: &str = "0.51.0";
 /// Library that compiles only with a Kubernetes API version, and the feature that selects this version.
 const CHOICE: (&str, &str) = ("akash-provider-k8s", "k8s-openapi/v1_34");
 
-/// Compares each library with its last release. Passes without a release.
+/// Compares each library with its last release. If no release exists, the check passes.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let tags = Process::new("git", &workspace.root)
         .args(["tag", "--list", "--merged", "HEAD"])

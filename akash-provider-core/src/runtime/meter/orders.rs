@@ -108,7 +108,7 @@ impl OrderCounts {
         }
     }
 
-    /// Returns whether a finished transaction closed a bid that is not a lease.
+    /// Returns whether a finished close transaction was for a bid without a lease.
     pub(super) fn take_closing(&mut self, order: &OrderId) -> bool {
         self.closing.remove(order)
     }

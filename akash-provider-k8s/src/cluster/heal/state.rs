@@ -52,7 +52,7 @@ impl RepairState {
         is_outdated
     }
 
-    /// Logs and counts the unrepaired objects in `left`, except for the objects of the previous call.
+    /// Logs and counts the unrepaired objects in `left`. Omits objects that the previous call logged.
     pub(super) fn log(
         &mut self,
         home: &str,

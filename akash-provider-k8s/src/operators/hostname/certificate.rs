@@ -37,7 +37,7 @@ pub struct CertificateState {
     pub not_after: Option<String>,
 }
 
-/// Renders the Certificate of a hostname, with the name of the route.
+/// Renders the Certificate of a hostname. The Certificate has the same name as the route.
 #[must_use]
 pub fn render(name: &str, host: &Host, issuer: &Issuer) -> Value {
     let resource = ObjectKind::Certificate.resource();

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 /// Buffer size in bytes above which a connection gets 4 buffers instead of 8.
 const LARGE_BUFFER: u32 = 65_536;
 
-/// Renders the filter of a hostname, with the name of the route. `buffer_size` is the provider's proxy
-/// buffer: digits, optionally with `k` or `m`.
+/// Renders the filter of a hostname. The filter has the same name as the route. `buffer_size` is the
+/// provider's proxy buffer: digits, optionally with `k` or `m`.
 #[must_use]
 pub fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size: &str) -> Value {
     let resource = ObjectKind::Filter.resource();

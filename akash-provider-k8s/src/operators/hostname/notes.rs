@@ -65,7 +65,7 @@ impl Notes {
         self.proof.as_ref().filter(|proof| proof.owner == owner)
     }
 
-    /// Returns the notes for the tenant, or `None` without notes about the tenant.
+    /// Returns the notes to show to the tenant `owner`, or `None` if there are no such notes.
     #[must_use]
     pub fn for_tenant(self, owner: &str) -> Option<HostnameNotes> {
         let waits = self

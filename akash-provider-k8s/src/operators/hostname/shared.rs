@@ -190,7 +190,7 @@ impl Shared {
             .apply(Event::Objects(write.sort, Change::Put(place, live)));
     }
 
-    /// Applies a deletion by this operator to the index before the watch reports it.
+    /// Updates the index after a deletion by this operator, before the watch reports the deletion.
     pub(super) fn deleted(&self, name: &str, deleted: &Delete) {
         self.state.inner().counts.deleted += 1;
         let place = (deleted.namespace.clone(), name.to_owned());

@@ -159,7 +159,7 @@ impl Processor {
             #[serde(default)]
             model: String,
             total_hardware_threads: Option<u32>,
-            /// Name of the field `total_hardware_threads` in older versions of the discovery program.
+            /// Same as `total_hardware_threads`, in the format of older discovery programs.
             total_threads: Option<u32>,
         }
         if answer.len() > RESPONSE_MAX {

@@ -174,7 +174,7 @@ impl Index {
         self.records.as_ref().map_or(0, BTreeMap::len)
     }
 
-    /// Returns the declaration of a Service, or `None` unless exactly one record declares the Service.
+    /// Returns the declaration of a Service, if exactly one record declares the Service.
     #[must_use]
     pub fn leased(&self, place: &str) -> Option<&LeasedPort> {
         let mut claims = self.claims_of(place);
@@ -299,7 +299,7 @@ impl Index {
         }
     }
 
-    /// Returns the write for a Service, or `None` in the desired state.
+    /// Returns the write for a Service, or `None` if the Service is in the desired state.
     fn write(&self, place: &str, leased: &LeasedPort) -> Result<Option<Write>, String> {
         let body = self.mode.render(leased);
         let Some(live) = self.live(place) else {
@@ -330,7 +330,7 @@ impl Index {
         }))
     }
 
-    /// Returns a Service that no record declares, for the port and the address of `leased`.
+    /// Returns an undeclared Service with the port and the address of `leased`, if any.
     fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&Name> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);
@@ -445,7 +445,7 @@ impl Index {
         }
     }
 
-    /// Drops removed records without a Service.
+    /// Drops a removed record after the last Service of the record is deleted.
     pub(super) fn prune(&mut self) {
         let seats = &self.seats;
         self.removed.retain(|name| seats.contains_key(name));

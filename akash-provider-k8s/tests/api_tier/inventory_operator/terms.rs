@@ -69,8 +69,8 @@ fn node_records_term_of_its_labels_and_new_leader_writes_nothing() {
     });
 }
 
-/// Returns a client that delays each PATCH until `arrive` is notified, a receiver of its status codes, and a
-/// signal for each delayed PATCH. A delayed PATCH is sent even if the caller is dropped.
+/// Returns a client that delays each PATCH until `arrive` is notified. Also returns the status codes of the
+/// PATCH requests, and a signal for each delayed PATCH. A dropped caller does not stop a delayed PATCH.
 fn slow(client: &Client, arrive: &Arc<Notify>) -> (Client, mpsc::UnboundedReceiver<u16>, Arc<Notify>) {
     let (status_sender, answers) = mpsc::unbounded_channel();
     let (begun, arrive) = (Arc::new(Notify::new()), Arc::clone(arrive));

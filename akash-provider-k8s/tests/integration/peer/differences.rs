@@ -38,7 +38,7 @@ pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
 
 type Objects = BTreeMap<String, Value>;
 
-/// Removes the differences that the isolation level allows, and adds them to `needed`.
+/// Removes the differences that the isolation level allows. Adds each removed difference to `needed`.
 pub(super) fn even_out(
     isolation: Isolation,
     ours: &mut Objects,

@@ -217,7 +217,7 @@ pub(crate) fn name_of(path: &Path) -> String {
         .to_owned()
 }
 
-/// Part of a recorded query response that is compared.
+/// Part of a query response to compare with the recording.
 pub(crate) enum Comparison {
     /// Every byte of the response.
     Whole,

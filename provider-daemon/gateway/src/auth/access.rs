@@ -89,7 +89,7 @@ pub struct DeploymentGrant {
     pub gseq: u32,
     /// Number of the order in the group; 0 for all orders.
     pub oseq: u32,
-    /// Scopes on these leases; never empty.
+    /// Scopes for the leases of this grant; never empty.
     pub scopes: Scopes,
     /// Names of the covered services; never empty, so "all services" cannot be expressed.
     pub services: BTreeSet<String>,

@@ -23,7 +23,7 @@ pub trait Memory: fmt::Debug + Send + Sync + 'static {
     fn key(&self, account: &Address) -> Option<PublicKeyBytes>;
     /// Stores the public key of an account.
     fn store_key(&self, account: &Address, key: PublicKeyBytes);
-    /// Returns true if this fingerprint is stored: the certificate was valid at the last check.
+    /// Returns true if this fingerprint is stored. Only fingerprints of valid certificates are stored.
     fn has_certificate(&self, certificate: &Fingerprint) -> bool;
     /// Stores the fingerprint of a valid certificate.
     fn store_certificate(&self, certificate: Fingerprint);

@@ -18,8 +18,8 @@ struct Shortage<'a> {
     examples: Vec<String>,
 }
 
-/// Summarizes the reasons against a group: reasons of the whole cluster first, then one reason for each kind
-/// of resource, with some nodes as examples.
+/// Summarizes why a group does not fit. Lists cluster-wide reasons first, then one reason for each missing
+/// kind of resource, with example nodes.
 pub(super) fn summarize(explained: &Explanation) -> Vec<String> {
     let mut reasons: Vec<String> = explained
         .cluster

@@ -208,7 +208,7 @@ async fn write(
     }
 }
 
-/// Maximum number of messages that are written together with a first message.
+/// A flush contains the first message and at most this number of further messages.
 const TOGETHER: usize = 256;
 
 /// Writes a message and all messages that are already available.

@@ -20,7 +20,7 @@ const CHART: [(&str, &str); 8] = [
     ("letsencryptacmeemail", "cert-issuer-email"),
     ("attestationenabled", "attestation-webhook-enabled"),
 ];
-/// Keys of a `provider.yaml` for the provider record on the chain, not for `run`.
+/// Keys of `provider.yaml` that describe the provider record on the chain. `run` ignores these keys.
 const RECORD: [&str; 8] = [
     "host",
     "jwthost",

@@ -87,8 +87,8 @@ fn restricted<T>(open: &[T], dir: &Path) -> Check {
     )
 }
 
-/// Returns the path and mode of each secret file with access for other system users. Omits the home
-/// directory, which another check covers.
+/// Returns the path and mode of each secret file that other system users can access. Omits files in the home
+/// directory: another check examines that directory.
 fn secret_files(args: &RunArgs, home: Option<&Path>) -> Vec<(PathBuf, u32)> {
     let signer = &args.signer;
     let files = [

@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(4);
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 16;
 const APPLY: &str = "run `kubectl apply --filename deploy/rbac`";
-/// Maximum number of leases with a review of RBAC rights.
+/// Maximum number of leases for which the RBAC rights are checked.
 const LEASES_MAX: usize = 12;
 /// Maximum number of lease namespaces that are listed.
 const NAMESPACES_MAX: u32 = 500;
@@ -117,8 +117,8 @@ fn applicable(context: &Context<'_>) -> Vec<Right> {
     rights_of(required()).filter(applies).collect()
 }
 
-/// Checks whether a right is granted. `namespace` is the namespace of the lease, or of the custom resources
-/// for a right of the provider.
+/// Checks whether a right is granted. `namespace` is the namespace of a lease, or the namespace of the custom
+/// resources.
 async fn review(client: &Client, (rule, resource, verb): Right, namespace: String) -> RightFacts {
     let granted = is_granted(client, ONE_LIMIT, rule, resource, verb, &namespace).await;
     RightFacts {

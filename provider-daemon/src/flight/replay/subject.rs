@@ -39,8 +39,8 @@ impl Subject {
         }
     }
 
-    /// Returns the effects of a step on the order or lease as texts. `None` if the step does not concern the
-    /// order or lease.
+    /// Describes those effects of a step that concern the order or lease. Returns `None` if the step does not
+    /// concern the order or lease.
     pub(super) fn touched(&mut self, turn: &Turn<'_>) -> Option<Vec<String>> {
         let asked = match turn.input {
             // Both name everything. Only their effects show whether they concern it.
@@ -78,8 +78,8 @@ impl Subject {
         }
     }
 
-    /// Returns true if a value contains the ID of the order or lease, an ID below this ID, or the ID of the
-    /// group or deployment.
+    /// Returns true if a value contains the ID of the order or lease, also as the start of a longer ID. The
+    /// ID of the group or deployment counts too.
     fn names(&self, what: &impl Serialize) -> bool {
         let Ok(text) = serde_json::to_string(what) else {
             return false;

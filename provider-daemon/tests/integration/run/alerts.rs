@@ -154,7 +154,7 @@ impl<'a> Monitored<'a> {
         format!("up{{job=\"{}\"}}", self.job)
     }
 
-    /// Returns the samples of a scrape, and the sample that Prometheus adds.
+    /// Returns the samples of a scrape, and the sample `up`, which Prometheus adds.
     fn scrape(&self) -> Values {
         let response = scrape::get(self.port, "text/plain");
         let up = f64::from(u8::from(response.is_some()));
@@ -163,7 +163,7 @@ impl<'a> Monitored<'a> {
         values
     }
 
-    /// Starts the period of `increase` again.
+    /// Stores the current values as the start of the period of `increase`.
     pub(super) fn restart(&mut self) {
         self.before = self.scrape();
     }

@@ -60,7 +60,7 @@ fn blocks_until(what: &str, stage: &Stage, provider: &Running, mut done: impl Fn
     );
 }
 
-/// Creates a burst of orders, calls `change` meanwhile, and returns the bid prices.
+/// Adds a block with the orders, calls `change` after the time `after`, and returns the bid prices.
 fn burst(
     stage: &Stage,
     provider: &Running,

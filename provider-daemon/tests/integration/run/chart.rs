@@ -52,7 +52,7 @@ struct Container<'a> {
     stage: &'a Stage,
     folder: PathBuf,
     path: String,
-    /// Name of the key: the setting `from` of the chart.
+    /// Name of the key (`from` in the chart).
     from: &'static str,
 }
 

@@ -15,7 +15,7 @@ const WEB: &str = include_str!("../../../samples/web.yaml");
 const STORAGE: &str = "storage: { size: 1Gi }";
 /// GPU request to insert after `STORAGE` in the SDL.
 const GPU: &str = "\n        gpu: { units: 1, attributes: { vendor: { nvidia: [{ model: a100 }] } } }";
-/// Price of the other provider, which is the lower one.
+/// Price of the other provider, below the price of the tested provider.
 const OTHER_PRICE: &str = "0.5";
 
 fn object(stage: &Stage, words: &[&str]) -> Value {

@@ -25,7 +25,7 @@ fn find<'a>(spans: &'a [Span], order: &str, name: &str) -> &'a Span {
     found.unwrap_or_else(|| panic!("no span {name} of {order} in {spans:#?}"))
 }
 
-/// Checks the spans from before the provider's restart.
+/// Checks the spans that the provider sent before the restart.
 fn check_lease(served: &Served, spans: &[Span], order: &str) {
     let found: BTreeSet<(String, String)> = tree(spans, order).into_iter().collect();
     let expected = [
