@@ -218,8 +218,8 @@ impl Endpoints {
 
     /// Returns the newest block that a node reports, and the hash of this block.
     ///
-    /// If the block is more than [`LAG_MAX`] above the processed block, the node must also serve an earlier
-    /// header. With `is_new`, the header is required even if no block was processed yet.
+    /// A node with a block more than [`LAG_MAX`] above the processed block must also serve an earlier header.
+    /// Before the first processed block, `is_new` requires this header from every node.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);

@@ -143,7 +143,7 @@ pub struct FollowerStatus {
 }
 
 impl FollowerStatus {
-    /// Returns the number of reported blocks that were fetched because no node pushed them.
+    /// Returns how many of the reported blocks were fetched instead of pushed by a node.
     #[must_use]
     pub const fn fetched(&self) -> u64 {
         self.polled + self.missed + self.replayed

@@ -85,8 +85,8 @@ impl Reader {
         })
     }
 
-    /// Returns a page of bids. If the filter names a provider, every bid must be decodable. Otherwise the
-    /// resources are not decoded.
+    /// Returns a page of bids. If the filter names a provider, an invalid bid is an error. Without a
+    /// provider, invalid bids are omitted, and the resources of the bids are not decoded.
     pub(crate) async fn bids_at(
         &self,
         filter: &BidFilter,

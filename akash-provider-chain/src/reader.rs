@@ -44,7 +44,7 @@ pub struct ReaderStatus {
     pub endpoints: Vec<EndpointStatus>,
     /// Number of times that another endpoint was selected.
     pub switches: u64,
-    /// Endpoint that was selected last, and the reason.
+    /// Address of the newly selected endpoint at the last switch, and the reason for the switch.
     pub last_switch: Option<String>,
     /// Status of the event follower.
     pub follower: FollowerStatus,

@@ -351,8 +351,8 @@ fn check_hostnames(group: &GroupSpec, config: &Config) -> Result<(), Decline> {
 /// Checks whether an order accepts another bid. `bids` is the number of open, active and closed bids. Lost
 /// bids do not count.
 ///
-/// An order can get one bid more than the limit, because the chain refuses a bid only if the limit is already
-/// exceeded.
+/// The chain refuses a bid only if the number of bids is above the limit. An order can therefore get one bid
+/// more than the limit.
 ///
 /// # Errors
 /// Returns [`Decline::OrderFull`].
@@ -411,7 +411,7 @@ fn check_reclamation_range(params: Option<&MarketParams>, config: &Config) -> Re
     Ok(())
 }
 
-/// Converts a duration to seconds, rounded up, so that the number in a decline can be configured.
+/// Converts a minimum duration to seconds, rounded up. A value that is rounded down would be too small.
 fn whole_seconds_up(window: Duration) -> u64 {
     window
         .as_secs()

@@ -130,7 +130,7 @@ impl UnusableRecord {
 }
 
 impl From<Vec<WorkloadSpec>> for Listing {
-    /// Creates a listing without unusable records.
+    /// Creates a listing of these workloads. The listing contains no unusable records.
     fn from(deployments: Vec<WorkloadSpec>) -> Self {
         Self {
             deployments,
@@ -151,7 +151,7 @@ pub enum ClusterChange {
         /// Health of every workload of the provider.
         health: BTreeMap<LeaseId, Health>,
     },
-    /// Health of one workload, changed or unchanged.
+    /// Health of one workload. The health may be the same as before.
     Health {
         /// Lease of the workload.
         lease: LeaseId,

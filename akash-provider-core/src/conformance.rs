@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const ITEMS_MAX: u32 = 100_000;
 /// Time in addition to twice the time limit of a call. A call that blocks its thread longer ends the process.
 const BLOCKED: Duration = Duration::from_secs(5);
-/// Interval between checks whether a call blocks its thread.
+/// Interval at which the suite looks for calls that block their thread.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A rule for the implementations of a trait, with the time limit of each call.

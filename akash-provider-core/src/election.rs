@@ -223,7 +223,8 @@ impl Election {
         lock(&self.shared.state).clone()
     }
 
-    /// Stores state for the next leader at once, while this instance leads. A failed write is retried.
+    /// Requests an immediate write of `state` for the next leader. A failed write is retried. A standby
+    /// discards the state.
     ///
     /// # Errors
     /// Returns an error when the state, encoded as a JSON string, is longer than half of [`PAYLOAD_MAX`].
@@ -402,9 +403,10 @@ impl ElectionTask {
         ))
     }
 
-    /// Returns true if the store has denied every request since the start, for at least one lease duration.
+    /// Returns true if this instance leads without an election: the store has denied every request since the
+    /// start, for at least one lease duration.
     ///
-    /// In a shorter time, another instance may already have the permission.
+    /// A shorter time is not sufficient, because another instance may have access to the store and lead.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {
         let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
         if self.has_seen_it || !is_denied || !self.config.may_be_alone {

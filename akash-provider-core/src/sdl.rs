@@ -51,7 +51,7 @@ pub fn parse(text: &str) -> Result<Sdl, SdlError> {
 
 /// Parses an SDL as [`parse`] does, but returns all errors at once.
 ///
-/// Sums and the manifest as a whole are checked only if all parts are valid.
+/// Limits of whole groups and the complete manifest are checked only if all parts are valid.
 ///
 /// # Errors
 /// Returns [`SdlErrors`], with at most [`MAX_ERRORS`] errors and the number of further errors.

@@ -75,8 +75,8 @@ pub struct PriorState {
     pub manifest_version: String,
     /// Isolation level of the lease.
     pub isolation: Isolation,
-    /// Pod templates by service, applied instead of newly rendered templates. Running pods are then not
-    /// restarted.
+    /// Pod templates of running pods, by service. These templates replace the newly rendered templates, so
+    /// that the pods are not restarted.
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 

@@ -142,8 +142,10 @@ impl PartialEq for LeasedIpCount {
 
 impl Settings {
     /// Returns the size of the address pool, and the number of addresses used outside the leases of this
-    /// provider. A `leased_ip_pool` above 0 limits the addresses for leases. Before the first count, returns
-    /// `leased_ip_pool` and 0, or `None` if `leased_ip_pool` is 0.
+    /// provider.
+    ///
+    /// The setting `leased_ip_pool` limits the addresses for leases; 0 means no limit. Before the first
+    /// count, returns this limit and 0, or `None` without a limit.
     #[must_use]
     pub fn leased_pool(&self) -> Option<(u32, u32)> {
         let most = self.leased_ip_pool;

@@ -87,7 +87,8 @@ impl Endpoints {
         }
     }
 
-    /// Refuses responses below the processed block, and responses with an impossible height.
+    /// Returns an error if the height of a response is below the processed height, or above the maximum
+    /// plausible height of the endpoint.
     pub(super) fn check_height(&self, at: usize, height: Option<Height>) -> Result<(), NodeError> {
         let Some(height) = height else {
             return Ok(());

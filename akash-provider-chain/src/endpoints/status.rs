@@ -18,9 +18,9 @@ use tokio::time::Instant;
 pub struct EndpointStatus {
     /// Address of the endpoint, without credentials.
     pub address: Arc<str>,
-    /// The endpoint is selected for queries.
+    /// The client uses this endpoint for queries.
     pub serves_queries: bool,
-    /// The endpoint is selected for queries of blocks and for transactions.
+    /// The client uses this endpoint for blocks and transactions.
     pub serves_blocks: bool,
     /// Newest height that the endpoint has reported.
     pub height: Height,
@@ -197,11 +197,11 @@ impl Endpoints {
         Ok((Checkpoint { height, time }, versions))
     }
 
-    /// Starts a back-off of each endpoint that is more than [`LAG_MAX`] blocks behind the best endpoint or
-    /// the processed block.
+    /// Starts a back-off of each endpoint more than [`LAG_MAX`] blocks behind the highest endpoint or the
+    /// processed block.
     ///
-    /// The best endpoint does not count if its newest block contradicts the newest block of the lagging
-    /// endpoint.
+    /// An endpoint is not compared with the highest endpoint if the newest blocks of the two endpoints
+    /// contradict each other.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());

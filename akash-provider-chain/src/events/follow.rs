@@ -61,7 +61,7 @@ pub(super) struct Follower {
     warnings: Repeated,
     /// Reason why an event may be missing. `None` if no event can be missing.
     missing_event: Option<String>,
-    /// Earliest time of the next `Resync`, except after an outage.
+    /// Earliest time of the next `Resync` after a gap. After an outage, a `Resync` need not wait.
     resync_from: Instant,
     /// Market parameters and provider record from the last snapshot.
     static_values: Option<StaticValues>,

@@ -253,7 +253,7 @@ impl Node {
         })
     }
 
-    /// Performs the checks of the chain that precede the execution of the messages.
+    /// Checks the timeout and the sequence or nonce. A chain checks these values before it executes messages.
     fn ante(&self, tx: &Tx, sequence: u64, time: BlockTime, height: u64) -> Result<(), Refusal> {
         let Some(nanos) = tx.nanos else {
             if tx.timeout_height != 0 && height > tx.timeout_height {

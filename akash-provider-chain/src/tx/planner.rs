@@ -110,7 +110,7 @@ impl PlannerConfig {
 /// Unsigned transaction. Signing is deterministic.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Draft {
-    /// Messages of the calls in this transaction, in the order of the calls.
+    /// Messages of the transaction, in the order of the calls.
     pub msgs: Arc<[Msg]>,
     /// Nonce: a timeout or a sequence.
     pub ordering: Ordering,

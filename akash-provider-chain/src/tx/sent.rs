@@ -12,8 +12,7 @@ const MESSAGES_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct SentReceipts {
     hasher: RandomState,
-    /// Hash and fee of the last transaction of a message, by the digest of the message. `None` after
-    /// [`SentReceipts::clear`].
+    /// Receipts by the digest of the message. [`SentReceipts::clear`] replaces a receipt with `None`.
     receipts: HashMap<u64, Option<(TxHash, Coin)>>,
     /// Digests, oldest first.
     digests: VecDeque<u64>,

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Capacity of the inbox for calls and blocks.
 const INBOX: usize = 1024;
-/// Maximum time of one call to a node, normally longer than the limits of the endpoints.
+/// Maximum time of one call to a node. The limits of the endpoints are normally shorter.
 const CALL_MAX: Duration = Duration::from_secs(30);
 /// The writer stores at most `max(HASHES_MIN, 4 × transactions in flight)` transaction hashes.
 const HASHES_MIN: usize = 256;

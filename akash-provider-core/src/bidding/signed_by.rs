@@ -39,7 +39,7 @@ pub(super) fn check_count(signed_by: &SignedBy) -> Result<(), Decline> {
 /// Checks that every auditor of `all_of`, and at least one auditor of a non-empty `any_of`, has signed all
 /// required attributes.
 ///
-/// The last record of an auditor counts.
+/// Of several records of one auditor, only the last is used.
 ///
 /// # Errors
 /// Returns [`Decline::SignedBy`] with the first missing audit.

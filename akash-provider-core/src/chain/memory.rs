@@ -156,7 +156,8 @@ struct Pending {
 struct Subscriber {
     provider: Address,
     feed: Feed<Result<ChainEvent, Error>>,
-    /// Number of events of the incomplete block that the first `Resync` of this subscriber already contained.
+    /// Number of events to skip in the incomplete block. The last `Resync` of this subscriber contained these
+    /// events.
     sent_facts: usize,
 }
 

@@ -199,8 +199,8 @@ impl Contest {
         &self.state
     }
 
-    /// Sets the state for the next leader, which the next heartbeat writes. Returns false if this instance
-    /// does not lead.
+    /// Sets the state for the next leader. The next heartbeat writes this state. Returns false if this
+    /// instance does not lead.
     pub(super) fn set_state(&mut self, state: String) -> bool {
         let leads = self.own_term.is_some();
         if leads {

@@ -69,7 +69,7 @@ impl Timing {
         (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
     }
 
-    /// Returns the timeout of a call after a call without a response.
+    /// Returns the maximum timeout of a call. This timeout also applies after a call without a response.
     pub(super) const fn longest_limit(self) -> Duration {
         self.lease.saturating_sub(self.renew)
     }

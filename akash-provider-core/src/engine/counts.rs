@@ -22,7 +22,7 @@ pub enum ScanReason {
     Retry,
     /// The resources offered in an open or won bid are unknown.
     UnknownOffer,
-    /// A lease may have a manifest that only a listing of the cluster can show.
+    /// A lease may have a manifest. Only a listing of the cluster can show the manifest.
     UnknownWorkload,
     /// The cluster reported a problem with a workload or with a record.
     ClusterProblem,
@@ -77,7 +77,7 @@ pub struct EngineCounts {
     pub cluster_scans: BTreeMap<ScanReason, u64>,
     /// Number of recounts of all reservations. Every successful scan recounts the reservations.
     pub recounts: u64,
-    /// Number of recounts that differed from the stored reservations.
+    /// Number of recounts with a result that differed from the stored reservations.
     pub recount_mismatches: u64,
     /// Block time of the last recount.
     pub last_recount: Option<BlockTime>,

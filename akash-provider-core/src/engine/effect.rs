@@ -46,7 +46,7 @@ pub enum Call {
     FetchDeployment(DeploymentId),
     /// Chain: fetch all records of this provider, for a full scan.
     FetchSnapshot,
-    /// Pricing: calculate the price per block of a bid on an order.
+    /// Pricing: calculate the bid price of an order, per block.
     CalculatePrice(PriceRequest),
     /// Chain: broadcast one message in its own transaction.
     Broadcast(Msg),

@@ -61,9 +61,9 @@ impl Kind {
 }
 
 impl GpuRequest {
-    /// Parses an attribute key by the rules of the inventory of the Akash network. The key is
-    /// `vendor/<v>/model/<m>`, followed by pairs of a name and a value. Pairs other than `ram` and
-    /// `interface` are ignored. Returns `None` if no device can match the key.
+    /// Parses a GPU attribute key with the rules of the Akash network. The key is `vendor/<v>/model/<m>`,
+    /// followed by pairs of a name and a value. Pairs other than `ram` and `interface` are ignored. Returns
+    /// `None` if no device can match the key.
     pub(crate) fn parse(key: &str) -> Option<Self> {
         let mut parts = key.split('/');
         let (Some("vendor"), Some(vendor), Some("model"), Some(model)) =

@@ -81,7 +81,8 @@ impl IgnoredResource {
         &self.reason
     }
 
-    /// Returns the remedy, such as the command that sets a missing label. Empty without a remedy.
+    /// Returns the remedy, such as the command that sets a missing label. The text is empty if no remedy is
+    /// known.
     #[must_use]
     pub fn help(&self) -> &str {
         &self.help

@@ -148,9 +148,8 @@ impl Layout {
         layout
     }
 
-    /// Returns the layout after a change of storage amounts, of ignored resources or of the nodes in `nodes`.
-    /// The result equals the result of [`Self::new`] for the whole cluster. Returns `None` if anything else
-    /// changed.
+    /// Returns the layout with new values for `nodes`, `storage` and `ignored`. The result equals the result
+    /// of [`Self::new`] for the whole cluster. Returns `None` after any other change.
     pub(super) fn revised(
         &self,
         nodes: &[NodeSpec],

@@ -52,10 +52,9 @@ impl NodeInventory {
         Self::from_layout(Layout::new(spec))
     }
 
-    /// Returns the free capacity after a change of storage amounts, of ignored resources or of the nodes in
-    /// `nodes`. The result equals the result of [`Self::new`] for the whole cluster, and contains no
-    /// reservations. Returns `None` if anything else changed (a new node, other kinds of GPU, other storage
-    /// classes or an invalid entry).
+    /// Returns the free capacity with new values for `nodes`, `storage` and `ignored`, without reservations.
+    /// The result equals the result of [`Self::new`] for the whole cluster. Returns `None` after any other
+    /// change, such as a new node, another kind of GPU, another storage class or an invalid entry.
     #[must_use]
     pub fn revised(
         &self,

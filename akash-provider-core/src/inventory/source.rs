@@ -34,7 +34,7 @@ impl InventorySource for StaticInventorySource {
     }
 }
 
-/// Source of a capacity that the caller sets, such as in simulations and tests.
+/// Inventory source for simulations and tests. The caller sets the capacity.
 #[derive(Debug)]
 pub struct MemoryInventorySource {
     state: watch::Sender<State>,

@@ -168,7 +168,7 @@ impl NodeSpec {
 }
 
 impl GpuSpec {
-    /// Creates GPUs of one kind without used devices.
+    /// Creates the specification of `count` unused GPUs of one kind.
     #[must_use]
     pub fn new(vendor: &str, model: &str, memory_size: &str, interface: &str, count: u32) -> Self {
         Self {

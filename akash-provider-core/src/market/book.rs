@@ -56,7 +56,7 @@ pub(super) struct LeaseBook {
     pub(super) reclaim: Option<(Height, CloseReason)>,
 }
 
-/// State that one transaction reads and changes, except the deployment.
+/// State that one transaction reads and changes. The deployment is passed separately.
 #[derive(Debug)]
 pub(super) struct TxContext<'a> {
     /// Height of the block under construction.

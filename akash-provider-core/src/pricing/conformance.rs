@@ -44,9 +44,9 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// Returns parameters for a strategy with prices in `uact` and an available source. The unit is one
-    /// replica of one core, 512 MiB, 1 GiB ephemeral storage and an HTTP endpoint, for at most 1000 uact. The
-    /// time limit is 30 s.
+    /// Returns parameters for a strategy that prices in `uact`. The price source is available. The ordered
+    /// unit has one replica with one core, 512 MiB memory, 1 GiB ephemeral storage and an HTTP endpoint. The
+    /// maximum price is 1000 uact, and the time limit is 30 s.
     fn default() -> Self {
         Self {
             denoms: vec!["uact".to_owned()],

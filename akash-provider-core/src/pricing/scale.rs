@@ -303,7 +303,7 @@ pub fn parse_storage_scales(text: &str) -> Result<BTreeMap<String, BigDecimal>, 
 /// `/interface/<kind>` or both. An empty text contains no prices.
 ///
 /// # Errors
-/// Returns an error that names the invalid entry, or the duplicate or invalid GPU.
+/// Returns an error that names the invalid entry, the invalid GPU or the duplicate GPU.
 pub fn parse_gpu_prices(text: &str) -> Result<BTreeMap<String, BigDecimal>, ScaleError> {
     let prices = parse_prices(text, None, "nvidia/a100=120")?;
     GpuPrices::new(prices.clone())?;

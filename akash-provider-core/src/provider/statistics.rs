@@ -20,7 +20,7 @@ pub const GO_BOUNDS: [Duration; 10] = [
     Duration::from_millis(76_800),
 ];
 
-/// Bucket bounds of reservations, which take microseconds: 10 µs to 1 s.
+/// Bucket bounds for the duration of reservations: 10 µs to 1 s. A reservation usually takes microseconds.
 pub const RESERVATION_BOUNDS: [Duration; 6] = [
     Duration::from_micros(10),
     Duration::from_micros(100),
@@ -75,8 +75,8 @@ pub struct ProviderStatistics {
     pub insufficient_capacity: u64,
     /// Transactions of bids by action (`open`, `close`) and result (`success`, `fail`, `unknown`).
     pub bids: BTreeMap<(&'static str, &'static str), u64>,
-    /// Orders by the action (`open`, `close`) of their bid transactions and the result: `success`, or `fail` for a finished
-    /// order without a successful transaction.
+    /// Number of orders by bid action (`open`, `close`) and result (`success`, `fail`). The result is `fail`
+    /// if the order finished without a successful transaction.
     pub bid_results: BTreeMap<(&'static str, &'static str), u64>,
     /// Number of bids, by the number of blocks between the order and the bid. A bid after more than 1000 blocks counts
     /// under the key 1000.

@@ -51,8 +51,7 @@ const BIDS_COUNTED: u32 = 1000;
 /// Maximum timeout of a transaction, measured with the time stamps of blocks.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
 
-/// Maximum time for which a call waits until the audit log can store the intent of the call. After this time,
-/// the call fails.
+/// Maximum time that a call waits for its entry in the audit log. After this time, the call fails.
 const AUDIT_WAIT: Duration = Duration::from_secs(60);
 /// Delay between two attempts to store an intent.
 const AUDIT_RETRY: Duration = Duration::from_millis(500);

@@ -87,7 +87,7 @@ impl RequestQueue {
         }
     }
 
-    /// Refuses all later requests to the engine. Queries of handles are served until the loop ends.
+    /// Refuses all later requests to the engine. Status queries are served until the loop ends.
     pub(crate) const fn stop_admitting(&mut self) {
         self.closed = true;
     }

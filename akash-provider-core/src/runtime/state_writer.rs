@@ -28,8 +28,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Stores the state that a provider needs at its next start.
 ///
 /// # Behavior
-/// - When [`StateStore::save`] returns `Ok`, the state is durable. Until then, the provider delays the
-///   effects that depend on the state, for at most ten seconds.
+/// - When [`StateStore::save`] returns `Ok`, the state is durable. Effects that depend on the state wait for
+///   this result, but at most ten seconds.
 /// - Calls are sequential. Each call contains the complete state.
 /// - A failed call is repeated until it succeeds.
 #[async_trait]

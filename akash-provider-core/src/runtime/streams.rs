@@ -17,7 +17,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Length of the chain queue: more events than a busy block has, and few enough to process at shutdown.
+/// Length of the chain queue, in events. A busy block fits into the queue, and a shutdown can process a full
+/// queue.
 const CHAIN_QUEUE: usize = 256;
 /// Length of the cluster queue: a rollout changes tens of workloads at once.
 const CLUSTER_QUEUE: usize = 128;

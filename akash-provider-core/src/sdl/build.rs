@@ -167,8 +167,8 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
     }
 }
 
-/// Returns the sequence number of each leased IP name, from 1 in the order of names. A repeated name gets the
-/// highest of its numbers.
+/// Returns the sequence number of each leased IP name. The sorted names, with duplicates, are numbered from
+/// 1. A duplicate name gets the number of its last occurrence.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment

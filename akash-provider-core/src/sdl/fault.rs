@@ -22,7 +22,7 @@ pub enum ErrorKind {
     WrongType,
     /// A value is not allowed.
     Invalid,
-    /// A reference names a part that does not exist, or a part is not used.
+    /// A reference to a missing part, or a part without any reference.
     Reference,
     /// A value is outside the limits of the Akash network.
     Limit,

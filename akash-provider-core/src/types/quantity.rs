@@ -37,7 +37,7 @@ pub fn cores(millicores: u128) -> String {
         .to_owned()
 }
 
-/// Formats bytes in the largest binary unit of which they are a multiple: `2Ti`, `1536Mi`, `7`.
+/// Formats bytes in the largest binary unit that gives a whole number: `2Ti`, `1536Mi`, `7`.
 #[must_use]
 pub fn bytes(bytes: u128) -> String {
     let mut units = BINARY.iter();

@@ -13,7 +13,7 @@ pub type Height = u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Mono(pub u64);
 
-/// Time of a block in milliseconds since the Unix epoch, from its header.
+/// Time in the header of a block, in milliseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct BlockTime(pub i64);
 

@@ -34,7 +34,7 @@ struct DeploymentWorld {
     claimed: bool,
     /// Whether the manifest in the cluster is unknown.
     doubt: bool,
-    /// The manifest deadline has passed, without a cluster list since then.
+    /// The manifest deadline has passed, and the cluster was not listed after the deadline.
     due: bool,
     /// The cluster has an unusable Manifest record of the deployment.
     unusable: bool,

@@ -204,7 +204,7 @@ impl World {
         drop(self.chain.competitor(&msg));
     }
 
-    /// Orders the largest possible group for the third party.
+    /// Creates a deployment of the third party with the largest possible group.
     fn order_large_group(&mut self) {
         if self.third_party_deployments >= THIRD_PARTY_DEPLOYMENTS_MAX {
             return;

@@ -526,8 +526,8 @@ impl SettledCheck<'_> {
         orders.map(|o| o.id.to_string()).collect()
     }
 
-    /// Returns two kinds of orders: orders of ended leases, and orders of ended deployments on which the
-    /// provider has bid.
+    /// Returns the orders with a closed lease, and the orders with a bid of the provider in a closed
+    /// deployment.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.market.leases().filter(|r| !r.lease.state.is_live());
         let leased = over.map(|r| r.lease.id.order.to_string());

@@ -76,9 +76,9 @@ pub(crate) struct EngineModel {
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
-    /// Deposits that the last queried balance possibly still includes.
+    /// Deposits that may not be deducted yet in the last queried balance.
     pub(crate) unread: BTreeMap<BidId, Coin>,
-    /// Deposits that the result of the pending account query possibly still includes.
+    /// Deposits that may not be deducted yet in the result of the pending account query.
     in_reading: Option<BTreeMap<BidId, Coin>>,
     /// Block time at which each bid transaction with an unknown outcome expires.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,

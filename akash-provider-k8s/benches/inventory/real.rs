@@ -159,7 +159,8 @@ where
     }
 }
 
-/// Returns the median time from the event of an ended pod to the complete inventory update, in microseconds.
+/// Returns the median time to update the whole inventory after the watch event of a finished pod, in
+/// microseconds.
 async fn updates_us(client: &Client, tally: &mut Tally, version: &str) -> Result<f64, Failed> {
     let path = format!("/api/v1/pods?watch=true&resourceVersion={version}");
     let request = Request::get(path).body(Vec::new())?;

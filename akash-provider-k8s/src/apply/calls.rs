@@ -125,7 +125,7 @@ impl Calls {
         }
     }
 
-    /// Applies an object (server-side apply). Removes fields of an earlier apply that `body` lacks.
+    /// Applies an object (server-side apply). Fields of an earlier apply are removed if `body` lacks them.
     pub(crate) async fn apply(
         &self,
         kind: Kind,

@@ -161,7 +161,7 @@ pub enum Stage {
     BeforeMorePods,
     /// Workloads, which create pods.
     Pods,
-    /// Objects that send traffic to pods or give pods rights, written after the pods.
+    /// Objects that send traffic to pods or give rights to pods. These objects are written after the pods.
     Rest,
 }
 
@@ -283,7 +283,8 @@ impl Item {
         body
     }
 
-    /// Returns an apply body with only the annotations of this item, for a live object that equals the item.
+    /// Returns an apply body that sets only the annotations of this item. The live object must already equal
+    /// the item.
     #[must_use]
     pub fn mark(&self) -> Value {
         let resource = self.id.kind.resource();

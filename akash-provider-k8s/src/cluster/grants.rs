@@ -127,7 +127,8 @@ impl Inner {
         Ok(there)
     }
 
-    /// Binds the account in an existing namespace, before reads that need the binding.
+    /// Restores the RoleBinding of the provider in an existing namespace. Without this RoleBinding, the
+    /// provider cannot list all objects of the namespace.
     async fn open_access(
         &self,
         home: &str,

@@ -56,7 +56,8 @@ pub(super) struct Rules {
 /// Desired object of a lease that has no Manifest record.
 pub(super) struct DerivedItem {
     pub(super) item: Item,
-    /// Whether the item has the hash of the applied object, or exists in every lease.
+    /// True if the item certainly is the desired object. The hash of the item equals the hash of the applied
+    /// object, or every lease has this object.
     pub(super) is_verified: bool,
 }
 

@@ -185,8 +185,8 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 impl Model<'_> {
-    /// Adds the device kinds of this model to `out`. Omits size and interface if both vary without labels for
-    /// their combinations.
+    /// Adds the device kinds of this model to `out`. If both memory size and interface vary, and no label
+    /// counts their combinations, both are omitted.
     fn kinds(
         mut self,
         vendor: Vendor,

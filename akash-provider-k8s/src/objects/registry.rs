@@ -63,8 +63,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
     }))
 }
 
-/// Registry login with the fields of the Go provider. The two providers then do not rewrite each other's
-/// Secrets.
+/// Registry login, with the same JSON fields as in the Go provider. Otherwise the two providers would rewrite
+/// each other's Secrets.
 #[derive(Serialize)]
 struct Entry<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]

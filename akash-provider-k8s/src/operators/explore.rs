@@ -37,7 +37,7 @@ pub(crate) trait World: Clone {
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
     /// Executes the writes and deletions that the index returns for a name.
     fn works_on(&mut self, name: &str);
-    /// Adds the state that affects later steps to the hasher.
+    /// Hashes the state that affects later steps.
     fn identify(&self, state: &mut DefaultHasher);
     /// Returns the versions of all objects, and the version counter.
     fn versions(&mut self) -> Vec<&mut u64>;

@@ -79,7 +79,7 @@ pub struct Options {
     pub definitions: Definitions,
     /// Leadership gate; nothing is written while it is closed.
     pub gate: LeadershipGate,
-    /// Audit log of the deletions of objects without a record.
+    /// Audit log of deletions. The operator deletes objects that have no record.
     pub deletions: DeletionLog,
     /// Probe of hostnames (`--probe`); `None` disables it.
     pub probe: Option<Probe>,

@@ -83,12 +83,13 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
     /// Returns the objects to write.
     fn bodies(&self) -> Vec<&Value>;
 
-    /// Returns the missing record, if it is the only reason for the deletions.
+    /// Returns the missing record that causes all deletions. Returns `None` if the deletions have another
+    /// cause.
     fn missing(&self) -> Option<&MissingRecord> {
         None
     }
 
-    /// Removes all deletions. Afterwards, [`Work::problem`] returns the reason `_why`.
+    /// Cancels all pending deletions. Afterwards, [`Work::problem`] returns the reason `_why`.
     fn withhold(&mut self, _why: String) {}
 }
 

@@ -31,7 +31,8 @@ const PAGE: u32 = 50;
 /// Maximum number of retries for a missing kind after a change of its CustomResourceDefinition. The delays
 /// start at 250 ms and double, so the retries take four minutes.
 const TRIES: u32 = 11;
-/// API group with CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
+/// API group of the Gateway API. The name looks like a built-in group, but the kinds are
+/// CustomResourceDefinitions.
 const STANDARD: &str = "gateway.networking.k8s.io";
 
 /// Watch of the CustomResourceDefinitions of a cluster. The watch stops when the last clone of this value is

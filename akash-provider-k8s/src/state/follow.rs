@@ -206,7 +206,7 @@ struct Watch {
     definitions: Definitions,
     /// Time of the last event, if the watch was ended because it was idle.
     silent_since: Option<Instant>,
-    /// Number of consecutive reports of the missing kind.
+    /// Number of consecutive times that the API server reported the kind as missing.
     absences: u32,
     /// Retries since the last change of the CustomResourceDefinition of a missing kind.
     tries: Tries,

@@ -113,7 +113,8 @@ impl History {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores an event. If `newer` is true, replaces a different stored event with the same UID.
+    /// Stores an event. Replaces a stored event with the same UID only if `newer` is true and the content
+    /// differs.
     fn record(&self, namespace: &str, uid: String, version: String, event: LeaseEvent, newer: bool) {
         let number = {
             let mut rings = self.rings();

@@ -34,7 +34,7 @@ enum InFlight {
 struct Sent {
     tickets: Vec<Ticket>,
     draft: Draft,
-    /// True if the node refused the draft and no node has the draft from an earlier attempt.
+    /// True if the node refused the first attempt to send the draft. No node has such a draft.
     is_refused: bool,
 }
 

@@ -26,7 +26,7 @@ pub(super) enum Phase {
 /// Step of the check of an expired transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Check {
-    /// Waiting for the next attempt of the search.
+    /// Waiting until the next search for the transaction is due.
     Start,
     /// Searching for the transaction by hash.
     Finding,

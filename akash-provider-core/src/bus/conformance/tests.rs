@@ -19,7 +19,7 @@ async fn pointers_to_a_bus_conform() {
     suite(&(Box::new(LocalBus::new()) as Box<dyn Bus>), &Setup::default()).await;
 }
 
-/// A mistake of a bus, which violates one rule of the contract.
+/// Violation of one rule of the bus contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     LosesInSilence,

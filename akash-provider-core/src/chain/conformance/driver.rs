@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Acts as the tenant and as a competing provider, and makes or awaits blocks.
 ///
-/// A method returns when its effect is in a block, or certain to be in the next block. A method panics when
-/// the chain refuses the action.
+/// When a method returns, the newest block contains the effect of the method, or the next block will contain
+/// this effect. A method panics when the chain refuses the action.
 #[async_trait]
 pub trait Driver: Send + Sync {
     /// Returns the registered provider of the client under test.

@@ -9,7 +9,8 @@ use futures::future::{BoxFuture, FutureExt, join_all};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Time for which the suite waits for the response to a query during an outage. A query may also wait longer.
+/// Time after which the suite cancels a query during an outage. A query without a response is not a
+/// violation.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Checks that every query returns an error or waits during an outage. After the outage, the events continue

@@ -229,7 +229,7 @@ pub async fn a_repeated_deploy_changes_nothing(cluster: &dyn Cluster, setup: &Se
     remove(cluster, setup, &lease, &rule).await;
 }
 
-/// Checks that a workload that cannot run is refused, or never healthy.
+/// Checks that a workload with a broken image never becomes healthy. The backend may also refuse the deploy.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

@@ -49,7 +49,7 @@ pub(crate) struct Breaker {
     recent: VecDeque<(Mono, Address)>,
     /// Leases with requests to repeat after the warm-up period, or when workload records are found.
     deferred: BTreeSet<LeaseId>,
-    /// Leases with requests that wait for a release of the breaker.
+    /// Leases with waiting requests. These requests wait until an operator releases the breaker.
     waiting: BTreeSet<LeaseId>,
     /// Block time of the first held request of each lease.
     since: BTreeMap<LeaseId, BlockTime>,
@@ -276,8 +276,8 @@ impl Breaker {
         self.waiting.remove(lease);
     }
 
-    /// Replaces the state of the breaker with stored values. [`Self::take_due`] then returns the leases with
-    /// requests to repeat.
+    /// Replaces the state of the breaker with stored values. All waiting requests become deferred, and
+    /// [`Self::take_due`] returns their leases.
     pub(crate) fn restore(&mut self, tripped: bool, held_owners: BTreeSet<Address>) {
         self.tripped = tripped || held_owners.len() > HELD_OWNERS_MAX;
         self.held_owners = held_owners;

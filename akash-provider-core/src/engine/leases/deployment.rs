@@ -43,7 +43,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of failed queries or checks after which a submission is refused as unavailable.
+/// Maximum number of attempts to query the chain and check a submission. After the last failure, the
+/// submission is refused.
 const READ_ATTEMPTS: u32 = 3;
 /// Time after which a failed query or check of a submission is not retried.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
@@ -81,7 +82,7 @@ pub enum Input {
     Submit(Submission),
     /// Result of `FetchDeployment`: `None` if the chain has no such deployment.
     Fetched(Result<Option<DeploymentRecord>, Failure>),
-    /// Result of the check of the first submission.
+    /// Result of [`Action::Check`] for the first submission in the queue.
     Checked(Result<AcceptedManifest, Refusal>),
     /// Result of `Record`, for the workload at the current index.
     Recorded(Result<(), Failure>),
@@ -706,7 +707,8 @@ fn not_leader() -> Refusal {
     }
 }
 
-/// Minimum time for a tenant to submit again after a manifest could not be stored.
+/// Minimum time until the manifest deadline after a manifest could not be stored. In this time, the tenant
+/// can submit the manifest again.
 const RECORDING_GRACE: Duration = Duration::from_secs(30);
 
 impl Machine for Deployment {

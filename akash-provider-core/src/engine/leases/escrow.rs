@@ -256,7 +256,7 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules a payout for each active or reclaiming lease in `record` without a scheduled payout.
+    /// Schedules the missing payouts of the active and reclaiming leases in `record`.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

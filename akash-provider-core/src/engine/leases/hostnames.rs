@@ -206,7 +206,7 @@ impl HostnameLedger {
         Ok(moved.collect())
     }
 
-    /// Assigns to a lease a hostname that the cluster declares for this lease, even if the hostname is
+    /// Assigns a hostname to a lease, as declared in the cluster. Does not check whether the hostname is
     /// blocked. Returns the previous holder of the hostname.
     pub fn adopt(&mut self, hostname: &str, lease: &LeaseId) -> Option<LeaseId> {
         let former = self.assign(&hostname.to_lowercase(), lease);

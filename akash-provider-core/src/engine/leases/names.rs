@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Passes an accepted manifest to its workload, with the hostnames that the lease holds now.
+    /// Claims the hostnames of an accepted manifest, then deploys the workload.
     pub(super) fn deliver(&mut self, accepted: &WorkloadSpec, mut gone: Vec<String>) {
         let lease = &accepted.lease;
         if self.has_lease(lease) {

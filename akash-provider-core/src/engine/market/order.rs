@@ -95,8 +95,8 @@ pub enum Phase {
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time at which the bid is closed, or is checked again before the bid timeout starts. `None`
-        /// if no bid timeout is configured or the bid has won.
+        /// Block time of the next action: to close the bid, or to start its timeout. `None` if no bid timeout
+        /// is configured or the bid has won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.
@@ -249,7 +249,7 @@ impl Order {
         Self::with_phase(id, Phase::Looking { retry_at: None })
     }
 
-    /// Creates the machine of an open order without a bid of this provider, from a snapshot.
+    /// Creates the machine of an open order in a snapshot. This provider has no bid on the order.
     pub fn from_record(order: &Arc<types::Order>, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::OrderSeen {
             order: order.id.clone(),
@@ -293,8 +293,8 @@ impl Order {
         }
     }
 
-    /// Creates the machine of a closed order with an open bid of this provider, and reads the bid to close
-    /// it.
+    /// Creates the machine for an open bid of this provider on a closed order. The machine first fetches the
+    /// bid, then closes the bid.
     pub fn from_stray_bid(bid: &Bid, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(bid.id.clone())));
         let phase = Phase::Checking {

@@ -411,8 +411,8 @@ impl Engine {
         self.drive_order(id, Input::Reserved(reserved));
     }
 
-    /// Counts the bids of an order from the received events. If the events are incomplete and rejected bids
-    /// cost a fee, queries the chain.
+    /// Counts the bids of an order from the received events. If the events are incomplete, queries the chain.
+    /// The query is omitted if a rejected bid costs no fee.
     fn count_bids(&mut self, id: &OrderId) {
         let is_counted = self
             .market

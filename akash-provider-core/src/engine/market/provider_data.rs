@@ -18,7 +18,7 @@ const FAILED_TTL: Duration = Duration::from_secs(15);
 const AUDITORS_MAX: usize = 1024;
 /// Maximum number of cached attributes per auditor, because any account can sign any number of attributes.
 const SIGNED_MAX: usize = 1024;
-/// Number of temporary failures of an audit query after which the waiting orders are declined.
+/// Maximum number of attempts to query an audit. After the last failure, the waiting orders are declined.
 const ATTEMPTS: u32 = 3;
 
 /// Cached audit by one auditor.

@@ -64,7 +64,7 @@ pub(in crate::engine) struct Wallet {
     fee_rejected: Option<Rejection>,
     /// True if the chain rejected a bid despite a sufficient balance, and has accepted no bid since.
     is_unexplained: bool,
-    /// Order with the single bid that is sent while the balance is uncertain.
+    /// Order with a bid in flight. While the balance is uncertain, no other bid is sent.
     single_bid: Option<OrderId>,
     /// Orders that reserve capacity only after the pending read of the balance.
     waiting: BTreeSet<OrderId>,

@@ -176,7 +176,7 @@ impl Lanes {
         leases
     }
 
-    /// Removes a completed call. Returns the leases with a next call that may be ready.
+    /// Removes a completed call. Returns the leases that may now be able to send their next call.
     fn complete(&mut self, id: EffectId) -> Vec<LeaseId> {
         let Some(lease) = self.lease_of.remove(&id) else {
             return Vec::new();

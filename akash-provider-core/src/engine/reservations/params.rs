@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Maximum number of different scheduler parameters that are stored for sharing.
+/// Maximum number of distinct values that [`ParamsInterner`] stores.
 const SHARED_MAX: usize = 256;
 
 /// Stores equal scheduler parameters only once.

@@ -61,7 +61,7 @@ enum Violation {
 #[derive(Debug)]
 struct Strategy {
     broken: Violation,
-    /// Price of the newest request, which `Violation::MixesUp` returns for every concurrent request.
+    /// Price of the newest request. `Violation::MixesUp` returns this price for every concurrent request.
     last: std::sync::Mutex<Option<DecCoin>>,
     permits: std::sync::atomic::AtomicI32,
 }

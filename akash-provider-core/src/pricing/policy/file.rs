@@ -80,7 +80,7 @@ pub struct Prices {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scarcity {
-    /// Used share of the scarcest requested resource, from 0 to 1, above which the surcharge applies. The
+    /// Threshold of the surcharge, from 0 to 1: the used share of the scarcest requested resource. The used
     /// share includes the order.
     pub above: Amount,
     /// Factor by which the price is multiplied.

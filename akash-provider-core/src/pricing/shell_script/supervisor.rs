@@ -59,7 +59,8 @@ pub fn supervise(program: &OsStr) -> io::Result<ExitCode> {
     }
 }
 
-/// Kills all descendants of this process: the children of a killed process become children of this process.
+/// Kills all descendants of this process. The children of a killed process become children of this process,
+/// and are killed next.
 fn kill_children() -> io::Result<()> {
     loop {
         for child in children()? {

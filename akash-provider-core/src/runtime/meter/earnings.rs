@@ -82,7 +82,7 @@ impl Earnings {
             .extend(before.into_iter().filter(|(_, account)| account.is_managed));
     }
 
-    /// Updates the limits of the leases that one escrow account pays.
+    /// Updates the height until which the escrow account can pay each lease of the deployment.
     pub(super) fn limit(&mut self, record: &DeploymentRecord) {
         let until = paid_until(record);
         for lease in record.leases.iter().filter(|lease| lease.state.is_live()) {

@@ -13,7 +13,7 @@ pub(super) struct Monitors {
 }
 
 impl Monitors {
-    /// Counts a monitor for each workload in the first listing after a start.
+    /// Counts one started monitor per listed workload. Only the first listing after a start is counted.
     pub(super) fn listed(&mut self, workloads: &Workloads) {
         if std::mem::replace(&mut self.has_listed, true) {
             return;

@@ -29,7 +29,8 @@ impl ScanTimes {
         }
     }
 
-    /// Records a call of the engine, which may start a scan or make the scan a full scan.
+    /// Records the start of an engine call. `ListWorkloads` starts a scan, and `FetchSnapshot` makes the
+    /// running scan a full scan.
     pub(super) fn started(&mut self, call: &Call) {
         match (call, &mut self.running) {
             (Call::ListWorkloads, running) => {

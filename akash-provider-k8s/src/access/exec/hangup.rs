@@ -130,7 +130,8 @@ impl Session {
         marker.chain(command.iter().cloned()).collect()
     }
 
-    /// Records that the command ended or was never started. Dropping the session then stops nothing.
+    /// Records that the command ended or was never started. After this call, dropping the session does not
+    /// stop any process.
     pub(super) const fn over(&mut self) {
         self.over = true;
     }

@@ -111,7 +111,7 @@ pub struct Work {
     pub held: Vec<Delete>,
     /// Reason why the hostname has no route.
     pub problem: Option<String>,
-    /// The missing record, if it is the only reason for `deletes`.
+    /// Missing record that causes all `deletes`. `None` if the deletions have another cause.
     pub missing: Option<MissingRecord>,
 }
 

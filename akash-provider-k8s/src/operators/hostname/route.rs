@@ -192,8 +192,8 @@ fn haproxy(options: &HttpOptions) -> BTreeMap<String, String> {
     BTreeMap::from([("haproxy.org/timeout-server".to_owned(), format!("{limit}ms"))])
 }
 
-/// Sets the timeout of an HTTPRoute of a standard Gateway, if the tenant requests less than the default. The
-/// default would interrupt long downloads, because this timeout limits the whole response.
+/// Sets the timeout of an HTTPRoute of a standard Gateway, if the tenant requests less than the default
+/// timeout. The timeout limits the whole response, so the default timeout would interrupt long downloads.
 fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> Value {
     let usual = HttpOptions::default().read_timeout;
     let is_own = options.max_body_size != 0 && (1..usual).contains(&options.read_timeout);

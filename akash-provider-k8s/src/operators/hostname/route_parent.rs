@@ -68,7 +68,7 @@ pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, share
 }
 
 struct RouteParentSink {
-    /// Name of the object. A server without field selectors returns other objects too.
+    /// Name of the watched object. Other objects are skipped, because a server may ignore field selectors.
     object: String,
     shared: Arc<Shared>,
     /// Object in the current list.

@@ -27,7 +27,7 @@ pub(super) const MANIFESTS: &str = "manifests";
 #[derive(Debug)]
 pub(super) struct Hostnames {
     index: Index,
-    /// UID of each new Ingress without a reported status, and the time of its first observation, by hostname.
+    /// New Ingresses without a reported status, by hostname: UID, and time of the first observation.
     settling: BTreeMap<String, (String, Instant)>,
     /// Time after which a new Ingress without a reported status counts as working.
     handover: Duration,

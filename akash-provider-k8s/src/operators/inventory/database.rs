@@ -146,7 +146,7 @@ pub(super) fn number(text: &str) -> Option<String> {
 }
 
 impl Model {
-    /// Returns true if the properties can be parts of labels.
+    /// Returns true if name, interface and memory size can be parts of a label name.
     fn is_sound(&self) -> bool {
         let is_word = |text: &String| {
             text.len() <= WORD_MAX

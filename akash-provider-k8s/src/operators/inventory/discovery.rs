@@ -56,7 +56,7 @@ const HOPELESS: [&str; 7] = [
 pub struct Options {
     /// Image of the discovery pods (`--discovery-image`).
     pub image: String,
-    /// Program that the discovery pods run, from their image (`--discovery-program`).
+    /// Program to run in the discovery pods (`--discovery-program`). The image contains this program.
     pub program: String,
     /// Namespace of the discovery pods (`--discovery-namespace`).
     pub namespace: String,

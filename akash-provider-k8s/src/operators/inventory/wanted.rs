@@ -191,7 +191,7 @@ impl DesiredLabels {
         }
     }
 
-    /// Sets the number of devices as labels, for each model, memory size and interface.
+    /// Sets labels with the number of devices: one label for each model, memory size and interface.
     fn models(&mut self, start: &str, models: &[(Model, i64)], there: &Labels) {
         // Variants of a model share its counter.
         let mut counters: BTreeMap<String, i64> = BTreeMap::new();

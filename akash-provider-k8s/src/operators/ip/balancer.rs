@@ -19,7 +19,7 @@ const POOL: &str = "address-pool";
 /// Prefixes of the MetalLB annotations that the operator writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AnnotationPrefix {
-    /// `metallb.universe.tf/…`: as the Go operator, for every version of MetalLB.
+    /// `metallb.universe.tf/…`: prefix of the Go operator. Every version of MetalLB supports this prefix.
     #[default]
     Old,
     /// `metallb.io/…`: for MetalLB 0.14.9 and later.

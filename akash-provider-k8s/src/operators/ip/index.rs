@@ -57,7 +57,7 @@ pub struct Index {
     removed: BTreeSet<Name>,
 }
 
-/// Work for a Service; empty in the desired state.
+/// Pending work for a Service. Empty if the Service is in the desired state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Work {
     /// Service to write.
@@ -66,7 +66,7 @@ pub struct Work {
     pub delete: Option<String>,
     /// Reason why the Service differs from the state that its record declares.
     pub problem: Option<String>,
-    /// The missing record, if it is the only reason for a deletion.
+    /// Missing record that causes the deletion. `None` if the deletion has another cause.
     pub missing: Option<MissingRecord>,
 }
 

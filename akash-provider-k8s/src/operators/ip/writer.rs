@@ -92,8 +92,8 @@ impl Writer {
     }
 }
 
-/// Returns the error for an existing object without a watch event: the event is pending, or another client
-/// wrote the object.
+/// Returns the error for an existing Service that the watch has not reported. The watch event is pending, or
+/// another client created the Service.
 fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Error {
     let is_same = |key: &str| {
         let there = there.labels.as_ref().and_then(|all| all.get(key));

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Time to wait for the event of a committed close or reclaim message. Then the lease record is read.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval between checks whether a planned close may be sent now.
+/// Retry interval for a planned close that this instance is not allowed to send yet.
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
 
 /// State of the messages that close a lease and of the queries that prove the close.
@@ -24,7 +24,7 @@ pub enum ChainLane {
     Idle,
     /// A close is intended, and waits for permission or for the reclamation deadline.
     Planned {
-        /// Time of the next check for permission.
+        /// Time of the next attempt. `None` if the close waits for the reclamation deadline.
         wake: Option<Mono>,
         /// Block time of the reclamation deadline.
         deadline: Option<BlockTime>,
@@ -138,8 +138,8 @@ impl Workload {
         }
     }
 
-    /// Resumes the close of a lease with a running reclamation, because only this provider can have started
-    /// the reclamation.
+    /// Resumes the close of a lease with a running reclamation. Only this provider can start the reclamation,
+    /// and only to close the lease.
     fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if announced && self.price.is_some() && self.close_report.is_none() && self.ending.is_none() {

@@ -15,7 +15,7 @@ use crate::types::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval between checks whether this instance may send the close of a bid.
+/// Retry interval for closing a bid if this instance is not allowed to close bids yet.
 const CLOSE_RECHECK: Duration = Duration::from_secs(5);
 
 impl Order {
@@ -685,8 +685,8 @@ impl Order {
         self.goto(Phase::Open { deadline })
     }
 
-    /// Returns the block time at which an open bid is closed, or is checked again before the bid timeout
-    /// starts. Returns `None` if no bid timeout is configured.
+    /// Returns the block time of the next action for an open bid: to close the bid, or to start its timeout.
+    /// Returns `None` if no bid timeout is configured.
     fn bid_deadline(&mut self, cx: &Cx<'_>) -> Option<BlockTime> {
         let now = cx.now.block_time;
         let timeout = cx.config.bid_timeout?;

@@ -85,7 +85,7 @@ pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Dat
     }
 }
 
-/// Maximum number of device IDs in the reason why a model is unknown.
+/// Maximum number of device IDs in a message about unknown models.
 const NUMBERS: usize = 8;
 /// Reason why models are unknown before the list of GPUs is read.
 const UNREAD: &str = "the list of GPUs is pending";
