@@ -49,8 +49,8 @@ pub(crate) enum ReplicaEvent {
     Line(String),
 }
 
-/// Runs a program and restarts it after each exit, until `stop` is cancelled. Returns after the end of all
-/// its processes.
+/// Runs a program and restarts it after each exit, until `stop` is cancelled. Returns after all processes of
+/// the program have ended.
 pub(crate) async fn run_with_restarts(
     program: Program,
     report: impl Fn(ReplicaEvent) + Send + Sync,

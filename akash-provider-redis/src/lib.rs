@@ -42,7 +42,8 @@ pub use location::{InvalidLocation, Location};
 
 /// Number of retained events in the stream of [`Topic::Facts`].
 pub const FACTS_PER_STREAM: usize = 65_536;
-/// Number of retained events in the stream of each other topic. The latest event is also stored separately.
+/// Number of retained events in the stream of each topic except [`Topic::Facts`]. The latest event is also
+/// stored separately.
 pub const STATUSES_PER_STREAM: usize = 64;
 
 /// Bus on Redis. Clones share their connection.

@@ -216,8 +216,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reports lost events, and delivers the last event of each retained topic. Reading continues after the
-    /// last position, or else at the start of the epoch, because duplicates are better than lost events.
+    /// Reports lost events, and delivers the last event of each retained topic. If the last position is no
+    /// longer valid, reading continues at the start of the epoch. Some events may then be delivered twice.
     fn lost(&mut self, heads: Heads) {
         self.ready.push_back(Delivery::Lagged(None));
         for (topic, (_, last)) in self.topics.iter().zip(&heads.topics) {

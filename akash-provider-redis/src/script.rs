@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 /// Maximum time for a response.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
-/// Lifetime of the last event number of a publisher, in seconds.
+/// Expiry of the key with a publisher's last event number, in seconds.
 const PUBLISHER_LIFETIME_S: u64 = 3600;
 /// Lifetime of the ID of a fact, in seconds. After a fail-over, the new leader publishes the facts of the
 /// last two election lease durations again. Five more minutes remain to reach the server.
@@ -239,7 +239,7 @@ impl EncodedEvent {
     }
 }
 
-/// Returns a copy of a batch's error for one event.
+/// Copies an error, so that every event of a failed batch gets this error.
 fn copy_of(error: &Error) -> Error {
     let copy = Error::new(error.kind(), "publish", error.message());
     match error.is_transient() {

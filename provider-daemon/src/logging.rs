@@ -90,8 +90,8 @@ fn foreign() -> String {
     "the log of this process belongs to the program that embeds the provider".to_owned()
 }
 
-/// Returns the log filter. Disables the log of the Kubernetes client library, unless `chosen` names the
-/// library: this program logs the same failures.
+/// Returns the log filter. The log of the Kubernetes client library is disabled, because this program logs
+/// the same failures. If `chosen` names the library, the log stays enabled.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
     /// Modules that warn about unusable chain nodes and clusters. With `is_short`, the default level omits

@@ -120,7 +120,7 @@ struct LeaseLine {
     record_problem: Option<String>,
     /// Reason why the lease is not closed yet.
     waiting_for: Option<String>,
-    /// Time since which the circuit breaker delays the close of the lease.
+    /// Time at which the circuit breaker started to delay the close of the lease.
     #[serde(default)]
     held_since: Option<String>,
     /// Last error of a cluster operation on the workload of the lease.
@@ -134,7 +134,8 @@ struct LeaseLine {
     /// Price of 30 days at the average time of recent blocks.
     #[serde(default)]
     price_30_days: Option<DecCoin>,
-    /// Earnings since the creation of the lease that the escrow account can pay; `None` if unknown.
+    /// Earnings since the creation of the lease, limited by the funds of the escrow account; `None` if
+    /// unknown.
     #[serde(default)]
     accrued: Option<DecCoin>,
     /// Withdrawn part of `accrued`; `None` if unknown.

@@ -42,7 +42,7 @@ struct State {
     error: Option<String>,
 }
 
-/// File metadata with the ctime; differs after each change of the content.
+/// File metadata, including the ctime. Each change of the content changes this metadata.
 pub(crate) type Stamp = (u64, u64, [i64; 4]);
 
 impl FilePolicy {

@@ -11,8 +11,8 @@ const ARGUMENT: &str = "--supervise-price-script";
 
 static IS_AVAILABLE: AtomicBool = AtomicBool::new(false);
 
-/// Runs the price script and returns the exit code if this process is a supervisor. Otherwise enables
-/// supervisors for the scripts of this process, and returns `None`. Must be called first in `main`.
+/// If this process is a supervisor, runs the price script and returns the exit code. Otherwise enables
+/// supervisors for the scripts of this process, and returns `None`. `main` must call this function first.
 pub fn start() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     if words.next()? != ARGUMENT {

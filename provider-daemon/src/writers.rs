@@ -92,7 +92,8 @@ impl Writers {
     }
 
     /// Returns a cluster client that rejects writes with 503 while another instance leads. The client checks
-    /// the gate after all queues, so a suspended process sends no queued write after it resumes.
+    /// the leadership immediately before it sends a write. A suspended process therefore sends no old write
+    /// when it resumes.
     pub(crate) fn kubernetes<S, B>(&self, builder: ClientBuilder<S>) -> Client
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,

@@ -34,9 +34,10 @@ const BACKENDS: [&str; 4] = [
 const DAEMON: &str = "provider-daemon";
 /// Servers for embedders, based on the core and the chain client.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
-/// Parts that the commands of the daemon share. They know no cluster.
+/// Parts that the commands of the daemon share. These parts depend on no cluster backend.
 const CLI: &str = "akash-provider-cli";
-/// Commands of tenants. They know no cluster and no part of a provider but the formats of its gateway.
+/// Commands of tenants. They depend on no cluster backend. The only dependency on the provider is the format
+/// of gateway messages.
 const TENANT: &str = "akash-provider-tenant";
 /// Example of a server, with the permitted dependencies of an embedder.
 const EMBEDDER: &str = "example-own-gateway";

@@ -30,7 +30,7 @@ const ACCEPTED: &str = "xtask/mutants.accepted";
 const BUILD_SECONDS: u64 = 900;
 /// Time limit of a mutant's tests, in seconds.
 const TEST_SECONDS: u64 = 120;
-/// Time for build and tests of one mutant, in seconds, added to the time limit of a run.
+/// Seconds that each mutant adds to the time limit of a run, for its build and its tests.
 const SECONDS_FOR_ONE: u64 = 180;
 
 /// Crate, and the tests that run for each of its mutants.

@@ -26,7 +26,7 @@ pub struct WatchConfig {
     pub idle: Duration,
     /// Time after which a watch without events is considered working.
     pub proof: Duration,
-    /// Minimum duration of a watch that resets the back-off.
+    /// Duration after which a watch resets the back-off.
     pub steady: Duration,
     /// First back-off after a failure. The back-off doubles with each failure; jitter can double it once
     /// more.

@@ -146,7 +146,7 @@ fn assert_only_quota_read(calls: &[Call]) {
     assert!(calls[0].path.contains("/resourcequotas?"), "{calls:?}");
 }
 
-/// Covers the first deploy of every lease after a start.
+/// After a restart, the first deploys of all leases together send only one read request.
 #[test]
 fn start_reads_once_for_all_leases() {
     run("start", |world| {

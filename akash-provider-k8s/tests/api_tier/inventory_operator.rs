@@ -74,7 +74,7 @@ async fn account(world: &World, testbed: &Cluster) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// Deletes all cluster-wide objects of these tests, also of an interrupted test.
+/// Deletes the cluster-wide objects of these tests, including objects that an interrupted test created.
 async fn clear(world: &World) {
     let now = DeleteParams::default().grace_period(0);
     let all = ListParams::default();
@@ -318,7 +318,7 @@ fn operator_reports_same_capacity_as_provider() {
     });
 }
 
-/// Asserts that every node of [`furnish`] has the expected labels and the labels of other owners.
+/// Asserts the labels of the nodes that [`furnish`] creates. Labels of other clients must be unchanged.
 async fn are_labelled(world: &World) {
     let beta2 = format!("{CLASS}op-inv-beta2");
     let plain = labels(world, "op-inv-plain").await;

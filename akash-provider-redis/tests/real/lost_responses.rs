@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Starts a TCP proxy to the server. With `keeps_back`, the proxy once drops the response to a published
-/// event and closes the connection.
+/// Starts a TCP proxy to the server. If `keeps_back` is true, the proxy drops the next response to a
+/// published event, and closes the connection.
 async fn proxy(to: u16, keeps_back: Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -108,8 +108,8 @@ impl Place {
         Ok(Some(line?))
     }
 
-    /// Opens the file with the next line. If this line was removed, adds a `Delivery::Lagged` to `found` and
-    /// opens the first later file. Returns false without such a file.
+    /// Opens the file with the next line. If this line was deleted, opens the first later file and adds a
+    /// `Delivery::Lagged` to `found`. Returns false if no other file can be opened.
     fn turn_over(&mut self, found: &mut Vec<Delivery>) -> io::Result<bool> {
         let files = log::files(&self.folder)?;
         let holder = files.range(..=self.next).next_back();

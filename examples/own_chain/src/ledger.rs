@@ -79,8 +79,9 @@ impl fmt::Display for Damage {
 
 /// Receiver of the lines of a ledger.
 pub(crate) trait Reader {
-    /// Processes the next block of the file. Returns the number of missing blocks before it, without those
-    /// that `lost` reported. The error is the reason why this block cannot follow the previous block.
+    /// Processes the next block of the file. Returns the number of missing blocks before this block. Blocks
+    /// reported by `lost` are not counted. The error is the reason why this block cannot follow the previous
+    /// block.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
     /// Reports an unusable line, which may have been a block.
     fn lost(&mut self);

@@ -6,8 +6,8 @@ use std::io::{self, BufRead, BufReader, Read};
 /// Maximum length of a line, in bytes. The largest possible block is shorter.
 pub(crate) const LINE_MAX: u64 = 8 << 20;
 
-/// Line of a file. If the line is longer than [`LINE_MAX`], `is_long` is true and `bytes` contains only its
-/// end.
+/// Line of a file. For a line longer than [`LINE_MAX`], `is_long` is true, and `bytes` contains only the end
+/// of the line.
 pub(crate) struct Text {
     pub(crate) number: u64,
     pub(crate) bytes: Vec<u8>,

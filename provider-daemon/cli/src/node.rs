@@ -134,7 +134,7 @@ async fn query_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
     }
 }
 
-/// Converts the error of a node into an error with the remedy.
+/// Adds a remedy to the error of a node.
 #[must_use]
 pub fn failure(error: &NodeError) -> anyhow::Error {
     match &error.fault {

@@ -178,7 +178,7 @@ fn handle<M: Method + Default>(
     Some(handler(request).map(|response| response.encode_to_vec()))
 }
 
-/// Position of a record in a list: its rank, such as its state, and its ID.
+/// Position of a record in a sorted list: a rank, such as the state of the record, and the ID of the record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<I>(usize, I);
 

@@ -319,7 +319,8 @@ impl Authenticator {
     }
 }
 
-/// Returns the token of an `Authorization` header, after the scheme `Bearer` in upper or lower case.
+/// Returns the token of an `Authorization` header with the scheme `Bearer`. The case of the scheme is
+/// ignored.
 pub(crate) fn bearer(header: &[u8]) -> Option<&str> {
     let mut words = std::str::from_utf8(header).ok()?.split_ascii_whitespace();
     let scheme = words.next()?;

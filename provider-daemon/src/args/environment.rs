@@ -96,8 +96,8 @@ const OTHERS: [&str; 6] = [
     "VERSION",
 ];
 
-/// Returns one line for each variable with a known prefix but no effect. Suggests the most similar effective
-/// variable.
+/// Returns one line for each environment variable with a known prefix and an unknown name. The line suggests
+/// the most similar known name.
 pub(super) fn unread(root: &Command, variables: impl Iterator<Item = String>) -> Vec<String> {
     fn longs(command: &Command, into: &mut BTreeSet<String>) {
         let args = command.get_arguments().filter_map(Arg::get_long);

@@ -230,7 +230,7 @@ async fn finish(
     })
 }
 
-/// Returns true for a generated tenant, which is only shown in the totals.
+/// Returns true for a generated tenant. Generated tenants are shown in the totals, but not as single lines.
 fn is_generated(outcome: &Outcome) -> bool {
     outcome.name.starts_with(load::PREFIX)
 }

@@ -52,7 +52,7 @@ use url::Url;
 
 /// Maximum duration of the checks of one area.
 const AREA_LIMIT: Duration = Duration::from_millis(4800);
-/// Maximum duration of one check, shorter than [`AREA_LIMIT`] so that time remains for the judgement.
+/// Maximum duration of one check. The remaining time until [`AREA_LIMIT`] is for evaluating the results.
 const CHECK_LIMIT: Duration = Duration::from_millis(4500);
 /// Maximum wait for a response of the running provider.
 const SOCKET_LIMIT: Duration = Duration::from_secs(2);

@@ -51,7 +51,7 @@ struct TxAccount {
 }
 
 impl TxAccount {
-    /// Returns the account of `--from`. For an address, no keyring is opened if nothing is signed.
+    /// Returns the account of `--from`. With an address and `--generate-only`, no keyring is opened.
     fn from_args(args: &TxArgs, home: &Path) -> anyhow::Result<Self> {
         let from = args.signer.from.as_deref().unwrap_or_default();
         let log = args.audit.settings(home);

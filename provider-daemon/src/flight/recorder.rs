@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Capacity of the recorder's queue, in steps.
 const QUEUE: usize = 8192;
-/// Delay after a full queue before the recorder sends the engine's state again.
+/// Delay before the recorder sends the engine's state again, if the queue was full.
 const RETRY: Duration = Duration::from_millis(250);
 /// Maximum time to write the last steps after the engine has stopped.
 const LAST: Duration = Duration::from_secs(5);

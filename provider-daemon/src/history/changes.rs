@@ -214,7 +214,8 @@ fn price_change(
     })
 }
 
-/// Returns the additional capacity that suffices for three quarters of the orders, one at a time.
+/// Returns the additional capacity for the smallest three quarters of the orders. The capacity admits each of
+/// these orders, but not all at the same time.
 fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     if orders.is_empty() {
         return None;

@@ -97,7 +97,7 @@ fn prometheus_text(open: &str) -> String {
     text
 }
 
-/// Formats the bucket bound as the Go provider does. `None` if the metric has no name of the Go provider.
+/// Formats the bucket bound as the Go provider does. Returns `None` for a metric that the Go provider lacks.
 fn go_bound(line: &str) -> Option<String> {
     let (name, rest) = line
         .split_once("{le=\"")

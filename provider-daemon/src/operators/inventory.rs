@@ -58,7 +58,7 @@ pub(super) struct InventoryProcess {
     operator: InventoryOperator,
     list: Arc<List>,
     rules: Mutex<RulesStatus>,
-    /// Source of the inventory rules, and the text of the first read.
+    /// Source of the inventory rules, and the text of the rules at the start.
     source: Option<(config::Source, String)>,
     /// gRPC listener; `None` in an embedded operator, and after the gRPC server started.
     grpc: Mutex<Option<TcpListener>>,

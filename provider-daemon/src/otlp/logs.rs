@@ -77,8 +77,8 @@ impl LogProcessor for LogQueue {
     }
 }
 
-/// Returns the trace and span IDs of the order, bid or lease that a log record names. No span is current,
-/// because the trace recorder creates spans later.
+/// Returns the trace ID and the span ID for the order, bid or lease in a log record. The IDs are computed,
+/// because the trace recorder creates the span later.
 fn context(record: &SdkLogRecord) -> Option<(TraceId, SpanId)> {
     record.attributes_iter().find_map(|(key, value)| {
         let AnyValue::String(text) = value else {

@@ -79,7 +79,7 @@ impl<'a> OpenSpan<'a> {
         span_id(provider, order, name, None)
     }
 
-    /// Sets the parent to the span with this name, which must be in `SINGLE`.
+    /// Sets the parent to the span with the name `parent`. `SINGLE` must contain this name.
     pub(super) fn below(mut self, parent: &str) -> Self {
         self.parent = Self::single_id(self.provider, self.order, parent);
         self

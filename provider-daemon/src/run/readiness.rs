@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Interval of the checks of the conditions for bids.
+/// Interval at which the conditions for bids are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of the printed summaries.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);

@@ -25,7 +25,7 @@ pub struct Payments {
 }
 
 impl State {
-    /// Returns the store of an account's fees on a chain in the last hour.
+    /// Returns the store for the fees that an account paid on a chain in the last hour.
     ///
     /// # Errors
     /// Returns an error if the thread of the writer cannot be started.

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Table of compressed public keys by account address. The key of an account never changes.
 const KEYS: TableDefinition<'_, &str, &[u8; 33]> = TableDefinition::new("tenant-keys");
-/// Table of certificate fingerprints, valid at the last chain query.
+/// Table with the fingerprint of each certificate that was valid at the last chain query.
 const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("tenant-certificates");
 
 /// Table of the storage times of public keys, by account address. A key without a time counts as oldest.
@@ -148,7 +148,8 @@ fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     Ok(by_age.into_iter().take(go).map(|(_, key)| key).collect())
 }
 
-/// Returns the value of `result`, or the default value for an error. The caller then queries the chain.
+/// Returns the value of `result`. Returns the default value for an error, so that the caller queries the
+/// chain.
 fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     result.unwrap_or_else(|error| {
         // Reported by the file once, and not for each request of a tenant.

@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// Time without a frame after which a stream has failed. Providers ping every 10 seconds.
+/// Maximum time without a frame. After this time, the stream has failed. Providers ping every 10 seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Maximum time to send the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

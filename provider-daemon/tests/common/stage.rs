@@ -253,7 +253,7 @@ impl Stage {
         self.running_with(name, words, |_| {})
     }
 
-    /// Starts a command as [`Self::running`] does, changed by `change`.
+    /// Starts a command as [`Self::running`] does. `change` can modify the command before the start.
     pub(crate) fn running_with(
         &self,
         name: &str,

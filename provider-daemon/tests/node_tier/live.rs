@@ -69,7 +69,7 @@ struct Fixture<'a> {
     stage: &'a Stage,
     network: &'a Network,
     tenant: Account<'a>,
-    /// Account with a key and a certificate on the chain, which the provider has not queried yet.
+    /// Account with a key and a certificate on the chain. The provider has not queried this account yet.
     unknown_account: Account<'a>,
     namespace: String,
 }

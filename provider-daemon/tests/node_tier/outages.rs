@@ -69,7 +69,8 @@ fn paused_kubelet_ends_no_lease() {
     });
 }
 
-/// Pauses the kubelet. Asserts that the unhealthy time of the failing lease stops increasing, and returns it.
+/// Pauses the kubelet. Asserts that the unhealthy time of the failing lease stops increasing, and returns
+/// this time.
 async fn while_paused(
     fixture: &MarketFixture,
     watched: &TenantLease<'_>,

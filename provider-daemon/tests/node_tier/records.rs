@@ -192,7 +192,7 @@ impl<'a> Fixture<'a> {
         replaced.unwrap();
     }
 
-    /// Asserts that every lease runs after `WATCHED`.
+    /// Asserts that every lease is still active after the time `WATCHED`.
     fn nothing_ends(&self, provider: &Daemon) {
         sleep(WATCHED);
         let output = provider.output();

@@ -69,7 +69,7 @@ fn dirs() -> Vec<PathBuf> {
     named.iter().flat_map(std::env::split_paths).collect()
 }
 
-/// Returns true if the cluster is healthy, and is not removed during the check.
+/// Returns true if the cluster is healthy and not being removed.
 fn is_healthy(cluster: &Cluster) -> bool {
     let hold = cluster.shared();
     let well = cluster.status().is_healthy();

@@ -14,7 +14,7 @@ pub struct Hold {
 }
 
 impl Cluster {
-    /// Waits for shared access, while no test has exclusive access.
+    /// Waits until no test has exclusive access, and returns a lock with shared access.
     ///
     /// # Errors
     /// Fails if the state folder cannot be written.

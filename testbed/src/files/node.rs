@@ -56,8 +56,8 @@ fn containerd(layout: &Layout) -> String {
     out
 }
 
-/// Returns the configuration of the pod network. The network has the name of the network namespace, by which
-/// the removal finds cached CNI results.
+/// Returns the configuration of the pod network. The network and the network namespace have the same name.
+/// When the cluster is removed, cached CNI results are found by this name.
 fn bridge(layout: &Layout) -> Value {
     json!({
         "cniVersion": "1.0.0",

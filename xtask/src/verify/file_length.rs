@@ -11,7 +11,8 @@ const REASON: &str = "Length:";
 /// First line of generated files.
 const GENERATED: &str = "// This file is @generated";
 
-/// Returns a note for each file above [`LIMIT`] lines that states no reason.
+/// Returns a note for each file with more than [`LIMIT`] lines, unless the module docs give a reason for the
+/// length.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut notes = Notes::new();
     for path in workspace.files("rs")? {

@@ -6,7 +6,8 @@
 use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace};
 
-/// Crate to unpack and build like an embedder. Other crates take minutes longer.
+/// The only crate that is unpacked and built, as an embedder builds it. The other crates would take minutes
+/// longer.
 const BUILT: &str = "akash-provider-core";
 /// Files that every archive must contain, besides sources.
 const PARTS: [&str; 3] = ["Cargo.toml", "README.md", "LICENSE"];

@@ -124,7 +124,8 @@ pub(crate) fn signed(bytes: &[u8]) -> Option<(Address, u64)> {
     Some((key.address().clone(), info.sequence))
 }
 
-/// Splits a page of orders into the response with a placeholder key, and the key of the next page.
+/// Replaces the key of the next page with a placeholder in a response with orders. Returns the response and
+/// the key.
 pub(crate) fn split_page(response: &Value) -> (Value, Vec<u8>) {
     let mut response = response.clone();
     let bytes = BASE64

@@ -62,7 +62,7 @@ impl Replay {
         }
     }
 
-    /// Repeats the queries recorded at this height. Adds each response that differs to `differences`.
+    /// Repeats the queries recorded at this height. Adds each different response to `differences`.
     async fn queries(&mut self, height: u64) {
         let mut found = self.recorded_queries.remove(&height).unwrap_or_default();
         found.sort();

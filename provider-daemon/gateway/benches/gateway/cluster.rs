@@ -53,7 +53,7 @@ impl Cluster for Talkative {
         self.0.forwarded_port_status(lease).await
     }
 
-    /// Returns the requested number of generated lines, or the stored lines without such a number.
+    /// Returns generated lines if the request limits the number of lines. Otherwise returns the stored lines.
     async fn lease_logs(
         &self,
         lease: &LeaseId,

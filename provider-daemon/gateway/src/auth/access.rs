@@ -120,7 +120,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns the target for a lease of the caller. Ignores the owner in `lease`.
+    /// Returns the target for a lease of the caller. The owner in `lease` is not used, because the caller is
+    /// the owner.
     #[must_use]
     pub fn lease(lease: &LeaseId) -> Self {
         Self::Lease(lease.deployment().dseq, lease.order.group.gseq, lease.order.oseq)

@@ -29,7 +29,7 @@ struct Akash {
     cosmos_sdk_version: &'static str,
 }
 
-/// Version of the Kubernetes API server, or only `git_version` for another cluster.
+/// Version of the Kubernetes API server. A cluster without Kubernetes has only a `git_version`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Kube<'a> {

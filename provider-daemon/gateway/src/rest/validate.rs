@@ -16,7 +16,8 @@ use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Media type with which a client requests a decline with code and ignored resources, instead of a text.
+/// Media type of a decline as JSON, with a code and the resources that are not offered. Without this media
+/// type in the request, a decline is plain text.
 pub const DECLINE_JSON: &str = "application/vnd.provider-daemon.decline+json";
 
 /// Maximum size of a request body, in bytes.

@@ -16,7 +16,8 @@ impl AuditLog for MemoryLog {
     }
 }
 
-/// Returns test messages, with name and subject of the act, and the result on a market without orders.
+/// Returns test messages. Each message has the name and the subject of its act, and its result on a market
+/// without orders.
 fn messages() -> Vec<(Msg, &'static str, String, &'static str)> {
     let owner: Address = ACCOUNT.parse().unwrap();
     let id: BidId = format!("{ACCOUNT}/1/1/1/{ACCOUNT}").parse().unwrap();

@@ -142,8 +142,10 @@ fn judge_home(home: &Path, exists: bool) -> Option<Check> {
     (!exists).then(|| Check::warning(HOME, detail, FIX))
 }
 
-/// Judges the files `open`, which other system users can access. `failures` are files with an unreadable
-/// mode. Returns `None` if both are empty. `is_mounted` is true if the files may be mounted secrets.
+/// Returns the check result for file modes, or `None` if all files are private.
+///
+/// `open` lists the files that other system users can access. `failures` lists the files with an unreadable
+/// mode. `is_mounted` is true if the files may be mounted secrets.
 pub(super) fn judge_modes(
     subject: &str,
     open: &[(PathBuf, u32)],

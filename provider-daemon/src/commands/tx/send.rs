@@ -228,8 +228,10 @@ struct TransactionSender<'a> {
 enum Sequencing {
     /// Unordered transaction, which has a timeout instead of a sequence number.
     Unordered,
-    /// `sequence` is the sequence number of the account. `last` is the height of the last block that may
-    /// include the transaction; 0 sets no limit, and `None` sets the lifetime of an unordered transaction.
+    /// Ordered transaction with the sequence number `sequence` of the account.
+    ///
+    /// `last` is the height of the last block that may include the transaction; 0 means no limit. `None`
+    /// means the lifetime of an unordered transaction.
     Ordered { sequence: u64, last: Option<u64> },
 }
 

@@ -25,8 +25,8 @@ const FILE_MAX: u64 = 8 << 20;
 /// Interval of file checks; shorter than the heartbeat interval.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Default name of the election Lease, which is also in the Role of `deploy/rbac`. The name is unique because
-/// a namespace with Manifest records belongs to one provider.
+/// Default name of the election Lease. The Role in `deploy/rbac` contains the same name. One name is
+/// sufficient, because a namespace with Manifest records belongs to one provider.
 pub(super) const LEASE: &str = "akash-provider";
 
 /// Returns the default name of the election in Redis. Providers can share a Redis server, so the name

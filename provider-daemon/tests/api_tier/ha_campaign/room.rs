@@ -104,7 +104,8 @@ impl Room {
         entering(&self.daemons[who])
     }
 
-    /// Returns the command prefix for the servers' network namespace, with links to all daemons.
+    /// Returns the command prefix for the network namespace of the servers. This namespace has a link to each
+    /// daemon.
     pub(crate) fn at_the_site(&self) -> Vec<String> {
         entering(&self.site)
     }
@@ -129,8 +130,8 @@ impl Room {
         ip(&["-n", &self.site, "route", "delete", "blackhole", &daemon]);
     }
 
-    /// Forwards connections of the daemon `who` from `port` to `target`, and records their writes as writes
-    /// to `to`.
+    /// Forwards connections of the daemon `who` from `port` to `target`. Records each write of the daemon,
+    /// with the destination `to`.
     pub(crate) fn lead(&self, who: usize, port: u16, to: To, target: SocketAddr) {
         let (site, at) = (self.site.clone(), Self::here(who, port));
         let (accepted, streams) = channel();

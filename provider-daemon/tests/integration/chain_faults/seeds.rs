@@ -133,8 +133,8 @@ struct Endpoints {
 }
 
 impl Endpoints {
-    /// Creates one or two JSON-RPC proxies. Every second seed adds a faster gRPC proxy, and every third seed
-    /// a proxy that only forwards bytes.
+    /// Creates one or two JSON-RPC proxies. Every second seed also has a faster gRPC proxy. Every third seed
+    /// also has a proxy that only forwards bytes.
     async fn of(seed: u64, net: &Devnet) -> Self {
         let (rpc, grpc) = (authority(&net.rpc_url()), authority(&net.grpc_url()));
         let asks_grpc = !seed.is_multiple_of(2);

@@ -40,7 +40,7 @@ fn win(stage: &Stage, provider: &Running, order: &DeploymentId) {
     stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
 }
 
-/// Changes the log level to long texts, which the audit log records.
+/// Changes the log level repeatedly, with long texts. The audit log records each change.
 fn write_long_acts(stage: &Stage) {
     let targets: Vec<String> = (0..250).map(|number| format!("target_{number}=off")).collect();
     let request = format!(

@@ -16,13 +16,13 @@ const NOTHING: fn() = || {};
 /// Change of the installation, flags of `doctor`, and the expected severities by subject.
 type Step<'a> = (&'a dyn Fn(), &'a [&'a str], &'a [(&'a str, &'a str)]);
 
-/// An installation, and a second way to its node.
+/// An installation, and a proxy to its node.
 struct World {
     stage: Stage,
     proxy: Proxy,
-    /// Flag with both ways to the node.
+    /// Flag `--node` with the URL of the node and the URL of the proxy.
     nodes: String,
-    /// Subject of the check of the second way.
+    /// Subject of the `doctor` check for the URL of the proxy.
     node: String,
 }
 

@@ -44,7 +44,7 @@ fn seconds() -> u64 {
     std::env::var("FIGURES_SECONDS").map_or(1, |text| text.parse().unwrap())
 }
 
-/// Scales a count for `WHOLE` seconds to the configured duration.
+/// Converts a count per `WHOLE` seconds to a count for the configured duration.
 fn share(count: u64) -> u64 {
     count * seconds().min(WHOLE) / WHOLE
 }

@@ -141,8 +141,8 @@ impl Stage {
         stage
     }
 
-    /// Publishes a certificate, because the tenant's first transaction stores the tenant's public key on the
-    /// chain.
+    /// Publishes a certificate. This first transaction of the tenant also stores the public key of the tenant
+    /// on the chain.
     fn register_key(&self) {
         let made = self.ran(&["tx", "cert", "generate", "client"]);
         made.good();

@@ -177,7 +177,7 @@ async fn prepare(stage: &Stage, name: &str) {
     }
 }
 
-/// Returns the sort key of a recording: first the recordings before the update of `web`.
+/// Returns the sort key of a recording. Recordings from the time before the update of `web` come first.
 fn order(name: &str) -> u8 {
     match name {
         "put-manifest-updated" => 1,

@@ -86,7 +86,7 @@ fn recorded(frames: &[Value]) -> ReceivedMessages {
 /// Message of a command that did not run. `…` replaces an error text of the cluster.
 const REASON: &str = "remote command execute error: …";
 
-/// Changes the recorded messages where this provider intentionally differs.
+/// Applies the intended differences of this provider to the recorded messages.
 fn with_our_differences(name: &str, mut recorded: ReceivedMessages) -> ReceivedMessages {
     if recorded.close.is_none() {
         // Every stream ends with a close frame.
