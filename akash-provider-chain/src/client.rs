@@ -46,7 +46,7 @@ pub struct ClientSettings {
     pub roots: Roots,
     /// Key that signs transactions. Without a key, the client can only read.
     pub key: Option<PrivateKey>,
-    /// Store of the last processed height, which the client loads after a restart.
+    /// Store of the last processed height. The client loads this height after a restart.
     pub heights: Arc<dyn HeightStore>,
     /// Store of the gas limits and fees of the last hour, which the client loads after a restart.
     pub expenses: Arc<dyn ExpenseStore>,

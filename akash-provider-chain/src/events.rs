@@ -134,7 +134,7 @@ pub struct FollowerStatus {
     pub last_resync: Option<String>,
     /// Number of websocket connections that were opened.
     pub connections: u64,
-    /// Number of malformed chain events, without events that concern only other providers.
+    /// Number of malformed chain events. Events that concern only other providers are not counted.
     pub malformed: u64,
     /// Newest malformed chain event that was counted in `malformed`.
     pub last_malformed: Option<MalformedEvent>,

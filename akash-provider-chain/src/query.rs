@@ -249,8 +249,8 @@ impl Reader {
 
     /// Returns the time of a block, or `None` if no node has the block.
     ///
-    /// A time from a single node is queried again after [`Limits::single_age`](crate::Limits::single_age), if
-    /// possible.
+    /// A time that only one node confirmed is queried again after
+    /// [`Limits::single_age`](crate::Limits::single_age). If this query fails, the stored time is returned.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
         let stored = self.cached_time(height);
         if let Some((time, true)) = stored {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time without the warning after which its count is reset.
+/// If the warning does not occur for this time, its count is reset.
 const APART: Duration = Duration::from_mins(5);
 
 /// Counter of one warning. The occurrences 1, 2, 4, 8 and so on are logged.

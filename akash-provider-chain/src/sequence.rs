@@ -36,7 +36,7 @@ impl Expiry {
     }
 }
 
-/// Generator of nonces: timeouts or, if the chain does not support unordered transactions, sequences.
+/// Generator of nonces. Uses timeouts, or account sequences on a chain without unordered transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sequencer {
     /// Number of nanoseconds added to each timeout, less than one million and different in each process.

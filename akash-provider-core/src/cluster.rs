@@ -119,7 +119,8 @@ pub enum RecordDefect {
 }
 
 impl UnusableRecord {
-    /// Returns true if the object belongs to `lease`, by its lease id or, without an id, by its name.
+    /// Returns true if the object belongs to `lease`. Compares the lease id. If the object has no lease id,
+    /// compares its name with the namespace of `lease`.
     #[must_use]
     pub fn belongs_to(&self, lease: &LeaseId) -> bool {
         match &self.lease {

@@ -97,10 +97,10 @@ pub struct Config {
     ///
     /// The host in the provider record on the chain is always blocked.
     pub blocked_hostnames: Vec<String>,
-    /// Maximum total unhealthy time of a workload since its last good health or new version. The provider
-    /// then closes the lease; `None` means no limit.
+    /// Total unhealthy time after which the provider closes the lease of a workload. `None` means no limit.
     ///
-    /// Time with unknown health or during an outage does not count.
+    /// Good health and a new version of the manifest reset the total. Time with unknown health or during an
+    /// outage does not count.
     #[serde(with = "duration::or_never")]
     pub unhealthy_limit: Option<Duration>,
     /// Interval between checks of a deployment's escrow balance, in block time. Flag of the Go provider:
@@ -128,7 +128,8 @@ pub struct Config {
     /// Maximum number of closes by the provider within the window, even if `breaker_percent` allows more. A
     /// higher `breaker_floor` takes precedence.
     pub breaker_ceiling: u32,
-    /// Time after a start during which the provider closes no lease on its own decision.
+    /// Length of the warm-up period, which starts after the first listing of the cluster. During this period,
+    /// the circuit breaker permits no lease close.
     #[serde(with = "duration")]
     pub breaker_warmup: Duration,
     /// Whether the circuit breaker had tripped before the restart.
@@ -158,7 +159,7 @@ pub struct Config {
     /// Timeout of one call to the cluster.
     #[serde(with = "duration")]
     pub cluster_timeout: Duration,
-    /// Timeout of one price calculation, with the wait for a free pricing process.
+    /// Timeout of one price calculation. Includes the wait for a free pricing process.
     #[serde(with = "duration")]
     pub pricing_timeout: Duration,
     /// Timeout of one transaction until its outcome is known. Flag of the Go provider:

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of items that a search reads, because a stream may be endless.
 const ITEMS_MAX: u32 = 100_000;
-/// Time in addition to twice the time limit of a call. A call that blocks its thread longer ends the process.
+/// A call may block its thread for twice its time limit plus this time. Then the process exits.
 const BLOCKED: Duration = Duration::from_secs(5);
 /// Interval at which the suite looks for calls that block their thread.
 const LOOK: Duration = Duration::from_millis(100);

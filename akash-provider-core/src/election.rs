@@ -78,8 +78,8 @@ pub struct ElectionConfig {
 }
 
 impl ElectionConfig {
-    /// Creates a configuration with an empty initial state, and a third of the election lease as the call
-    /// timeout.
+    /// Creates a configuration with an empty initial state. The timeout of a call is a third of the election
+    /// lease.
     #[must_use]
     pub fn new(name: impl Into<String>, me: Candidate, timing: Timing) -> Self {
         Self {
@@ -107,7 +107,7 @@ pub struct ElectionStatus {
     pub holder: Option<String>,
     /// Highest term that this instance has observed.
     pub known_term: u64,
-    /// Address of the leader for requests. `None` if the leader published no address.
+    /// Address at which clients reach the leader. `None` if the leader published no address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_address: Option<String>,
     /// Names of the settings that differ between this instance and the last leader.

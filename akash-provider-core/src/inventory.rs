@@ -42,7 +42,7 @@ pub struct ReplicaGroup {
     pub replicas: u32,
 }
 
-/// Result of a successful placement. Contains the exact amounts for a later release.
+/// Result of a successful placement. A later release frees exactly these amounts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Allocation {
     /// Units in the sequence of the request, with the requested counts. Each GPU attribute names a concrete
@@ -115,7 +115,7 @@ impl Pair {
     pub const UNLIMITED: u64 = u64::MAX;
 }
 
-/// Equal GPUs of one node, in use or not.
+/// Identical GPUs of one node. Used GPUs are included.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct GpuMetrics {
     /// Vendor in lower case: `nvidia` or `amd`.

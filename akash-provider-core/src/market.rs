@@ -347,7 +347,7 @@ impl Market {
         }
     }
 
-    /// Sets a provisional time of the block under construction, which the transactions of the block use.
+    /// Sets a provisional block time. The transactions of the block under construction use this time.
     /// [`Market::end_block`] sets the final time.
     pub fn begin_block(&mut self, time: BlockTime) {
         self.building_at = Some(time);

@@ -43,7 +43,7 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// Creates access to the leases in `state`.
+    /// Creates the access to the logs, events and containers of the leases in `state`.
     #[must_use]
     pub fn new(client: Client, state: Arc<State>, settings: &Settings) -> Self {
         Self {

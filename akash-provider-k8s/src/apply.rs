@@ -253,7 +253,8 @@ impl Job<'_> {
         calls.apply_namespace(self.name, &body).await
     }
 
-    /// Lists the surplus objects with the labels of the provider, for the kinds in `search`.
+    /// Lists the objects of the provider that are not among the desired objects. Searches only the kinds in
+    /// `search`.
     async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
         let kinds = self.search.iter();
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();

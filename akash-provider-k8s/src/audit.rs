@@ -60,8 +60,8 @@ impl DeletionLog {
         deleted
     }
 
-    /// Runs `delete`. Records it like [`record`](Self::record) if the deletion of the operator's object has no other
-    /// reason than the missing record.
+    /// Runs `delete`. If a missing record is the only reason for the deletion, logs the deletion as
+    /// [`record`](Self::record) does.
     pub(crate) async fn record_missing(
         &self,
         missing: Option<&MissingRecord>,

@@ -77,7 +77,8 @@ pub(crate) struct Inner {
     locks: locks::LeaseLocks,
     start: unwatched::StartupLists,
     pub(crate) counters: ClusterCounters,
-    /// User or ServiceAccount of the provider, to bind in the namespaces of leases.
+    /// User or ServiceAccount of the provider. RoleBindings in the namespaces of leases refer to this
+    /// account.
     account: OnceCell<Option<Subject>>,
 }
 

@@ -43,7 +43,8 @@ pub fn order(order: mkt::v1beta5::Order) -> Result<Order, Malformed> {
     })
 }
 
-/// Converts a bid from its protobuf message. Resource offers have no price, so the units of the bid get a price of 0.
+/// Converts a bid from its protobuf message. The units of the offer get a price of 0, because the message has
+/// no price per unit.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.

@@ -159,8 +159,7 @@ pub fn bid_with_deposit(record: &Bid, deposit: &BidDeposit) -> mkt::v1beta5::Que
     }
 }
 
-/// Converts a lease and its payment to the response of a query. `details` contains values that the record
-/// lacks.
+/// Returns the response to a query for a lease. `details` contains the values that `LeaseRecord` lacks.
 #[must_use]
 pub fn lease_with_details(record: &LeaseRecord, details: &LeaseDetails) -> mkt::v1beta5::QueryLeaseResponse {
     let mut wire = lease_record(record);

@@ -15,8 +15,8 @@ use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum age difference between the newest blocks of two nodes: the time of [`LAG_MAX`](super::LAG_MAX)
-/// blocks on the Akash network.
+/// Maximum difference between the times of the newest blocks of two nodes. In this time, the Akash network
+/// creates about [`LAG_MAX`](super::LAG_MAX) blocks.
 const LAG_TIME: Duration = Duration::from_secs(30);
 
 /// Queried record (`None` if the record does not exist), and height of the response.
@@ -282,8 +282,8 @@ impl Endpoints {
     }
 }
 
-/// Returns true if `a` and `b` are the gRPC and the JSON-RPC endpoint of one host. Otherwise, each port is a
-/// node.
+/// Returns true if both endpoints belong to one node: the hosts are equal, and the ports are equal or the
+/// protocols differ.
 fn is_same_node(a: &Arc<Endpoint>, b: &Arc<Endpoint>) -> bool {
     let kinds_differ = matches!(a.transport, Transport::Rpc(_)) != matches!(b.transport, Transport::Rpc(_));
     a.url.host_str() == b.url.host_str() && (kinds_differ || a.url.port() == b.url.port())

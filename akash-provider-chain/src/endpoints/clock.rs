@@ -73,7 +73,8 @@ impl Endpoints {
         }
     }
 
-    /// Returns true if block time has not advanced faster than the monotonic clock since the processed block.
+    /// Returns true if the newest block is plausible. Since the processed block, block time must not have
+    /// advanced faster than the monotonic clock.
     ///
     /// `ahead` is the time by which the newest block of a node is ahead of the local clock, in ms.
     fn follows_processed(&self, ahead: i64) -> bool {

@@ -22,7 +22,7 @@ pub(super) struct Processed {
     pub(super) since: Option<Instant>,
     /// Time since which a node contradicts the processed block, while no node has this block.
     contradicted: Option<Instant>,
-    /// Time since which no reachable node has the processed block.
+    /// Start of the current period in which no reachable node has reached the processed height.
     unreached: Option<Instant>,
     is_reported: bool,
 }

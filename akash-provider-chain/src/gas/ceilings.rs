@@ -92,8 +92,8 @@ impl Scope {
         }
     }
 
-    /// Returns the maximum gas of a message of this scope on the Akash network, or `None` if the scope is not
-    /// one message.
+    /// Returns the maximum gas of one such message on the Akash network, or `None` for [`Self::Transaction`]
+    /// and [`Self::Hour`].
     const fn observed_gas(self) -> Option<u64> {
         match self {
             Self::Bid => Some(125_000),

@@ -60,7 +60,8 @@ impl ExpenseStore for MemoryExpenses {
     }
 }
 
-/// Gas and fees of the last hour, by minute. All sent transactions count, also without inclusion in a block.
+/// Gas and fees of all transactions that were sent in the last hour, by minute. Transactions that no block
+/// included are counted too.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Expenses {
     /// Gas and fees by minute. Minute 0 is [`MINUTES`] minutes before the start of the process.
@@ -84,8 +85,8 @@ impl Expenses {
         expenses
     }
 
-    /// Returns the minutes for the store. `now` is the current time on the monotonic clock, `today` the
-    /// current minute since the Unix epoch.
+    /// Returns the gas and fees by minute, for the [`ExpenseStore`]. `now` is the current time on the
+    /// monotonic clock, `today` the current minute since the Unix epoch.
     #[must_use]
     pub(crate) fn to_minutes(&self, now: Mono, today: u64) -> Vec<Minute> {
         let minute = Self::minute(now);

@@ -160,7 +160,7 @@ pub(super) fn own_record_error(kind: Kind, record: &[u8], error: &Malformed) -> 
 }
 
 impl DeploymentParts {
-    /// Decodes the deployment, its groups and its escrow account, without malformed groups.
+    /// Decodes the deployment, its groups and its escrow account. Skips malformed groups.
     pub(super) fn whole(self, reader: &Reader) -> Result<dep::v1beta4::QueryDeploymentResponse, Malformed> {
         let part = |name: &str, error: prost::DecodeError| Malformed::new(name, error.to_string());
         // Converted as a check only. The result contains the message.

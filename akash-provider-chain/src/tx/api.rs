@@ -108,13 +108,13 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error>;
     /// Simulates a signed transaction.
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error>;
-    /// Simulates a signed transaction. If the used gas exceeds `most`, also uses a second node, if available,
-    /// and returns the lower result.
+    /// Simulates a signed transaction. If the gas exceeds `most`, a second node repeats the simulation, and
+    /// the lower result is returned. Without a second node, returns the first result.
     async fn simulate_below(&self, tx: Vec<u8>, most: u64) -> Result<Simulation, Error> {
         let _ = most;
         self.simulate(tx).await
     }
-    /// Sends a signed transaction. Returns after the check by the node, before a block includes the
+    /// Sends a signed transaction to the mempool of a node. Does not wait until a block includes the
     /// transaction.
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error>;
     /// Returns a transaction by hash, or `None` if the node does not have the transaction.

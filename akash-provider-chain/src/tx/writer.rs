@@ -62,7 +62,7 @@ impl Reply {
     }
 }
 
-/// Permission of this instance to sign and send transactions, which ends with the leadership.
+/// Permission to sign and send transactions. The permission ends when this instance loses the leadership.
 #[derive(Clone)]
 pub(crate) struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -395,8 +395,8 @@ impl Task {
         }
     }
 
-    /// Stores the gas and fees of the last hour before a transaction. Only the first of consecutive failures
-    /// is logged.
+    /// Stores the gas and fees of the last hour, so that the hourly limit survives a restart. Logs only the
+    /// first of several consecutive failures.
     fn store_expenses(&mut self, now: Mono) {
         let stored = self
             .expenses

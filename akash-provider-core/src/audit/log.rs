@@ -26,9 +26,9 @@ pub struct AuditEntry {
 /// Log of the acts of a provider.
 ///
 /// # Behavior
-/// - The intent of an act that destroys data is passed to [`AuditLog::record`] before the act. If the call
-///   fails or does not return within ten seconds, the call is repeated before the act starts.
-/// - All other entries are passed to [`AuditLog::submit`], in the order of their acts.
+/// - Before an act that destroys data, the provider passes the intent to [`AuditLog::record`]. The act waits
+///   until `record` succeeds. The provider repeats a call that fails or takes longer than ten seconds.
+/// - The provider passes all other entries to [`AuditLog::submit`], in the order of their acts.
 #[async_trait]
 pub trait AuditLog: fmt::Debug + Send + Sync + 'static {
     /// Records an entry, and returns when the entry is durable.

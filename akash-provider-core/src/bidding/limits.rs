@@ -94,7 +94,7 @@ pub enum InvalidGroup {
         /// First denomination that differs.
         other: String,
     },
-    /// The total amount for all replicas is out of its range.
+    /// The sum of a resource over all replicas of all units is outside of the allowed range.
     #[error(
         "the group requests {} {what} in total; the total must be {}at most {}",
         format(.measure, .value), if .above < &0 { "" } else { "above 0 and " }, format(.measure, .max)

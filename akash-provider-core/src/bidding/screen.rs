@@ -23,7 +23,7 @@ pub struct Verdict {
 pub struct Offer {
     /// Price of the whole group, per block.
     pub price: DecCoin,
-    /// Units that would be reserved, with overcommit and concrete GPU models.
+    /// Units to reserve for the bid, after overcommit. Each unit with GPUs names one model.
     pub units: Arc<Vec<ResourceUnit>>,
 }
 

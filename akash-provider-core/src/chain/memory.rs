@@ -32,7 +32,7 @@ const TX_LIFETIME: Duration = Duration::from_secs(60);
 pub enum Inclusion {
     /// The transaction is included in the block that the next [`MemoryChain::advance`] completes.
     NextBlock,
-    /// Every transaction completes a block at once.
+    /// Each transaction immediately completes a new block.
     Immediate {
         /// Time between the previous block and the new block.
         block_time: Duration,
@@ -269,8 +269,8 @@ impl MemoryChain {
         lock(&self.state).queue_limit = limit.max(1);
     }
 
-    /// Adds the result of one broadcast. Several calls set the results of consecutive broadcasts. Later
-    /// transactions are included.
+    /// Sets the result of the next broadcast. Further calls set the results of the following broadcasts. A
+    /// broadcast without a set result is included in a block.
     pub fn set_next_broadcast(&self, result: BroadcastResult) {
         lock(&self.state).results.push_back(result);
     }

@@ -285,7 +285,8 @@ impl MemoryCluster {
         lock(&self.state).script.set(operation, Fault::Fail(times, kind));
     }
 
-    /// Makes the next `times` calls of an operation take effect, but return a timeout.
+    /// Makes the next calls of an operation take effect and then return a timeout. `times` is the number of
+    /// these calls.
     pub fn lose_responses(&self, operation: Operation, times: u32) {
         lock(&self.state).script.set(operation, Fault::LoseAnswer(times));
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Candidate {
     /// Unique name of the instance in logs and in the election record.
     pub identity: String,
-    /// Address for requests while this instance leads; empty for no address.
+    /// Address at which clients reach this instance when it is the leader; may be empty.
     pub address: String,
     /// Settings that all instances must share, each with a short hash as its value.
     pub settings: BTreeMap<String, String>,
@@ -400,7 +400,8 @@ impl Contest {
         }
     }
 
-    /// Returns true if `term` is plausible. Later leaders could not exceed a forged, very high term.
+    /// Returns false for a term that is too high to be genuine. If such a term were used, later leaders could
+    /// not exceed it.
     const fn is_plausible(&self, term: u64) -> bool {
         let leap = self.highest_term.saturating_add(TERM_LEAP);
         // The next term of this instance is always plausible.

@@ -79,7 +79,7 @@ impl Timing {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordPayload {
-    /// Address of the leader for requests; empty if unknown.
+    /// Address at which clients reach the leader; empty if unknown.
     pub address: String,
     /// Settings that all instances must share. The value of each setting is a short hash.
     pub settings: BTreeMap<String, String>,

@@ -97,8 +97,8 @@ pub struct Workloads {
     pub listing: Listing,
     /// Declared hostnames, or `None` if the backend does not support hostnames.
     pub hostnames: Option<Vec<DeclaredHostname>>,
-    /// Declared IP addresses of each lease with declared or requested addresses. `None` if the backend does
-    /// not support leased IPs or cannot read them.
+    /// Declared IP addresses by lease. Contains each lease that requests IP addresses or has assigned
+    /// addresses. `None` if the backend does not support or cannot read leased IPs.
     #[serde(default)]
     pub ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
 }

@@ -44,7 +44,7 @@ pub struct Reservations {
     /// Orders of leases with unknown resources, because the winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders with leased IPs that the last reported usage of the pool includes.
+    /// Orders for which the last reported pool usage includes the leased IPs.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
 }
@@ -362,7 +362,7 @@ impl Reservations {
         }
     }
 
-    /// Clears the mark of [`recheck_offer`](Self::recheck_offer), after a block included the bid.
+    /// Reverts [`recheck_offer`](Self::recheck_offer) after a block included the bid.
     pub fn confirm_offer(&mut self, order: &OrderId) {
         if let Some(reservation) = self.reservations.get_mut(order) {
             reservation.needs_recheck = false;

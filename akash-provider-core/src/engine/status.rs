@@ -23,7 +23,8 @@ pub struct Status {
     pub height: Height,
     /// Block time of the newest processed block.
     pub block_time: BlockTime,
-    /// Average interval between blocks, in milliseconds; the configured interval until enough blocks were observed.
+    /// Average interval between blocks, in milliseconds. Before enough blocks were observed, this is the
+    /// configured interval.
     pub average_block_ms: u64,
     /// True after the first `Resync` was processed.
     pub chain_known: bool,
@@ -261,7 +262,7 @@ pub struct BreakerStatus {
     pub recent: u32,
     /// Maximum number of closes within [`Config::breaker_window`](crate::Config::breaker_window).
     pub allowed: u32,
-    /// Leases with a close or teardown held by the breaker.
+    /// Leases for which the breaker holds the close or the teardown.
     pub waiting: Vec<BidId>,
     /// Leases with a close or teardown held by the breaker, with the reason and the start of the hold.
     pub held: Vec<HeldClose>,

@@ -6,7 +6,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Source of a capacity that never changes.
+/// Inventory source with a constant capacity.
 #[derive(Debug, Clone)]
 pub struct StaticInventorySource {
     update: InventoryUpdate,

@@ -81,7 +81,7 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Returns whether no property is known.
+    /// Returns true if all properties are unknown.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()

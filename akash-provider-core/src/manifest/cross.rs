@@ -8,8 +8,8 @@ use crate::types::{EndpointKind, GroupSpec, ResourceUnit};
 /// Compares a valid manifest with all groups of its deployment, by the rules of the Akash network.
 ///
 /// # Errors
-/// Returns [`ManifestError::Cross`] for the first difference, in the order of the manifest. Unused replicas
-/// and endpoints of the deployment are reported last.
+/// Returns [`ManifestError::Cross`] for the first difference. The services are compared in the order of the
+/// manifest. Unused replicas and endpoints of the deployment are reported last.
 pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), ManifestError> {
     // With equal counts, and unique names in the manifest, every group of the chain is compared.
     if manifest.groups.len() != groups.len() {

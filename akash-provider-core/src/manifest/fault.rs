@@ -264,7 +264,7 @@ pub enum CrossFault {
     },
 }
 
-/// A resource that must be equal in a service and in its resource unit.
+/// Resource for which a service and its resource unit must have equal values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -68,8 +68,8 @@ fn check_price(spec: &GroupSpec, price: &DecCoin) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Checks the offer of a bid: an empty list, or units of the group, each at most once and with the count of
-/// the group. The amounts are not compared.
+/// Checks the offer of a bid. Each offered unit must be a unit of the group with an equal count, and must
+/// occur only once. The amounts are not compared.
 fn check_offer(spec: &GroupSpec, offer: &[ResourceUnit]) -> Result<(), Rejection> {
     let mut seen = BTreeSet::new();
     for unit in offer {

@@ -162,7 +162,7 @@ impl Market {
         books.flat_map(|o| o.bids.values().map(|b| &b.bid))
     }
 
-    /// Returns a lease with its payment as of the last settlement.
+    /// Returns the record of a lease. The payment amounts are those of the last settlement.
     #[must_use]
     pub fn lease(&self, id: &LeaseId) -> Option<LeaseRecord> {
         let order = self.order_book(&id.order)?;

@@ -39,8 +39,8 @@ pub struct ScaleConfig {
     pub memory: BigDecimal,
     /// Price of a MiB, by storage class (`bid-price-storage-scale`, see [`parse_storage_scales`]).
     pub storage: BTreeMap<String, BigDecimal>,
-    /// Price of an endpoint (`bid-price-endpoint-scale`). The endpoints of a resource unit count once, regardless of
-    /// the number of replicas.
+    /// Price of an endpoint (`bid-price-endpoint-scale`). The number of endpoints is not multiplied by the
+    /// number of replicas.
     pub endpoint: BigDecimal,
     /// Price of a leased IP (`bid-price-ip-scale`).
     pub ip: BigDecimal,

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 pub struct ResourceUsage {
     /// Total amount of all nodes; [`Pair::UNLIMITED`] if a node has no limit.
     pub total: u64,
-    /// Amount in use without the order: used by other workloads, and reserved for bids and leases. The amount
-    /// can exceed `total`.
+    /// Amount in use before the order is placed: the usage of other workloads, plus the reservations for bids
+    /// and leases. The amount can exceed `total`.
     pub before: u64,
     /// Amount in use with the order.
     pub after: u64,

@@ -178,8 +178,8 @@ impl ProviderHandle {
             .await
     }
 
-    /// Evaluates again all orders that were declined because of their price. Call this method after the
-    /// prices of the strategy have changed.
+    /// Retries all orders that were declined because of their price. Call this method after the prices of the
+    /// strategy have changed.
     ///
     /// # Errors
     /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] if the
@@ -214,8 +214,8 @@ impl ProviderHandle {
         }
     }
 
-    /// Returns a copy of the free capacity, in which callers can test whether a group fits. Returns `None`
-    /// while the capacity is unknown.
+    /// Returns a copy of the free capacity. Callers can test whether a group fits into this copy. Returns
+    /// `None` while the capacity is unknown.
     ///
     /// [`crate::bidding::screen()`] evaluates an order with the copy, and [`explain`](Capacity::explain)
     /// returns the capacity of each node.

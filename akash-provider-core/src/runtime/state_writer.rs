@@ -93,8 +93,8 @@ impl StateWriter {
         self.writing.is_empty()
     }
 
-    /// Waits for the end of a write and returns the delayed effects. Does not complete while no write is in
-    /// progress. Cancel-safe.
+    /// Waits until a write ends, then returns the delayed effects. If no write is in progress or scheduled,
+    /// the future never completes. Cancel-safe.
     pub(crate) async fn turn(&mut self) -> Vec<Effect> {
         loop {
             if let Some(written) = self.writing.join_next().await {

@@ -510,8 +510,8 @@ pub struct Snapshot {
     pub leases: Vec<LeaseRecord>,
     /// Deployments to which the leases of the provider belong.
     pub deployments: Vec<DeploymentRecord>,
-    /// Times of the blocks in which the records were created, by height. The time of the snapshot replaces
-    /// missing entries.
+    /// Times of the blocks in which the records were created, by height. If the map lacks a height, the time
+    /// of the snapshot is used.
     pub block_times: BTreeMap<Height, BlockTime>,
 }
 

@@ -66,8 +66,8 @@ impl DeclineCode {
         Self::Unknown,
     ];
 
-    /// Returns whether the group alone is sufficient to find this reason. Bid screening returns only these
-    /// codes.
+    /// Returns true if the reason depends only on the group, not on the order. Bid screening returns only
+    /// reasons of this kind.
     #[must_use]
     pub const fn needs_only_group(self) -> bool {
         match self {

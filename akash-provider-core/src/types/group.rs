@@ -33,7 +33,7 @@ pub struct SignedBy {
     /// Auditors that must all have signed the attributes.
     #[serde(default, deserialize_with = "null_as_empty", serialize_with = "empty_as_null")]
     pub all_of: Vec<String>,
-    /// Auditors, of which at least one must have signed the attributes.
+    /// At least one of these auditors must have signed the attributes.
     #[serde(default, deserialize_with = "null_as_empty", serialize_with = "empty_as_null")]
     pub any_of: Vec<String>,
 }
@@ -83,7 +83,7 @@ impl GroupSpec {
         Some(DecCoin::new(denom, sum))
     }
 
-    /// Returns the number of leased IPs of the group: distinct sequence numbers of its leased-IP endpoints.
+    /// Returns the number of leased IPs of the group. Endpoints with the same sequence number share one IP.
     #[must_use]
     pub fn leased_ips(&self) -> u32 {
         distinct_leased_ips(&self.resources)

@@ -29,14 +29,14 @@ pub enum Msg {
     CloseBid {
         /// Order and provider of the bid.
         id: BidId,
-        /// Close reason, one that a provider can state.
+        /// Reason of the close. Only reasons for providers are valid.
         reason: CloseReason,
     },
     /// Starts the reclamation of a lease with reclamation terms.
     StartReclaim {
         /// Order and provider of the lease.
         id: LeaseId,
-        /// Reclamation reason, one that a provider can state.
+        /// Reason of the reclamation. Only reasons for providers are valid.
         reason: CloseReason,
     },
     /// Settles a lease and withdraws its earnings.

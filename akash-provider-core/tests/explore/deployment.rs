@@ -40,7 +40,7 @@ struct DeploymentWorld {
     unusable: bool,
     /// True if the cluster was listed after the deadline and contained no object of the deployment.
     disproven: bool,
-    /// Whether the cluster may have, or had, a Manifest record of the deployment.
+    /// Whether a Manifest record of the deployment was possibly written to the cluster.
     touched: bool,
     ended: u8,
     valid: bool,

@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Adds to snapshots and events an order that a real chain would reject.
+    /// Adds an order that a real chain would reject. Snapshots and events contain this order.
     fn add_invalid_order(&mut self) {
         if self.chain.invalid_orders.len() >= INVALID_ORDERS_MAX {
             return;

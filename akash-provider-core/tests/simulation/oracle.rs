@@ -88,7 +88,7 @@ pub(crate) struct EngineModel {
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Bids that were reported to the engine as lost.
     pub(crate) lost: BTreeSet<BidId>,
-    /// Leases for which the engine received the result that the manifest is recorded.
+    /// Leases with a recorded manifest. The engine has received the result of the `Record` call.
     pub(crate) recorded: BTreeSet<LeaseId>,
     /// Leases with any object in the last cluster list.
     pub(crate) there: BTreeSet<LeaseId>,

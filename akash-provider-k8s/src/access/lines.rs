@@ -35,7 +35,7 @@ pub(super) struct Lines {
     /// Position of the last returned line, and the number of repeated lines with its timestamp. Set after a
     /// broken connection.
     replay: Option<(Position, u32)>,
-    /// Partly returned line, set after a broken connection.
+    /// Line that was returned only in part before the connection broke.
     part: Option<OpenLine>,
 }
 
@@ -104,7 +104,7 @@ impl Lines {
         }
     }
 
-    /// Parses the timestamp once the buffer contains it.
+    /// Starts the next line. If the buffer starts with a timestamp, parses the timestamp.
     fn begin(&mut self) {
         if self.open.is_some() {
             return;

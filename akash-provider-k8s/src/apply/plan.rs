@@ -303,7 +303,8 @@ fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     }
 }
 
-/// Returns true if the immutable claims of a StatefulSet differ: names and requested resources.
+/// Returns true if a volume claim template of the StatefulSet has a different name or spec. These fields are
+/// immutable.
 fn volumes_differ(wanted: &Value, live: &Value) -> bool {
     let claims = |body: &Value| -> Value {
         let claims = body

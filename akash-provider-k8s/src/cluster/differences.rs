@@ -30,7 +30,8 @@ pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<DriftedObject> 
     all
 }
 
-/// Returns the objects of other clients that weaken the isolation of a lease, each with the reason.
+/// Returns the foreign objects that weaken the isolation of a lease, each with the reason. A foreign object
+/// is not in `items`.
 pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)> {
     let foreign = foreign(is_among(items), view.openings()).into_iter();
     foreign.map(|(id, _)| (id, NOT_RENDERED.to_owned())).collect()

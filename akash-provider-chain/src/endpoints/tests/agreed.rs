@@ -7,7 +7,7 @@ async fn node_of(bytes: Arc<Mutex<Vec<u8>>>) -> Node {
     node_at("5", "2026-01-01T00:00:00Z", bytes).await
 }
 
-/// Starts a node like [`node_of`] with a newest block.
+/// Starts a node with a newest block at `height` and `time`. The node responds to every query with `bytes`.
 async fn node_at(height: &'static str, time: &'static str, bytes: Arc<Mutex<Vec<u8>>>) -> Node {
     Node::start(move |method, _| match method {
         "status" => Reply::Result(json!({"node_info": {"network": "local"}, "sync_info": {

@@ -67,7 +67,7 @@ impl MarketView {
         }
     }
 
-    /// Removes closed bids on closed orders, which no snapshot contains.
+    /// Removes the closed bids of closed orders, because snapshots do not contain these bids.
     fn settled(mut self) -> Self {
         let orders = self.orders.clone();
         self.bids.retain(|id, live| *live || orders.contains(&id.order));

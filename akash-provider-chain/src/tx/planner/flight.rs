@@ -23,7 +23,7 @@ pub(super) enum Phase {
     Checking { at: Mono, step: Check },
 }
 
-/// Step of the check of an expired transaction.
+/// Current step of the search for the outcome of an expired transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Check {
     /// Waiting until the next search for the transaction is due.
@@ -122,7 +122,8 @@ impl Flight {
         self.members.iter().flat_map(|m| super::withdrawn(&m.msgs))
     }
 
-    /// Returns the sequence of the draft, or `None` if no node can have the draft.
+    /// Returns the account sequence of a draft that was possibly sent. Returns `None` for a draft without a
+    /// sequence.
     pub(super) fn waiting_sequence(&self) -> Option<u64> {
         match self.draft.as_ref()?.ordering {
             crate::signer::Ordering::Ordered { sequence, .. } if self.perhaps_sent => Some(sequence),

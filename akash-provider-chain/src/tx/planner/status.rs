@@ -6,7 +6,7 @@ use akash_provider_core::types::DecCoin;
 /// Type of nonce in the transactions of the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Nonces {
-    /// Timeouts. Blocks can include the transactions in any order.
+    /// The nonce is a timeout. Blocks can include the transactions in any order.
     #[default]
     Unordered,
     /// Account sequences, for chains without unordered transactions.

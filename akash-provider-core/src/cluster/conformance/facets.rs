@@ -30,8 +30,8 @@ async fn holder(hostnames: &Arc<dyn Hostnames>, hostname: &str, rule: &Rule) -> 
     holder
 }
 
-/// Checks that a hostname is listed once, moves to another lease by a declaration, and can be removed only by
-/// the lease that has it.
+/// Checks that a hostname belongs to one lease and is listed once. A declaration by another lease moves the
+/// hostname. Only the lease that has the hostname can remove it.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// Returns the address for a sharing key, from the range for benchmarks.
+/// Returns an address in 198.18.0.0/16 that depends only on the sharing key.
 fn address_of(sharing_key: &str) -> IpAddr {
     let digest = sharing_key.bytes().fold(0_u32, |digest, byte| {
         digest.wrapping_mul(31).wrapping_add(byte.into())

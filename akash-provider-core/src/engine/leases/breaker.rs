@@ -47,7 +47,8 @@ pub(crate) struct Breaker {
     /// Location without workload records, although the chain has leases. `None` if no records are missing.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
-    /// Leases with requests to repeat after the warm-up period, or when workload records are found.
+    /// Leases with held requests. The requests are repeated after the warm-up period, or when the missing
+    /// workload records are found.
     deferred: BTreeSet<LeaseId>,
     /// Leases with waiting requests. These requests wait until an operator releases the breaker.
     waiting: BTreeSet<LeaseId>,
@@ -69,8 +70,8 @@ pub(crate) struct CloseRequest<'a> {
 pub(crate) enum Decision {
     /// The request may proceed.
     Granted,
-    /// The request waits for the end of the warm-up period, for workload records, or for a release of the
-    /// breaker.
+    /// The request waits: the warm-up period has not ended, workload records are missing, or the breaker has
+    /// tripped.
     Held,
     /// The request trips the breaker for all owners, and waits. Contains the number of granted requests of
     /// all owners within the window, plus this request.
@@ -299,9 +300,11 @@ impl Breaker {
         waited.into_iter().collect()
     }
 
-    /// Releases the breaker for one owner. Returns the owner's leases with requests that are now granted, or
-    /// `None` if the breaker has not tripped for this owner separately. The list is empty while the requests
-    /// of all owners are held.
+    /// Releases the breaker for one owner. Returns `None` if the breaker has not tripped for this owner
+    /// alone.
+    ///
+    /// Otherwise, returns the leases of the owner for which requests are now granted. The list is empty if
+    /// the requests are still held for another reason.
     pub(crate) fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
         if !self.held_owners.remove(owner) {
             return None;

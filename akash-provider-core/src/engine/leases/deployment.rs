@@ -130,7 +130,7 @@ pub enum Action {
     Deliver {
         /// Specification with its version.
         deployment: Arc<cluster::WorkloadSpec>,
-        /// Hostnames that the lease released with this manifest.
+        /// Hostnames of the previous manifest that the new manifest does not contain.
         purge: Vec<String>,
     },
     /// Close a lease, because no manifest arrived in time.
@@ -139,7 +139,7 @@ pub enum Action {
     CancelEnd(LeaseId),
     /// List the cluster after a manifest deadline, and send the input `Listed`.
     ListCluster,
-    /// Publish an event about the manifest or its record.
+    /// Publish an event about the manifest, or about the Manifest record in the cluster.
     Publish(Event),
     /// Count an input that this phase does not expect.
     Unexpected,

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Waiting leases by hostname, in order of arrival.
+/// Leases that wait for a hostname, in order of arrival.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct HostnameQueue {
     by_name: BTreeMap<String, Vec<LeaseId>>,
@@ -62,8 +62,8 @@ impl HostnameQueue {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns each queued hostname that overlaps with `names`, once: first the hostnames in `names`, then
-    /// wildcards that cover a hostname in `names`, then hostnames that a wildcard in `names` covers.
+    /// Returns the queued hostnames that overlap with `names`, without duplicates. Equal hostnames come
+    /// first, then wildcards that cover a name, then hostnames under a wildcard in `names`.
     pub(in crate::engine) fn overlapping(&self, names: &[String]) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let covers = names.iter().filter_map(|name| covering(name));

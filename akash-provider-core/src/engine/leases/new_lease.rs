@@ -70,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// Drops the pending manifest timeout of each lease in a snapshot. The timeout then starts at the
+    /// Removes the leases of a snapshot from `won`. For these leases, the manifest timeout starts at the
     /// creation time in the snapshot.
     pub(in crate::engine) fn drop_manifest_clocks(&mut self, is_recorded: &dyn Fn(&LeaseId) -> bool) {
         self.leases.won.retain(|(id, _)| !is_recorded(id));

@@ -95,7 +95,8 @@ pub enum Input {
     End {
         /// Reason that this provider states to the chain.
         reason: CloseReason,
-        /// True if the operator requested the close, which then needs no permission of the circuit breaker.
+        /// True if the operator requested the close. The close then needs no permission of the circuit
+        /// breaker.
         granted: bool,
     },
     /// The circuit breaker granted the close or the teardown.
@@ -251,7 +252,7 @@ impl Workload {
         self.health.unhealthy_time(now)
     }
 
-    /// Returns the intended close by this provider, if there is one.
+    /// Returns the close that this provider intends or has requested, if any.
     #[must_use]
     pub const fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()

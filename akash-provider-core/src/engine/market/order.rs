@@ -81,7 +81,8 @@ pub enum Phase {
         expires: BlockTime,
         /// Outcome of an order that ended while the bid was being sent.
         ending: Option<Outcome>,
-        /// Block time of the next action: sending the bid again before `expires`, otherwise reading the bid.
+        /// Block time of the next action. Before `expires`, the action sends the bid again. Otherwise, the
+        /// action reads the bid.
         again_after: BlockTime,
     },
     /// `FetchBid` is in flight or waits for a retry.
@@ -189,7 +190,7 @@ pub enum Action {
     Reserve,
     /// Count the bids, and reply with `Counted`, immediately or after a query.
     Count,
-    /// Adjust the reservation to the offer of the bid on the chain.
+    /// Change the reservation to the units that the recorded bid offers.
     AdjustReservation(Vec<ResourceUnit>),
     /// Release the reservation.
     Unreserve,

@@ -212,7 +212,7 @@ impl Engine {
         self.insert_order(id, machine, actions);
     }
 
-    /// Processes an open order of a snapshot, without a bid of this provider.
+    /// Processes an open order from a snapshot. This provider has no bid on the order.
     pub(in crate::engine) fn order_listed(&mut self, order: &Arc<types::Order>) {
         if self.role.is_stopping() {
             return;
@@ -428,8 +428,8 @@ impl Engine {
         self.market.orders.machines.set_pending(id, Lane::Main, effect);
     }
 
-    /// Returns a decline if the order has too many bids, or `None` if another bid is possible or the number
-    /// of bids is unknown.
+    /// Returns a decline if the order has the maximum number of bids. Returns `None` if the number is lower
+    /// or unknown.
     fn full(&self, id: &OrderId) -> Option<Decline> {
         let bids = self.market.orders.bids.count_others(id, &self.config.provider)?;
         bidding::check_bid_count(bids, self.market.provider_data.params()?).err()

@@ -15,8 +15,8 @@ const BATCH: usize = 16;
 const PAUSE: Duration = Duration::from_secs(5);
 /// Exponent of the first back-off: the first retry is after 2^3 = 8 seconds.
 const FIRST_STEP: u32 = 3;
-/// Number of failed price calculations after which only full scans and price changes retry the order. Each
-/// calculation may run an external program.
+/// After this number of failed price calculations, the order is retried only by a full scan or after a price
+/// change. Each calculation may run an external program.
 const PRICES_TRIED: u32 = 6;
 
 /// Number that increases with each decline for lack of capacity. Shows whether a decline is older than a
@@ -128,8 +128,8 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity since a reservation that started at
-    /// `sequence` and is now released.
+    /// Queues the orders that were declined for lack of capacity after the sequence number `sequence`. The
+    /// capacity that was reserved at this number is free again.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));

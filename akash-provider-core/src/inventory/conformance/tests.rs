@@ -119,7 +119,7 @@ impl Inventory for DeviatingInventory {
 }
 
 impl DeviatingInventory {
-    /// Removes the deviation from an allocation, for the inner inventory.
+    /// Restores the allocation that the inner inventory returned.
     fn plain(&self, allocation: &Allocation) -> Allocation {
         let mut plain = allocation.clone();
         for attribute in plain

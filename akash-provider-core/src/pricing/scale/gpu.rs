@@ -102,8 +102,8 @@ impl GpuPrices {
 
     /// Returns the index of the price that applies to one GPU with these attributes.
     ///
-    /// A unit with reserved GPUs names one model. For several acceptable models or a wildcard, the highest
-    /// price applies. Malformed attributes are skipped.
+    /// If the attributes name several models or a wildcard, the highest price applies. Malformed attributes
+    /// are skipped.
     pub(super) fn find(&self, attributes: &[Attribute]) -> Result<usize, PriceError> {
         let mut models = attributes
             .iter()

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 /// Maximum size of standard output, in bytes.
 pub(super) const STDOUT_LIMIT: usize = 64 * 1024;
-/// Maximum size of the stored end of standard error, in bytes.
+/// Maximum number of bytes that are stored from the end of standard error.
 const STDERR_KEPT: usize = 4 * 1024;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) enum RunError {
     TooMuchOutput,
 }
 
-/// Environment variables of the provider that a script receives.
+/// Names of the environment variables that a script receives from the provider.
 const PASSED: [&str; 22] = [
     "PATH",
     "HOME",

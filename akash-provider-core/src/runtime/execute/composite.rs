@@ -96,7 +96,7 @@ pub(super) async fn list_workloads(cluster: &dyn Cluster) -> Result<Workloads, E
     })
 }
 
-/// Returns the declared IPs of each lease with IPs in its specification or with assigned IPs.
+/// Returns the declared IPs by lease. Includes each lease that requests IPs or has assigned IPs.
 async fn declared_ips(
     ips: &dyn LeasedIps,
     listing: &Listing,

@@ -5,7 +5,7 @@ use crate::provider::statistics::LeaseEarnings;
 use crate::types::{Dec, DecCoin, DeploymentId, DeploymentRecord, Height, LeaseId, LeaseRecord, Snapshot};
 use rustc_hash::FxHashMap;
 
-/// Earnings of a lease up to the height `since`, and the price of the later blocks.
+/// Earnings of a lease up to the height `since`, and the price per block after this height.
 #[derive(Debug)]
 struct Account {
     price: DecCoin,

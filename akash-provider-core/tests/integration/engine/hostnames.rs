@@ -143,7 +143,7 @@ fn w43_unavailable_hostname_has_its_own_error() {
     assert_eq!(world.status().hostnames.len(), 0);
 }
 
-/// A tenant with the host of the provider record could impersonate the provider.
+/// If a tenant could use the host of the provider record, the tenant could impersonate the provider.
 #[test]
 fn host_of_provider_record_is_refused_to_tenants_after_a_change_too() {
     let mut world = World::new();

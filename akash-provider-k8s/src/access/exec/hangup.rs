@@ -95,7 +95,7 @@ fn key(replica: &Replica) -> (String, Option<String>) {
     (replica.uid.clone(), replica.container.clone())
 }
 
-/// Running command. Dropping the session before [`Session::over`] stops the command.
+/// Running command. If the session is dropped before [`Session::over`] is called, the command is stopped.
 #[derive(Debug)]
 pub(super) struct Session {
     access: Access,

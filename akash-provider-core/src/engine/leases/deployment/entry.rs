@@ -19,7 +19,7 @@ pub enum Origin {
     Recorded,
 }
 
-/// Evidence for a manifest of a lease, until this engine accepts a manifest for the lease.
+/// Evidence about whether a lease has a manifest. Used until this engine accepts a manifest for the lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Evidence {
     /// No manifest exists, so the manifest deadline applies.

@@ -23,7 +23,7 @@ pub enum ReportSource {
 pub struct CloseReport {
     /// Height of the newest processed block when the report was received.
     pub height: Height,
-    /// Time at which the report was received.
+    /// Time at which the close report was received.
     pub since: Mono,
     /// Source of the report.
     pub by: ReportSource,
@@ -41,7 +41,7 @@ pub enum Verdict {
         /// False if a second endpoint is configured but unreachable.
         confirmed: bool,
     },
-    /// The record shows the lease as active, which refutes the report.
+    /// The record shows an active lease, so the close report is false.
     Live(Arc<LeaseRecord>),
     /// The record does not prove whether the lease is closed, and must be read again. Contains the reason.
     Undecided(&'static str),
