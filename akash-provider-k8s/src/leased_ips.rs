@@ -161,7 +161,7 @@ impl Inner {
         object
     }
 
-    /// Deletes the object with which another lease of the same tenant holds the address.
+    /// Deletes the ProviderLeasedIP object of another lease of the same tenant, so that the address is free.
     async fn release(&self, name: &str, ip: &IpDeclaration) -> Result<(), Error> {
         let seen = self.cached(self.ips(), name).map(|ip| (*ip).clone());
         let declaring_lease = seen.as_ref().and_then(|ip| lease_of(&ip.spec));
@@ -182,8 +182,8 @@ impl Inner {
     }
 }
 
-/// Returns an error unless the address may move to `lease`: only between leases of one tenant, and only with
-/// `overwrite`.
+/// Checks whether the address may move to `lease`. A move requires `overwrite`, and the current lease must
+/// have the same tenant.
 fn check_move(lease: &LeaseId, declared: &ProviderLeasedIP, overwrite: bool) -> Result<(), Error> {
     let holder = lease_of(&declared.spec);
     if holder.as_ref() == Some(lease) {

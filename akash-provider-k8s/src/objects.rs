@@ -140,8 +140,8 @@ pub fn render(
     Ok(objects)
 }
 
-/// Returns the pod templates of earlier versions, without default ephemeral storage, for
-/// [`PriorState::unchanged`].
+/// Returns the pod templates of earlier versions, for [`PriorState::unchanged`]. These templates have no
+/// default ephemeral storage.
 ///
 /// # Errors
 /// As [`render`].

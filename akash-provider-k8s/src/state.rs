@@ -264,8 +264,8 @@ impl State {
             .read(|all| all.get(&kind).is_some_and(|watch| watch.synced))
     }
 
-    /// Returns the kinds with a complete list. A view that is read after this call contains the listed
-    /// objects.
+    /// Returns the kinds for which all objects were listed. These objects are in every view that is read
+    /// after this call.
     pub(crate) fn listed(&self) -> BTreeSet<Kind> {
         let synced = |watches: &watches::Watches| {
             let listed = watches.iter().filter(|(_, watch)| watch.synced);

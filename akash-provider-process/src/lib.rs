@@ -96,7 +96,7 @@ impl ProcessCluster {
     }
 }
 
-/// Locks a mutex, even if a thread panicked while it held the lock: the data is consistent.
+/// Locks a mutex, even after a panic of another thread. The data is consistent after such a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

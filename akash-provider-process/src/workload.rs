@@ -28,7 +28,7 @@ pub(crate) type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 #[derive(Debug)]
 pub(crate) struct State {
     workloads: BTreeMap<LeaseId, Workload>,
-    /// Unreadable records at the start that were not replaced since.
+    /// Records that could not be read at the start and were not replaced later.
     pub(crate) unreadable: Vec<UnusableRecord>,
     changes: broadcast::Sender<ClusterChange>,
 }
@@ -253,7 +253,8 @@ impl State {
         let _ = self.changes.send(change);
     }
 
-    /// Allocates free local ports for the exposes that need one. Ports of a running lease are unchanged.
+    /// Allocates free local ports for the exposes that require a port. Ports of a running lease are
+    /// unchanged.
     pub(crate) fn ports(&self, deployment: &WorkloadSpec) -> Ports {
         let mine = self.get(&deployment.lease).and_then(|w| w.running.as_ref());
         let of_all = self

@@ -24,9 +24,9 @@ const BATCH: usize = 256;
 /// Maximum size of one response, in bytes. A response always has the first entry of each stream.
 const BATCH_BYTES: usize = BYTES_MAX;
 
-/// Reads entries up to a maximum number and a maximum total size, because `XREAD` limits only the number. For
-/// an entry that is too large, the script returns only the id and the epoch, with an invalid version. Each
-/// stream returns at least one entry, so that the order over all streams is known.
+/// Reads entries up to a maximum number and a maximum total size. `XREAD` would limit only the number. For an
+/// entry that is too large, the script returns only the id and the epoch, with an invalid version. The result
+/// contains the first entry of each stream, because the reader sorts the entries of all streams.
 ///
 /// Keys: the streams. Arguments: maximum bytes, maximum bytes of one entry, maximum entries per stream, and
 /// the last read id of each stream.

@@ -20,10 +20,12 @@ const PUBLISHER_LIFETIME_S: u64 = 3600;
 /// last two election lease durations again. Five more minutes remain to reach the server.
 const ID_LIFETIME_S: u64 = 2 * LEASE_DURATION_MAX.as_secs() + 300;
 
-/// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A sequence above 2^50 is forged and
-/// counts as lost. If the sequence decreased, or if a stream contains a higher sequence, events were lost or
-/// another program wrote events. The script then starts another epoch with higher ids than before, so that
-/// waiting readers notice the loss. The name of the epoch ends with the sequence before its first event.
+/// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A stored sequence above 2^50 is forged
+/// and counts as lost.
+///
+/// If the stored sequence is lower than the known sequence, events were lost or another program wrote events.
+/// The script then starts a new epoch, and readers notice the loss. The ids of the new epoch are higher than
+/// all earlier ids. The name of an epoch ends with the sequence before its first event.
 ///
 /// Keys: epoch, sequence, counts, publisher, and for each event its stream, its last event and the key of its
 /// id. Arguments: a name for a new epoch, the known sequence, the number of the first event, the version, the

@@ -76,7 +76,7 @@ impl Backend {
         }
     }
 
-    /// Returns a keyword and a notice for workloads that do not run as pods.
+    /// Returns a keyword and a notice about the workloads, or `None` if the workloads run as pods.
     #[must_use]
     pub const fn notice(&self) -> Option<(&'static str, &'static str)> {
         match self {

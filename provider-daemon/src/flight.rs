@@ -73,7 +73,7 @@ pub(crate) struct Head {
 )]
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Record {
-    /// State of the engine and wall clock before the following entries. A replay can start here.
+    /// Engine state and wall clock at this point of the recording. A replay can start here.
     State {
         now: Now,
         wall: u64,

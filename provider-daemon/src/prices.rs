@@ -67,8 +67,8 @@ impl FilePolicy {
         })
     }
 
-    /// Reloads the file after each change, so that the provider reconsiders orders declined for their price.
-    /// Returns when the provider stops.
+    /// Reloads the file after each change. The provider then reconsiders the orders that were declined
+    /// because of their price. Returns when the provider stops.
     pub(crate) async fn follow(self, handle: ProviderHandle) {
         let mut last_version = locked(&self.state).version;
         loop {
@@ -99,7 +99,7 @@ impl FilePolicy {
         locked(&self.state).version
     }
 
-    /// Returns the policy of the block in `request`, the same for all its orders.
+    /// Returns the policy for the block in `request`. All orders of a block get the same policy.
     fn policy_of(&self, request: &PriceRequest) -> Arc<Policy> {
         let mut state = locked(&self.state);
         let policy = Arc::clone(&state.policy);

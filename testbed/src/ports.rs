@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FIRST: u16 = 10_000;
 const COUNT: u32 = 20_000;
 
-/// Returns an unused loopback port outside of the range for outgoing connections, so that it stays unused.
+/// Returns an unused loopback port. Outgoing connections use other ports, so no connection can occupy this
+/// port.
 ///
 /// # Errors
 /// Fails if all ports of the range are in use.

@@ -246,7 +246,7 @@ const BUILD: [(&str, Target); 5] = [
     ("binary_mib", Target::AtMost(40.0)),
 ];
 
-/// Number of simulated seeds, for a stable rate.
+/// Number of simulated seeds. Fewer seeds give an unstable rate.
 const SIM_SEEDS: u64 = 5_000;
 
 /// Runs the benchmark and prints the figures. Fails if a figure is missing.

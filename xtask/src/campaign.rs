@@ -84,7 +84,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     }
 }
 
-/// Returns each campaign's command line, such as `campaign sim`, and its short form.
+/// Returns the command line of each campaign, such as `campaign sim`, and the short form of the campaign.
 #[cfg(test)]
 pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
     let named = |name: &Name| {

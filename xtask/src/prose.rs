@@ -133,7 +133,7 @@ fn is_prose(path: &Path) -> bool {
             .any(|part| SKIPPED.iter().any(|name| part.as_os_str() == *name))
 }
 
-/// Returns the prose files that the current commit or uncommitted edits change.
+/// Returns the prose files with changes in the current commit or in the work tree.
 fn changed(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let names = crate::process::Process::new("git", &workspace.root)
         .args(["diff", "--name-only", "--diff-filter=d", "HEAD~1"])

@@ -24,7 +24,7 @@ const SHARED: [(&str, &str); 6] = [
     ("KubeCluster", "akash-provider-k8s/src"),
 ];
 
-/// Maximum number of words of a filler comment, which probably repeats the name.
+/// Maximum number of words in a filler comment. Such a short comment probably repeats the name.
 const FILLER_WORDS: usize = 3;
 
 /// Prints all figures.

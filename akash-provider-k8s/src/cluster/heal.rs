@@ -443,8 +443,8 @@ impl Inner {
         lease.unwrap_or_else(|| home.to_owned())
     }
 
-    /// Deletes objects that weaken the isolation of a lease. Restores edited isolation objects that a deploy
-    /// does not detect.
+    /// Deletes objects that weaken the isolation of a lease. Also restores edited isolation objects of the
+    /// kinds that a deploy does not compare.
     pub(super) async fn guard(
         &self,
         home: &str,
@@ -529,7 +529,8 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
 
-/// Restores or creates one object. Recreates a RoleBinding to a wrong role, because the role is immutable.
+/// Restores or creates one object. A RoleBinding with a wrong role is created again, because Kubernetes
+/// permits no change of its role.
 pub(super) async fn write(
     calls: &Calls,
     home: &str,

@@ -29,7 +29,7 @@ pub(crate) type AdoptedServices = BTreeMap<String, String>;
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.
     Cached,
-    /// The API server, for a caller that reports the record as durable.
+    /// The API server. Required if the caller reports the record as stored.
     Live,
 }
 

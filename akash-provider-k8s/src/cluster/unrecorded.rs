@@ -219,7 +219,7 @@ fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the rendered object with the live values of the fields that depend on the manifest.
+/// Returns the rendered object. Fields that depend on the manifest have the values of the live object.
 fn over(rendered: &Item, live: &LiveObject) -> Value {
     let mut body = rendered.body.clone();
     let live_body = &live.body;
@@ -323,7 +323,8 @@ fn keep_closed(body: &mut Value, live: &Value) {
     }
 }
 
-/// Removes the rendered ports that the live policy does not open, unless no port would remain.
+/// Removes the rendered ports that the live policy does not open. If the live policy opens none of these
+/// ports, the ports are unchanged.
 fn narrow_ports(body: &mut Value, live: &Value) {
     const PORTS: &str = "/spec/ingress/0/ports";
     let open = live.pointer(PORTS).map(elements).unwrap_or_default();

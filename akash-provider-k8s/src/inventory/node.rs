@@ -111,7 +111,7 @@ impl NodeFacts {
 pub(crate) struct Used {
     /// Requests of pods that belong to no lease of this provider.
     pub(crate) others: Requests,
-    /// Bytes of volumes on the disk of the node, of all users.
+    /// Total size of the volumes on the disk of the node, in bytes. Includes the volumes of other users.
     pub(crate) volumes: i64,
     /// Number of pods bound to the node.
     pub(crate) pods: i64,

@@ -107,8 +107,8 @@ pub(crate) struct WholeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Last announcement: `Ok` after a change, or the reason why the count is unknown. `None` before the first
-/// announcement.
+/// Last announcement: `Ok` after a change of the capacity, or the reason why the capacity is unknown. `None`
+/// before the first announcement.
 type Publication = Option<Result<(), String>>;
 
 /// Handle that computes the current capacity count on request.

@@ -73,7 +73,7 @@ struct Space {
 #[derive(Debug, Default)]
 struct Dirty {
     any: bool,
-    /// Whether a node was added, removed, or changed in more than its amounts.
+    /// True if a node was added or removed, or if more than the amounts of a node changed.
     structure: bool,
     nodes: BTreeSet<NodeName>,
     spaces: HashSet<Arc<str>>,

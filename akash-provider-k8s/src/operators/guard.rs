@@ -208,7 +208,7 @@ impl Guard {
         }
     }
 
-    /// Stores the records and the definition that were read, as evidence for deletions.
+    /// Stores the evidence for deletions: the current records and their definition.
     pub(super) fn learn(&mut self, evidence: Evidence) {
         if self
             .definition
@@ -288,8 +288,8 @@ impl Guard {
         }
     }
 
-    /// Holds the deletions of records that disappeared together within [`WINDOW`], or after the definition
-    /// was replaced.
+    /// Holds deletions if many records disappeared within [`WINDOW`]. If the definition was replaced, also holds
+    /// the deletions of records that disappeared before the replacement or within [`WINDOW`] after it.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
         while self.released.front().is_some_and(|at| *at + REMEMBER < now) {
             self.released.pop_front();

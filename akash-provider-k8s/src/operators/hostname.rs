@@ -64,8 +64,8 @@ pub struct Options {
     pub manifest_namespace: String,
     /// Rules for the objects that the operator creates for hostnames.
     pub plan: Plan,
-    /// Minimum age of an Ingress without a status before the HTTPRoute of the same hostname is deleted
-    /// (`--handover-wait`).
+    /// Age at which an Ingress without a status replaces the HTTPRoute of the same hostname
+    /// (`--handover-wait`). The operator then deletes the HTTPRoute.
     pub handover: Duration,
     /// Back-off after failed writes, and limits of the ignore list.
     pub patience: RetryPolicy,
@@ -77,7 +77,7 @@ pub struct Options {
     pub watch_config: WatchConfig,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// Leadership gate; nothing is written while it is closed.
+    /// Leadership gate. While the gate is closed, the operator writes nothing.
     pub gate: LeadershipGate,
     /// Audit log of deletions. The operator deletes objects that have no record.
     pub deletions: DeletionLog,

@@ -68,7 +68,7 @@ pub struct Options {
     pub watch_config: WatchConfig,
     /// Hardware discovery on nodes without GPU model labels; `None` disables it.
     pub discovery: Option<discovery::Options>,
-    /// Leadership gate; no label is written while it is closed.
+    /// Leadership gate. While the gate is closed, the operator writes no labels.
     pub gate: LeadershipGate,
 }
 

@@ -79,7 +79,7 @@ pub struct Options {
     pub watch_config: WatchConfig,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// Leadership gate; nothing is written while it is closed.
+    /// Leadership gate. While the gate is closed, the operator writes nothing.
     pub gate: LeadershipGate,
     /// Audit log of the deletions of objects without a record.
     pub deletions: DeletionLog,

@@ -52,7 +52,8 @@ pub struct IgnoredLease {
     pub last_error_type: String,
     /// Time of the error or problem in `last_error`, RFC 3339.
     pub failed_at: String,
-    /// Highest number of consecutive failed writes of one name; 1 for a problem.
+    /// Highest number of consecutive failed writes of one name. If `last_error_type` is `Problem`, the number
+    /// is 1.
     pub failure_count: u32,
     /// Namespace of the lease.
     pub namespace: String,

@@ -208,7 +208,7 @@ struct Watch {
     silent_since: Option<Instant>,
     /// Number of consecutive times that the API server reported the kind as missing.
     absences: u32,
-    /// Retries since the last change of the CustomResourceDefinition of a missing kind.
+    /// Retries for a missing kind, counted since its CustomResourceDefinition last changed.
     tries: Tries,
 }
 

@@ -156,7 +156,7 @@ pub(super) fn health(view: &LeaseView, nodes: &Nodes) -> Health {
     lacking.unwrap_or(Health::Good)
 }
 
-/// Write of this process that the watches may not have observed yet.
+/// Change of a workload by this process. The watches have possibly not observed the change yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) kind: Kind,

@@ -141,7 +141,7 @@ pub(super) struct Index {
     pub(super) unread_nodes: Arc<Notify>,
     /// Reason for each object with the label `akash.network=true` that belongs to no lease.
     pub(super) strays: BTreeMap<Key, String>,
-    /// Number of observed deletions of records by other clients.
+    /// Number of observed cases in which another client deleted a record.
     pub(super) losses: u64,
 }
 
@@ -308,8 +308,8 @@ impl Index {
         failing
     }
 
-    /// Stores `reports`: whether the node is ready and sends heartbeats, or `None` if the node cannot be
-    /// read.
+    /// Stores whether the node is ready and sends heartbeats (`reports`). `None` means that the node cannot
+    /// be read.
     pub(super) fn node(&mut self, name: &str, reports: Option<bool>) -> Vec<Signal> {
         let before = match reports {
             Some(reports) => self.nodes.insert(name.to_owned(), reports),

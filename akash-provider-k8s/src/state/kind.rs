@@ -87,8 +87,8 @@ impl Kind {
         matches!(self, Self::Policies | Self::Hosts | Self::Ips | Self::Events)
     }
 
-    /// Returns true for a kind that is not required to deploy leases, so that the start does not wait for its
-    /// list.
+    /// Returns true for a kind that is not required to deploy leases. The start does not wait for the list of
+    /// such a kind.
     #[must_use]
     pub(super) const fn may_come_late(self) -> bool {
         matches!(

@@ -10,7 +10,7 @@ use super::{LeaseView, pod_service};
 use akash_provider_core::cluster::{Health, Outage};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateWaiting, ContainerStatus, Pod, PodStatus};
 
-/// Waiting reasons that result from the tenant's image, command or settings.
+/// Values of `state.waiting.reason` for problems with the tenant's image, command or settings.
 const FAILING: [&str; 6] = [
     "CrashLoopBackOff",
     "InvalidImageName",
@@ -23,8 +23,8 @@ const FAILING: [&str; 6] = [
 /// Waiting reasons after a failed image pull.
 const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
-/// Texts of a registry about a wrong or forbidden image reference. Rate limits and missing responses have
-/// other texts.
+/// Parts of registry errors for a wrong or forbidden image reference. Errors for rate limits and missing
+/// responses contain other texts.
 const WRONG_REFERENCE: [&str; 8] = [
     "not found",
     "notfound",
@@ -39,7 +39,8 @@ const WRONG_REFERENCE: [&str; 8] = [
 /// Termination reasons after a restart of the node: the kubelet did not observe the termination.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
-/// Returns the health of a service with fewer available replicas than `count`, the number in the manifest.
+/// Returns the health of a service that has fewer available replicas than `count`. The manifest contains
+/// `count`.
 pub(super) fn explain(
     view: &LeaseView,
     nodes: &Nodes,
@@ -88,7 +89,7 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-/// Returns the health of a pod as [`of_pod`] does, but [`Health::Bad`] only if the node is ready and sends
+/// Returns the health of a pod, as [`of_pod`]. The health is [`Health::Bad`] only on a ready node that sends
 /// heartbeats.
 fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     let health = of_pod(pod)?;
@@ -102,7 +103,7 @@ fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     })
 }
 
-/// Returns the health that a problem of a pod causes, or `None` without a problem.
+/// Returns the health that results from a problem of the pod, or `None` if the pod has no problem.
 fn of_pod(pod: &Pod) -> Option<Health> {
     let status = pod.status.as_ref()?;
     let is = |type_: &str, wanted: &str| has_condition(status, type_, wanted);

@@ -27,7 +27,8 @@ const LINE_KEPT: usize = 64 << 10;
 /// Paths in an object, from its root. A path into a list applies to each item.
 type Paths = &'static [&'static [&'static str]];
 
-/// Selection of at most 64 fields of an object, to decode or to skip.
+/// Selection of at most 64 fields of an object. Either only these fields are decoded, or only these fields
+/// are skipped.
 pub(crate) trait Parts: Clone + Send + Sync + 'static {
     /// Paths of the selected fields.
     const PATHS: Paths;

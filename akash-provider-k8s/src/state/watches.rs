@@ -42,7 +42,8 @@ impl WatchState {
         self.awaited = None;
     }
 
-    /// Records that the watch stopped working at `since` or earlier. Returns true if the watch worked before.
+    /// Records a failure of the watch. `since` is the latest possible start of the failure. Returns true if
+    /// the watch worked before.
     pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
         let is_new = self.down_since.is_none();
         self.failures += 1;
@@ -171,7 +172,8 @@ impl Report for WatchReporter {
     }
 }
 
-/// Returns true if each watch that the start requires has listed its objects, or waits for an optional kind.
+/// Returns true if each required watch is usable: its objects are listed, or the cluster lacks the optional
+/// kind.
 pub(super) fn are_ready(all: &Watches) -> bool {
     let mut needed = all.iter().filter(|(kind, _)| !kind.may_come_late());
     needed.all(|(kind, state)| state.is_usable(*kind))

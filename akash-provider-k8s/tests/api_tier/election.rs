@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 const NAME: &str = "akash-operator-hostname";
 
-/// Timing of the election: long for API calls, and short enough for a test.
+/// Timing of the election. The intervals are long enough for API calls and short enough for a test.
 fn timing() -> Timing {
     Timing {
         lease: Duration::from_secs(4),

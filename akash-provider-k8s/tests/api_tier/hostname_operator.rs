@@ -116,7 +116,7 @@ pub(crate) fn is_written(operator: &HostnameOperator, hostname: &str) -> bool {
     state(operator, hostname).is_some_and(|state| state.is_written)
 }
 
-/// Returns the methods of the route writes since the last call, in order.
+/// Returns the HTTP method of each write to a route since the last call, in order.
 pub(crate) fn writes(world: &World, plural: &str) -> Vec<String> {
     let calls = world.take_writes().into_iter();
     let of_routes = calls.filter(|call| call.path.contains(plural));

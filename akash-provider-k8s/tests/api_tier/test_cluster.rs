@@ -38,7 +38,7 @@ impl TestCluster {
         })
     }
 
-    /// Takes the shared lock of the cluster, so that no other test breaks parts of it.
+    /// Takes the shared lock of the cluster. While the lock is held, no other test breaks the cluster.
     pub(crate) fn shared(&self) -> Option<Hold> {
         let testbed = self.testbed.as_ref()?;
         Some(testbed.shared().unwrap())

@@ -83,7 +83,7 @@ pub(crate) async fn put(client: &Client, object: &Value) {
 }
 
 impl Tenant {
-    /// Creates a tenant with a separate provider. `change` adjusts its settings.
+    /// Creates a tenant with a separate provider. `change` adjusts the settings of the provider.
     pub(crate) async fn with(path: &Path, change: impl FnOnce(&mut Settings)) -> Self {
         let client = client(path).await;
         for kind in ["manifests", "providerhosts", "providerleasedips"] {

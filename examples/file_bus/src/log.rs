@@ -58,8 +58,8 @@ impl Log {
         self.next
     }
 
-    /// Writes an event to the log. If the event is retained, stores it first: [`retained`] then returns the
-    /// event before a subscriber receives it.
+    /// Writes an event to the log. A retained event is stored before the log line is written. [`retained`]
+    /// therefore never returns an older event than the log.
     pub(crate) fn append(&mut self, topic: Topic, event: &Arc<Event>) -> io::Result<()> {
         if topic.is_retained() {
             let path = retained_path(&self.folder, topic);

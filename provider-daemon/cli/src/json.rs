@@ -27,8 +27,8 @@ pub enum Json {
 }
 
 impl Json {
-    /// Returns a field of an object, the first of duplicate fields; `None` if the field is missing or the
-    /// value is no object.
+    /// Returns a field of an object. If the name occurs several times, returns the first field. Returns
+    /// `None` if the field is missing or the value is not an object.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Self> {
         let Self::Fields(fields) = self else {

@@ -180,7 +180,8 @@ fn from(args: &SignerArgs) -> anyhow::Result<&str> {
 /// Returns the signing key.
 ///
 /// # Errors
-/// Returns an error with the location of the key and the remedy if no key is selected or available.
+/// Returns an error if no key is selected or available. The error states the location of the key and a
+/// remedy.
 pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
     let Some(key) = secret_key(args)? else {
         let from = from(args)?;

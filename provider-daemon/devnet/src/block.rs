@@ -84,7 +84,7 @@ fn base64(bytes: &[u8]) -> Value {
 }
 
 impl Block {
-    /// Creates the block after `last`, or the first block without `last`.
+    /// Creates the block after `last`. If `last` is `None`, creates the first block.
     pub(super) fn new(
         chain_id: &str,
         height: Height,

@@ -139,7 +139,7 @@ fn withdrawn(market: &Market, id: &LeaseId) -> u128 {
     payment.map_or(0, |p| p.withdrawn.amount)
 }
 
-/// Returns the transfer events that return a bid deposit to the provider.
+/// Returns the transfer events for the refund of a bid deposit to the provider.
 fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     let deposit = market.bid_deposit(id);
     deposit.map_or_else(Vec::new, |d| {
@@ -147,7 +147,7 @@ fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     })
 }
 
-/// Returns the transfer events that return the deposits of losing bids.
+/// Returns the transfer events for the refunded deposits of losing bids.
 fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     let mut events = Vec::new();
     for bid in market.bids_of(&winner.order) {

@@ -243,8 +243,8 @@ impl Authenticator {
         self.certificates.is_valid(certificate, peer).await
     }
 
-    /// Queries the chain about an account that the client named. An unknown account, `Ok(None)`, counts
-    /// against the client's IP network.
+    /// Queries the chain about an account that the client named. If the account is unknown (`Ok(None)`), the
+    /// query counts towards the limit of the client's IP network.
     pub(super) async fn query_chain<T>(
         &self,
         peer: IpAddr,

@@ -72,8 +72,8 @@ pub(crate) struct Listener {
     pub(crate) counters: GatewayCounters,
     /// Open connections of both ports.
     pub(crate) table: Arc<Connections>,
-    /// Maximum number of concurrent connections on this port. Lower than the setting if the limit of open
-    /// files is too low.
+    /// Maximum number of concurrent connections on this port. Lower than the configured number if the process
+    /// may open too few files.
     pub(crate) places: usize,
 }
 

@@ -243,7 +243,7 @@ async fn judge(
     judging.await.map_err(|e| unavailable(&failed(e)))
 }
 
-/// Returns the result for a decline: its reason, then `more` reasons.
+/// Returns the result for a decline. The reason of the decline comes first, then the reasons in `more`.
 fn because(decline: &Decline, mut more: Vec<String>) -> ScreeningResult {
     let first = decline.to_string();
     more.retain(|reason| *reason != shorten(&first));

@@ -24,7 +24,7 @@ const HTTP2_GREETING: usize = 24;
 pub(super) struct Wire<S> {
     io: S,
     within: Duration,
-    /// Timer from the last progress of a write. Runs only while data waits to be written.
+    /// Timer for a write without progress. Runs only while data waits to be written.
     stalled: Option<Pin<Box<Sleep>>>,
     greeting: Option<Greeting>,
     pending_writes: PendingWrites,

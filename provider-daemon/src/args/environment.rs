@@ -86,7 +86,8 @@ fn settable(arg: Arg, look: &impl Fn(&str) -> Option<String>) -> Arg {
     }
 }
 
-/// Variables, without prefix, that set no flag but are read by this program or a chart's script.
+/// Environment variables of this program and of the chart's scripts, without prefix. These variables set no
+/// flag.
 const OTHERS: [&str; 6] = [
     "KEY_MNEMONIC",
     "KEYRING_PASSPHRASE",

@@ -248,7 +248,7 @@ impl RunArgs {
         self.cluster_k8s || self.kubernetes.kubeconfig.is_some()
     }
 
-    /// Returns the domain of Services in the cluster of the leases.
+    /// Returns the DNS domain of the Services in the Kubernetes cluster. Returns `None` without a cluster.
     #[must_use]
     pub fn cluster_domain(&self) -> Option<String> {
         self.is_real().then(|| self.kubernetes.domain.get())?

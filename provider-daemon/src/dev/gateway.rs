@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 const PORT: u16 = 8443;
 /// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Number, for `trial::tenant`, of the account that deploys the SDL files.
+/// Number of the account that deploys the SDL files, for `trial::tenant`.
 const GIVEN: u32 = 0;
 /// Balance of the account that deploys the given SDLs, in millionths of each token.
 const MONEY: u128 = 1_000_000_000;

@@ -23,7 +23,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Returns the totals of `orders` orders and the outcomes `ended`.
+    /// Returns the totals. `orders` is the number of created orders, and `ended` contains the outcome of each
+    /// finished order.
     #[must_use]
     pub fn from_outcomes<'a>(orders: u32, ended: impl Iterator<Item = &'a Outcome>) -> Self {
         let mut totals = Self {

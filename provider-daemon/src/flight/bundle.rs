@@ -44,7 +44,7 @@ pub struct BundleArgs {
     pub until: Option<u64>,
 }
 
-/// Packs a recording, or its part within a time window, with settings, status and replay result.
+/// Packs a recording with settings, status and replay result. A time window selects a part of the recording.
 ///
 /// # Errors
 /// Returns an error if no part can be replayed, the window is empty, or the file cannot be written.

@@ -10,7 +10,7 @@ const THREADS: &str = "/sys/devices/system/cpu";
 const TEXT_MAX: u64 = 16 << 20;
 const THREADS_MAX: usize = 8192;
 
-/// Processors, with the JSON fields of present and older versions of the library ghw.
+/// Processors, with the JSON fields of the current and of older versions of the library ghw.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Cpu {
     total_cores: u32,

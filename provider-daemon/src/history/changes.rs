@@ -36,8 +36,8 @@ pub struct Change {
 pub(super) struct Causes {
     /// Price reduction to the winner's price, in hundredths of a percent, for each order lost by price.
     lost: Vec<i64>,
-    /// Price reduction to the tenant's maximum price, in hundredths of a percent, for each order above this
-    /// maximum.
+    /// Price reductions down to the tenant's maximum price, in hundredths of a percent. One entry for each
+    /// order with a higher price.
     too_high: Vec<i64>,
     /// Number of declines by code and missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,

@@ -19,7 +19,7 @@ pub struct OrderFilter {
     /// Selects orders that were declined with this code.
     #[serde(default)]
     pub code: Option<DeclineCode>,
-    /// Earliest receipt of the selected orders, in milliseconds since the Unix epoch.
+    /// Selects orders that were received at this time or later, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub since: u64,
     /// Maximum number of returned records.

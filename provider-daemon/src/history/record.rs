@@ -211,8 +211,8 @@ impl OrderRecord {
         self.outcome == Outcome::Won && self.end.is_none()
     }
 
-    /// Returns this provider's price and the winner's price, if the winner's is lower in the same
-    /// denomination.
+    /// Returns this provider's price and the winner's price, if the winner was cheaper. The prices must have
+    /// the same denomination.
     pub(super) fn cheaper_winner(&self) -> Option<(&DecCoin, &DecCoin)> {
         let (price, winner) = (self.price.as_ref()?, &self.winner.as_ref()?.price);
         let is_cheaper = price.denom == winner.denom && winner.amount < price.amount;

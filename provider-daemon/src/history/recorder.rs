@@ -11,7 +11,7 @@ use akash_provider_core::types::{Address, ChainEvent, Event, GroupSpec, Now, Ord
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Maximum number of requests for unfinished price calculations. The oldest request is removed first.
+/// Maximum number of stored price requests without a result. The oldest request is removed first.
 const REQUESTS_MAX: usize = 1024;
 
 /// Recorder of the engine's decisions, for the order history.

@@ -96,7 +96,7 @@ pub(crate) struct OperatorPlan {
 }
 
 impl OperatorPlan {
-    /// Reads the flags of the embedded operators. Without `--with-operators`, these are the operators in
+    /// Reads the flags of the embedded operators. If `--with-operators` is not set, embeds the operators in
     /// `usual`. Hostnames under `own_domain` need no ownership proof. The directory `home` stores the GPU
     /// list.
     ///

@@ -295,7 +295,7 @@ impl<S: Signal> Worker<S> {
         }
     }
 
-    /// Logs once that items were dropped.
+    /// Logs one warning after items were dropped.
     fn report_full(&mut self) {
         let dropped = self.counts.queue_full.load(Ordering::Relaxed);
         if dropped > 0 && !std::mem::replace(&mut self.is_incomplete, true) {

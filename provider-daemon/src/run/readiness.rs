@@ -240,7 +240,7 @@ impl Watch {
         reported.clone_from(&recording.trouble);
     }
 
-    /// Prints that recording the order history has failed or has resumed.
+    /// Prints a note when the order history stops or resumes recording.
     fn report_history(&self, history: &HistoryHealth) {
         let mut reported = self
             .reported_history

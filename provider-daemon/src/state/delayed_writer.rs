@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Pause between two writes, which wait for the disk.
+/// Pause between two writes, because each write waits for the disk.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) type Write<T> = fn(&Database, &str, &T) -> Result<(), redb::Error>;
@@ -88,7 +88,8 @@ impl<T: Clone + fmt::Debug> DelayedWriter<T> {
         self.shared.pending().newest.clone()
     }
 
-    /// Stores the value that `next` returns for the latest value. With `None`, the value is unchanged.
+    /// Passes the latest value to `next` and stores the result. If the result is `None`, the value is
+    /// unchanged.
     ///
     /// # Errors
     /// Returns the failure of an earlier write. The new value is written even in this case.

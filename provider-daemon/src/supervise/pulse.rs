@@ -97,7 +97,7 @@ impl Pulse {
         self.0.stalls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records a heartbeat, and expects the next one within `within`.
+    /// Records a heartbeat. The next heartbeat is due within the duration `within`.
     pub fn beat(&self, within: Duration) {
         self.0.within.store(millis(within), Ordering::Relaxed);
         self.0.beat.store(self.mark(), Ordering::Relaxed);

@@ -36,7 +36,7 @@ use url::{Host, Position, Url};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum response time. A provider can query its cluster for 30 seconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum response time for a manifest, which a provider can process for two minutes.
+/// Maximum response time for a manifest. A provider can take two minutes to process a manifest.
 const MANIFEST_TIMEOUT: Duration = Duration::from_secs(150);
 /// Maximum size of a response, in bytes.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;

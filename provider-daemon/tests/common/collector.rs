@@ -170,7 +170,8 @@ fn text(value: &AnyValue) -> String {
     }
 }
 
-/// Returns the name and parent of each span of an order. Fails for several trace ids or an unknown parent.
+/// Returns the name and the parent of each span of an order. Panics if the spans have different trace ids or
+/// an unknown parent.
 pub(crate) fn tree(spans: &[Span], order: &str) -> Vec<(String, String)> {
     let of_order = |span: &&Span| attribute(span, "akash.order").unwrap() == order;
     let spans: Vec<&Span> = spans.iter().filter(of_order).collect();

@@ -11,8 +11,8 @@ const KEYWORDS: [&str; 11] = [
     "pub", "async", "const", "unsafe", "static", "fn", "struct", "enum", "trait", "type", "mod",
 ];
 
-/// Returns a finding for each row under an unknown crate, and for each new name that its crate does not
-/// declare.
+/// Checks the rows of the page. Returns a finding if the crate of a row is unknown or does not declare the
+/// new name.
 pub(super) fn findings(files: &[Source]) -> Vec<String> {
     let page = files.iter().find(|(path, _)| path == PAGE);
     let Some((_, page)) = page else {

@@ -18,7 +18,8 @@ use crate::report::Notes;
 use crate::workspace::{Package, Workspace, read};
 
 const HOME: &str = "https://github.com/RustSec/advisory-db";
-/// Environment variable with the folder of a database copy, which replaces all other copies.
+/// Environment variable with the folder of the database. If the variable is set, no other copy of the
+/// database is used.
 const VARIABLE: &str = "ADVISORY_DB";
 /// Time limit of a download of about ten megabytes.
 const FETCH_MAX: Duration = Duration::from_mins(1);

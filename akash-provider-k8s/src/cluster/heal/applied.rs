@@ -21,8 +21,8 @@ pub(super) struct AppliedLease {
     pub(super) namespace: Value,
     /// Whether the isolation objects were rendered from a Manifest record.
     pub(super) is_recorded: bool,
-    /// Rules that derive the objects; `None` if the Manifest record exists. If `is_recorded` is true, the
-    /// rules do not apply to isolation objects.
+    /// Rules for the desired objects of a lease without a Manifest record; `None` if the record exists. If
+    /// `is_recorded` is true, the isolation objects come from an earlier record instead.
     pub(super) rules: Option<Rules>,
     /// Desired objects that may be wrong, because their hash differs from the hash of the applied object.
     pub(super) unverified: BTreeSet<Id>,
@@ -76,7 +76,7 @@ pub(super) struct Repair {
     pub(super) write: Write,
     /// Object to restore; `None` if the object does not exist.
     pub(super) live: Option<LiveObject>,
-    /// Last field manager of the object other than the provider, if any.
+    /// Field manager that last changed the object, apart from this provider.
     pub(super) by: Option<String>,
 }
 

@@ -51,7 +51,7 @@ impl World {
         self.reporter(kind).failed(why.to_owned(), Instant::now());
     }
 
-    /// Returns the next update or error within half a second of paused time, if any.
+    /// Waits for the next update or error, for at most half a second of paused time.
     async fn next_update(&mut self) -> Option<Result<usize, String>> {
         let next_update = timeout(Duration::from_millis(500), self.updates.next()).await;
         let next_update = next_update.ok()?.expect("the stream goes on");

@@ -29,7 +29,7 @@ pub struct CephPoolFacts {
 }
 
 impl CephClusterFacts {
-    /// Decodes a cluster. Without a used size in the status, the whole size counts as used.
+    /// Decodes a cluster. If the status contains no used size, the cluster counts as full.
     #[must_use]
     pub fn from_object(object: &DynamicObject) -> Self {
         let amount = |name: &str| {
@@ -84,8 +84,8 @@ fn names(object: &DynamicObject) -> (Box<str>, Box<str>) {
     (text(&object.metadata.namespace), text(&object.metadata.name))
 }
 
-/// Returns the usable bytes of a class, and the bytes that other users use. `shared` returns the bytes in the
-/// volumes of other users of a Ceph cluster.
+/// Returns the usable bytes of a class, and the bytes that other users use. `shared` returns the size of the
+/// volumes that other users have in a Ceph cluster.
 pub(super) fn amount(
     class: &ClassFacts,
     clusters: &[CephClusterFacts],

@@ -174,7 +174,7 @@ impl Index {
         }
     }
 
-    /// Returns the kind of the routes that the operator creates, with the settings for this kind.
+    /// Returns the kind of the operator's routes, and the settings for this kind.
     #[must_use]
     pub const fn mode(&self) -> &Mode {
         &self.plan.mode

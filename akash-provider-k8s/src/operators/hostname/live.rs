@@ -108,7 +108,7 @@ impl LiveObject {
         }
     }
 
-    /// Returns the difference from the desired object, or `None` in the desired state.
+    /// Returns the difference between this object and the desired object, or `None` if the objects agree.
     #[must_use]
     pub fn differs(&self, wanted: &Value) -> Option<Difference> {
         let relevant = json!({

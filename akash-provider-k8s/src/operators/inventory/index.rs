@@ -65,7 +65,7 @@ pub struct Work {
 pub struct Write {
     /// Patch of the labels that must change, with the UID of the node.
     pub patch: Value,
-    /// Resource version of the node on which the patch is based.
+    /// Resource version of the node when the patch was computed.
     pub version: u64,
     /// All desired labels, to detect another client that reverts them.
     pub wanted: Value,
@@ -153,8 +153,8 @@ impl Index {
         wanted::wanted(node, &self.rules, &self.offered, &self.list, self.found(node))
     }
 
-    /// Returns the discovered cards of a node, or `None` after a replacement, a reboot or a change of its
-    /// devices.
+    /// Returns the discovered cards of a node. Returns `None` if the node was replaced or rebooted, or if its
+    /// devices changed.
     #[must_use]
     pub fn found(&self, node: &NodeView) -> Option<&Cards> {
         let (machine, cards) = self.found.get(&node.name)?;

@@ -137,7 +137,8 @@ impl LiveService {
         self
     }
 
-    /// Returns the first difference from the desired Service, or `None` in the desired state.
+    /// Returns the first difference between this Service and the desired Service, or `None` if the Services
+    /// agree.
     #[must_use]
     pub fn differs(&self, wanted: &Value) -> Option<Difference> {
         let mut spec = wanted.get("spec").cloned().unwrap_or_default();

@@ -78,7 +78,7 @@ pub struct AddressStatus {
     pub is_ignored: bool,
 }
 
-/// Port of a leased address in the format of the Go operator at `/state`.
+/// Port of a leased address, as `/state` returns it. The format is that of the Go operator.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PortState {
@@ -98,7 +98,7 @@ pub struct PortState {
     pub sharing_key: String,
 }
 
-/// Port of a leased address in the format of the Go operator at `/ip-lease-status`.
+/// Port of a leased address, as `/ip-lease-status` returns it. The format is that of the Go operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct AssignedPort {

@@ -24,7 +24,7 @@ pub struct PoolStatus {
     pub counts: bool,
     /// Number of addresses, at most 4,294,967,295.
     pub total: u32,
-    /// Number of addresses of the pool that load balancers use, inside and outside of leases.
+    /// Number of used addresses in the pool. Includes addresses of load balancers outside of leases.
     pub in_use: u32,
     /// Invalid parts of the pool.
     pub problems: Vec<String>,
@@ -57,8 +57,8 @@ impl Usage {
         }
     }
 
-    /// Counts the addresses of the pools that `mode` selects for leases. `addresses` are the used addresses
-    /// of all load balancers.
+    /// Counts the addresses in the pools for leases. `mode` selects these pools. `addresses` are the used
+    /// addresses of all load balancers.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {
@@ -151,7 +151,7 @@ impl fmt::Display for Notice {
 #[derive(Debug, Default)]
 pub(super) struct NewNotices<'a> {
     late: Vec<&'a str>,
-    /// Other new notices, with the names of their Services.
+    /// Notices about other problems than a pending address, each with the name of the Service.
     pub(super) odd: Vec<(&'a str, &'a Notice)>,
 }
 
@@ -173,7 +173,7 @@ impl<'a> NewNotices<'a> {
         new_notices
     }
 
-    /// Returns the names of the Services with a late address, or `None` without such a Service.
+    /// Returns the names of the Services with a pending address, or `None` if there are no such Services.
     pub(super) fn late(&self) -> Option<String> {
         let named = self.late.get(..NAMED).unwrap_or(&self.late);
         let rest = self.late.len() - named.len();

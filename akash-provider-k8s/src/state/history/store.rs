@@ -78,7 +78,7 @@ impl History {
     }
 }
 
-/// Progress of the writes of lease events.
+/// State of the writer that stores lease events.
 #[derive(Debug, Default)]
 struct Writer {
     /// Number of the last event that was written to the store.

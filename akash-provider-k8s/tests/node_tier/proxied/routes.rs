@@ -24,9 +24,9 @@ pub(crate) struct ObservedObjects {
 /// Ingresses and HTTPRoutes that a controller handles.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
-    /// Class of the handled Ingresses.
+    /// Class of the Ingresses that the controller handles.
     pub(crate) class: Option<String>,
-    /// Namespace and name of the Gateway of the handled HTTPRoutes.
+    /// Namespace and name of the Gateway. The controller handles the HTTPRoutes of this Gateway.
     pub(crate) gateway: Option<ObjectKey>,
     /// True for a controller that writes no status, like some Ingress controllers.
     pub(crate) is_silent: bool,

@@ -59,7 +59,7 @@ const NOT_PLAYED: [&str; 2] = [
     "/akash.oracle.v2.Query/AggregatedPrice",
 ];
 
-/// Metadata names in the head and in the trailers of a response, and the height in the metadata.
+/// Metadata of a response: the names in the head, the names in the trailers, and the height.
 #[derive(Debug, PartialEq)]
 struct ResponseMetadata {
     head: BTreeSet<String>,

@@ -222,8 +222,8 @@ pub(crate) fn name_of(path: &Path) -> String {
 pub(crate) enum Comparison {
     /// Every byte of the response.
     Whole,
-    /// Keys and types of the values, and the value of `code`. Other values depend on the node or on
-    /// unrecorded actions.
+    /// The keys, the type of each value, and the value of the key `code`. All other values depend on the node
+    /// or on unrecorded actions.
     Shape,
 }
 

@@ -83,7 +83,7 @@ pub type Scopes = BTreeSet<Scope>;
 /// Permissions that a token grants for the leases of one deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentGrant {
-    /// Sequence number of the deployment of the token's issuer; never 0.
+    /// Sequence number of a deployment, never 0. The issuer of the token owns the deployment.
     pub dseq: u64,
     /// Number of the group in the deployment; 0 for all groups.
     pub gseq: u32,

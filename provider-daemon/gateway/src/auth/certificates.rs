@@ -132,8 +132,8 @@ impl Certificates {
         }
     }
 
-    /// Queries the chain about a certificate. Returns `Ok` for a valid certificate. After a failure or
-    /// [`RECHECK_TIMEOUT`], a previously valid certificate is also `Ok`.
+    /// Queries the chain about a certificate. Returns `Ok` for a valid certificate. If the query fails or
+    /// exceeds [`RECHECK_TIMEOUT`], also returns `Ok` for a certificate that was valid before.
     async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
         let lookup = Lookup {

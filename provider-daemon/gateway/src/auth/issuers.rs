@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// Maximum number of cached keys that have verified a signature.
 const CACHED_MAX: u64 = 10_000;
-/// Maximum number of entries of each cache for accounts that have not sent a valid signature yet.
+/// Maximum number of entries in each cache of unproven accounts. Such an account has not sent a valid
+/// signature yet.
 const NAMED_MAX: u64 = 10_000;
 /// Time for which the gateway caches the query result for an account that has not sent a valid signature yet.
 /// Short, because the first transaction of an account publishes its key.

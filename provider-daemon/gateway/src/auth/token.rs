@@ -87,7 +87,7 @@ pub fn sign_doc(signer: &Address, text: &str) -> String {
     )
 }
 
-/// Returns the text of a token with these claims. `sign` signs the bytes in its argument.
+/// Returns the text of a token with these claims. `sign` returns the signature of the given bytes.
 #[must_use]
 pub fn encode(
     algorithm: Algorithm,

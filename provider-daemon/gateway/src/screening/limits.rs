@@ -7,7 +7,7 @@ use akash_provider_core::types::{Attribute, DeclineCode, GroupSpec, ResourceUnit
 pub(super) const UNITS_MAX: usize = 20;
 /// Maximum number of attributes in each list of attributes.
 pub(super) const ATTRIBUTES_MAX: usize = 64;
-/// Maximum number of volumes, and of endpoints, of a resource unit.
+/// Maximum number of volumes of a resource unit. The same maximum applies to its endpoints.
 pub(super) const PARTS_MAX: usize = 64;
 pub(super) const HOSTNAMES_MAX: usize = 100;
 const HOSTNAME_BYTES_MAX: usize = 255;

@@ -13,7 +13,8 @@ const HOME: &str = "state is stored in the home directory";
 const MIGRATE: &str = "use the command `provider-daemon migrate run`";
 const OPERATORS: &str = "objects are read from the API server";
 
-/// Flags of the Go provider's `run`, transaction and log commands, and variables of its chart.
+/// Flags of the Go provider (`run`, transaction commands and log commands), and environment variables of its
+/// chart.
 pub const TABLE: &[GoFlag] = &[
     GoFlag::supported("home", Text, "~/.akash"),
     GoFlag::supported("cluster-k8s", Bool, "false"),

@@ -35,8 +35,7 @@ struct Funds {
     hourly_fees: Option<u128>,
 }
 
-/// Checks the balances of the account and its provider record. `reader` is the client of the first usable
-/// node.
+/// Checks the balances and the provider record of the account. `reader` queries the first usable node.
 pub(super) async fn checks(context: &Context<'_>, reader: Option<Reader>) -> Vec<Check> {
     let Some(account) = context.account.as_ref() else {
         return vec![Check::skipped("account", "unknown: the key cannot be read")];

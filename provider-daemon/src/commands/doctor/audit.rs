@@ -29,8 +29,8 @@ pub(super) fn checks(args: &RunArgs, home: &Path) -> Vec<Check> {
     checks
 }
 
-/// Records the changes of `--fix`, after the changes: they can make the log writable. The changes destroy no data,
-/// so a log that cannot be written causes only a warning.
+/// Records the changes of `--fix` in the audit log. Called after the changes, because a change can make the
+/// log writable. A failed write is only a warning, because the changes destroy no data.
 pub(super) fn record_changes(args: &RunArgs, home: Option<&Path>, changes: &[Check]) {
     let (Some(home), false) = (home, changes.is_empty()) else {
         return;

@@ -44,8 +44,8 @@ impl Probe {
         self.state.as_ref().ok().map(|state| state.sync.time)
     }
 
-    /// Returns how much the newest block is ahead of the local clock, if the node is rejected for this
-    /// reason.
+    /// Returns the time by which the newest block is ahead of the local clock. Returns `None` if this time is
+    /// not the reason of a rejection.
     pub(super) const fn ahead(&self) -> Option<Duration> {
         match &self.state {
             Err(Problem::Node(Fault::Ahead { by })) => Some(*by),

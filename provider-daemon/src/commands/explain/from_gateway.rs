@@ -73,7 +73,7 @@ async fn check_window(screener: &Screener, wanted: Option<Duration>) -> anyhow::
     Ok(bidding::check_reclamation(wanted, Some(offered)).err())
 }
 
-/// Adds a reason that depends on the order to a verdict of the gateway, which gets only the group.
+/// Adds the decline reason of the order to a verdict of the gateway. The gateway evaluates only the group.
 fn with_order(verdict: Verdict, decline: Option<Decline>) -> Verdict {
     let Some(decline) = decline else {
         return verdict;

@@ -279,8 +279,8 @@ fn available(values: &Values<'_>) -> Measure {
     with_quantities(measure, quantities, classes)
 }
 
-/// Adds one value for each of `quantities` and for each storage class, with the label `quantity`: the name,
-/// or `storage-<class>`.
+/// Adds one value for each of `quantities` and for each storage class. The label `quantity` contains the name
+/// of the quantity, or `storage-<class>`.
 fn with_quantities<'a, const N: usize>(
     measure: Measure,
     quantities: [(&str, f64); N],

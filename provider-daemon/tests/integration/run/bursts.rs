@@ -14,7 +14,8 @@ use std::time::Duration;
 const ORDERS: u8 = 50;
 /// Time between two blocks.
 const BLOCK: Duration = Duration::from_millis(200);
-/// Delays from a block with orders to the policy change, in milliseconds, used in turn.
+/// Delays between a block with orders and the change of the policy, in milliseconds. The bursts use the
+/// delays in turn.
 const CHANGES_AFTER_MS: [u64; 5] = [0, 60, 20, 120, 250];
 
 fn bursts() -> u64 {

@@ -130,7 +130,7 @@ impl Results {
         self.report["checks"].as_array().unwrap().iter()
     }
 
-    /// Returns the most severe check of a subject.
+    /// Returns the result with the highest severity for a subject.
     #[track_caller]
     pub(super) fn check(&self, subject: &str) -> &Value {
         let order = ["ok", "skipped", "warning", "failure"];

@@ -69,7 +69,7 @@ impl Case {
         stage.provider(name, &words)
     }
 
-    /// Makes the provider send the query that gets the false response, unless the query is periodic.
+    /// Makes the provider send the query that gets the false response. Does nothing for a periodic query.
     fn provoke(self, stage: &Stage, provider: &Running) {
         match self.lie {
             Lie::Account => stage.chain.market(|market| {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Deployment number (dseq) before the first one of this test.
+/// The deployments of this test have sequence numbers (dseq) above this value.
 const FIRST: u64 = 1_000;
 /// Maximum number of processes that send manifests concurrently.
 const SENDING_MAX: usize = 64;

@@ -21,7 +21,7 @@ fn object(stage: &Stage, home: &str, words: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}"))
 }
 
-/// Returns severity and remedy of the order history check of `doctor`.
+/// Returns the severity and the remedy that `doctor` reports for the order history.
 fn checked(stage: &Stage, home: &str) -> (String, Option<String>) {
     let report = object(stage, home, &[&["doctor"], &PRICES[..]].concat());
     let checks = report["checks"].as_array().unwrap();

@@ -107,8 +107,8 @@ fn leaks(before: &Sample, during: &[Sample], after: &Sample) -> Vec<String> {
     findings
 }
 
-/// Prints each resource's maximum and growth per minute after `settled`. Returns the resources out of bounds;
-/// checks growth only with `has_slope`.
+/// Prints the maximum of each resource, and its growth per minute after `settled`. Returns the resources
+/// above their bounds. Growth is compared with its bound only if `has_slope` is true.
 fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> {
     let mut findings = Vec::new();
     for (index, (what, most, growth)) in BOUNDS.into_iter().enumerate() {

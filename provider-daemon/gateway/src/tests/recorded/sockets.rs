@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 /// Messages from a server, without values that depend on the machine of the recording.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ReceivedMessages {
-    /// Log lines as service and text, and events as their JSON keys.
+    /// Service and text of each log line, or the JSON keys of each event.
     texts: Vec<String>,
     /// Standard output and standard error.
     output: [Vec<u8>; 2],

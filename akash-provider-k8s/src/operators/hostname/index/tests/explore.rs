@@ -23,7 +23,7 @@ enum Step {
     Undeclared,
     /// The record of the hostname becomes invalid.
     Garbage,
-    /// The HTTP options in the Manifest of the second lease change.
+    /// The Manifest of the second lease gets different HTTP options.
     Options,
     /// The Manifest of the second lease is removed.
     NoManifest,

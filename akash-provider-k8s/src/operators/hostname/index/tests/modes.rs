@@ -25,7 +25,7 @@ enum Step {
     OtherTenant,
     /// The record of the hostname is removed.
     Undeclared,
-    /// The HTTP options in the Manifest of the first lease change.
+    /// The Manifest of the first lease gets different HTTP options.
     Options,
     /// Controllers set an accepting status on all objects.
     Accepted,
@@ -351,7 +351,8 @@ impl Explored for World {
         self.objects.iter().flat_map(of).collect()
     }
 
-    /// Runs one round of events and writes. Retries a failed write of a filter.
+    /// Runs one round: controllers accept the objects, `end` is applied, and all work is done. Delayed
+    /// deletions are done too.
     fn round(&mut self, end: Step) {
         self.controllers(true);
         for step in [end, Step::Works, Step::Waits] {
