@@ -439,7 +439,6 @@ impl SettledCheck<'_> {
         })
     }
 
-    /// Checks that every workload belongs to an active lease on the chain.
     pub(crate) fn nothing_runs_without_a_lease(&self) -> Checked {
         let live: BTreeSet<LeaseId> = live(self.market).into_iter().collect();
         self.workload_only_under_active_lease(&live)

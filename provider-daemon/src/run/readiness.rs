@@ -240,7 +240,6 @@ impl Watch {
         reported.clone_from(&recording.trouble);
     }
 
-    /// Prints a note when the order history stops or resumes recording.
     fn report_history(&self, history: &HistoryHealth) {
         let mut reported = self
             .reported_history

@@ -133,7 +133,6 @@ fn run_act(config: &Config) -> Act {
     act
 }
 
-/// Returns a note about the state of the audit log.
 pub(super) fn audit_note(health: &AuditHealth) -> String {
     match &health.problem {
         Some(why) => format!("{UNWRITABLE}: {why}"),
