@@ -169,7 +169,7 @@ impl Endpoint {
         }
     }
 
-    /// Creates an error of this endpoint, and counts it in the statistics.
+    /// Creates an error of this endpoint. The statistics count the error.
     pub(crate) fn error(&self, method: &str, fault: Fault) -> NodeError {
         self.counters.count_fault(&fault);
         NodeError {

@@ -122,7 +122,7 @@ pub struct FollowerStatus {
     pub blocks: u64,
     /// Number of blocks that were fetched by polling, because no websocket was available.
     pub polled: u64,
-    /// Number of blocks that were fetched because the node of an open websocket did not push them.
+    /// Number of fetched blocks that were missing on an open websocket.
     pub missed: u64,
     /// Number of fetched blocks that were completed before the connection was opened.
     pub replayed: u64,

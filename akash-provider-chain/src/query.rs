@@ -47,7 +47,7 @@ fn next_key(page: Option<PageResponse>) -> Option<Vec<u8>> {
 }
 
 impl Reader {
-    /// Sends a query. With `pin`, the response is the state after the block at the height `pin`.
+    /// Sends a query. If `pin` is set, the response is the state after the block at this height.
     pub(crate) async fn get<M: Method>(
         &self,
         request: &M,

@@ -49,7 +49,7 @@ pub enum Ordering {
         /// Last block time at which a block can include the transaction, in nanoseconds since the Unix epoch.
         timeout_nanos: i64,
     },
-    /// Ordered transaction. Transactions are included in the order of their sequences.
+    /// Ordered transaction. The account sequence determines the order of inclusion.
     Ordered {
         /// Number of transactions that the account has sent before this one.
         sequence: u64,

@@ -143,8 +143,8 @@ pub enum Decline {
         /// Number of open, active and closed bids on the order. After a refusal by the chain, the lowest
         /// possible number.
         bids: u32,
-        /// The chain parameter `order_max_bids`. The chain accepts a bid unless the number of bids exceeds
-        /// this value.
+        /// The chain parameter `order_max_bids`. The chain refuses a bid if the number of bids exceeds this
+        /// value.
         limit: u32,
     },
     /// The chain accepts none of the configured bid deposits.

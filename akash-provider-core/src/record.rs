@@ -28,11 +28,10 @@ use std::sync::Arc;
 ///
 /// Both methods are called within a step and must not block.
 pub trait Recorder: fmt::Debug + Send {
-    /// Called before the engine processes an input, or with `None` before the engine processes expired
-    /// deadlines.
+    /// Called before the engine processes `input`. With `None`, the engine processes expired deadlines.
     fn record_input(&mut self, engine: &Engine, now: Now, input: Option<&Input>);
 
-    /// Called with the resulting effects before they are executed.
+    /// Called with the resulting effects, before the execution of the effects.
     fn record_effects(&mut self, effects: &[Effect]);
 }
 

@@ -32,11 +32,11 @@ impl DeletionLog {
         Self(Some(Arc::new(log)))
     }
 
-    /// Runs `delete` between the records of its intent and its outcome. `delete` returns false if the object
-    /// is missing or has changed.
+    /// Records the intent, runs `delete`, then records the outcome. `delete` returns false if the object is
+    /// missing or has changed.
     ///
     /// # Errors
-    /// Returns the error of `delete`, or an error if the intent of an act that destroys data cannot be
+    /// Returns the error of `delete`. Also returns an error if the intent of a destructive act cannot be
     /// recorded. `delete` does not start in this case.
     pub(crate) async fn record(
         &self,

@@ -80,8 +80,8 @@ pub(crate) async fn run_with_restarts(
     }
 }
 
-/// Runs a program once with the given streams. Returns its exit code, or `None` if it was stopped. Kills its
-/// child processes at the end.
+/// Runs a program once with the given streams. Returns the exit code, or `None` if the program was stopped.
+/// Finally kills the child processes of the program.
 pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationToken) -> Option<i32> {
     let input = if io.stdin.is_some() {
         Stdio::piped()

@@ -31,7 +31,7 @@ pub struct Location {
     user: User,
     sentinel_user: User,
     is_tls: bool,
-    /// CA certificates (PEM) that replace those of the operating system.
+    /// CA certificates (PEM) that replace the CA certificates of the operating system.
     authorities: Option<Vec<u8>>,
     /// PEM of the client certificate and of its key.
     identity: Option<(Vec<u8>, SecretString)>,

@@ -60,7 +60,7 @@ fn killed_component_is_down_until_started() {
     assert_eq!(health(&cluster, Component::ControllerManager), Health::Healthy);
 }
 
-/// Without its store, an API server soon ends.
+/// An API server without a store soon exits.
 #[test]
 fn component_that_ends_during_start_is_restarted() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {

@@ -5,8 +5,8 @@
 pub(crate) enum SmallForm {
     /// Names of tests that are not ignored.
     Tests(&'static [&'static str]),
-    /// Benches by package and name, built without optimization. With `test = true`, they run with the tests;
-    /// otherwise with a tier.
+    /// Benches by package and name, built without optimization. Benches with `test = true` run with the
+    /// tests, other benches with a tier.
     Benches(&'static [(&'static str, &'static str)]),
     /// Benches, and tests that measure further figures.
     Both(&'static [(&'static str, &'static str)], &'static [&'static str]),

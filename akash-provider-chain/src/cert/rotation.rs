@@ -85,7 +85,7 @@ pub(super) enum ChainStatus {
     Invalid,
 }
 
-/// Returns the status of a certificate. `published` contains the certificates of its account on the chain.
+/// Returns the status of a certificate. `published` contains the account's certificates on the chain.
 pub(super) fn chain_status(info: &CertificateInfo, pem: &[u8], published: &[Certificate]) -> ChainStatus {
     match published.iter().find(|c| c.serial == info.serial) {
         None => ChainStatus::Absent,

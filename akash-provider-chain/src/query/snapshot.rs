@@ -259,7 +259,8 @@ impl Reader {
         Ok(leases)
     }
 
-    /// Returns the deployments of leases. Malformed deployments are omitted, because a tenant can cause them.
+    /// Returns the deployments of leases. Omits malformed deployments: a tenant can create a malformed
+    /// deployment.
     async fn deployments_of(
         &self,
         provider: &Address,

@@ -242,7 +242,7 @@ pub(crate) struct TxResult {
 
 /// Decodes an amount of gas from a JSON number or a JSON string.
 ///
-/// Any other value becomes 0, because an invalid amount must not make the block fail.
+/// Any other value becomes 0, so that the block stays valid.
 fn gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     let text = value.as_str().and_then(|text| text.parse().ok());

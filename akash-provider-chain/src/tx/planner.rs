@@ -123,8 +123,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Returns the amounts that the signer pays, by denomination: deposits and, unless a fee grant is used,
-    /// the fee.
+    /// Returns the amounts that the signer pays, by denomination. With a fee grant, the signer pays only the
+    /// deposits.
     pub(super) fn costs(&self) -> BTreeMap<Denom, u128> {
         let fee = Some(&self.price.fee).filter(|_| self.price.granter.is_none());
         let deposits = self.msgs.iter().filter_map(|msg| match msg {

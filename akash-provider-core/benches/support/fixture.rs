@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// Starts an engine with a snapshot and a cluster, and responds to its calls until only timers are
+    /// Starts an engine with a snapshot and a cluster. Responds to the engine's calls until only timers are
     /// pending.
     fn settled_engine(
         &self,

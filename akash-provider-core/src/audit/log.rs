@@ -105,7 +105,7 @@ impl AuditedAct {
         Ok(())
     }
 
-    /// Records the outcome of the act. Does nothing without a recorded intent, or if the last recorded
+    /// Records the outcome of the act. Does nothing if no intent was recorded, or if the last recorded
     /// outcome is the same.
     pub fn record_outcome(&self, outcome: ActOutcome) {
         let mut progress = self.progress();

@@ -43,7 +43,7 @@ impl Offer {
 /// some milliseconds.
 ///
 /// # Errors
-/// Returns the first reason not to bid, the same as the engine would report.
+/// Returns the first reason not to bid. The engine reports the same reason.
 pub fn evaluate(
     order: &Order,
     facts: &OrderContext<'_>,

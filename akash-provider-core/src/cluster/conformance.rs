@@ -61,7 +61,7 @@ pub struct Setup {
     pub provider: Address,
     /// Image of the deployed service, which runs without arguments or with [`Setup::run`].
     pub image: String,
-    /// Command of the service in manifest form; empty for the default command of the image.
+    /// Command of the service, as in a manifest; empty for the default command of the image.
     pub run: Vec<String>,
     /// Minimum number of lines that each replica writes to its output. With 0, the content of logs is not
     /// checked.

@@ -423,7 +423,8 @@ impl Workload {
         remember(&mut self.events, event);
     }
 
-    /// Assigns an external port to each expose that needs one: its previous port, or the lowest free port.
+    /// Assigns an external port to each expose that needs a port. Reuses the previous port, or takes the
+    /// lowest free port.
     fn assign_ports(&mut self, mut taken: BTreeSet<u16>) {
         let mut ports = BTreeMap::new();
         for service in self.running.iter().flat_map(|d| &d.group.services) {

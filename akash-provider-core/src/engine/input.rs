@@ -154,7 +154,7 @@ pub type Response = Result<Reply, Refusal>;
 pub enum Reply {
     /// The request was carried out. A submitted manifest is stored.
     Done,
-    /// Differences found by a scan, one line each. Empty without differences.
+    /// Differences found by a scan, one line each; empty if the scan found no difference.
     Scan(Vec<String>),
 }
 

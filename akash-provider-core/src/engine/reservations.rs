@@ -327,7 +327,7 @@ impl Reservations {
     }
 
     /// Adds a lease with unknown resources. No further reservations are possible until [`adopt`](Self::adopt)
-    /// is called for the order, with any offer.
+    /// is called for the order.
     pub fn adopt_unread(&mut self, order: &OrderId) {
         self.adopt(order, &[], None);
         self.unread.insert(order.clone());

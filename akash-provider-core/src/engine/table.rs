@@ -128,7 +128,7 @@ impl<M: Machine> Table<M> {
         Some(out)
     }
 
-    /// Returns all machines in unspecified order, for changes that do not affect their deadlines and calls.
+    /// Returns all machines in unspecified order. The caller must not change deadlines or calls.
     pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut M> {
         self.slots.values_mut().filter_map(|slot| slot.machine.as_mut())
     }

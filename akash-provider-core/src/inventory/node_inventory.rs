@@ -38,7 +38,7 @@ pub struct NodeInventory {
     gpu_claims: BTreeMap<(usize, u16), i64>,
     /// Number of the provider's replicas on each node.
     replicas: Vec<i64>,
-    /// Number of the provider's replicas with a volume of each storage class.
+    /// For each storage class, the number of the provider's replicas with a volume of this class.
     class_replicas: Vec<i64>,
     /// Number of reserved replicas that have no known node.
     nowhere: i64,

@@ -45,7 +45,7 @@ struct Search<'a> {
     tried: u32,
 }
 
-/// Places all units. Reserves the units unless `dry_run` is set.
+/// Places all units. With `dry_run`, reserves nothing.
 pub(super) fn fit(
     inventory: &mut NodeInventory,
     units: &[ResourceUnit],

@@ -102,8 +102,8 @@ pub fn hash(manifest: &Manifest) -> [u8; 32] {
     digest(&typed_value(manifest))
 }
 
-/// Returns canonical JSON: compact, keys sorted, `<`, `>`, `&`, U+2028 and U+2029 escaped, other UTF-8
-/// unchanged.
+/// Returns canonical JSON: compact, with sorted keys. As in Go, the characters `<`, `>`, `&`, U+2028 and
+/// U+2029 are escaped.
 #[must_use]
 pub fn canonical_json(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();

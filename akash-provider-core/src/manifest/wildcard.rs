@@ -21,7 +21,7 @@ pub fn is_wildcard(host: &str) -> bool {
     rest.contains('.') && rest.len() + WILDCARD_LABEL.len() < MAX_HOSTNAME && is_hostname(rest)
 }
 
-/// Returns whether `host` passes [`check_hostname`], which also accepts wildcards.
+/// Returns whether [`check_hostname`] accepts `host`, which can be a hostname or a wildcard.
 #[must_use]
 pub fn is_hostname_or_wildcard(host: &str) -> bool {
     check_hostname(host).is_ok()

@@ -81,8 +81,7 @@ pub struct Utilization {
 }
 
 impl Utilization {
-    /// Creates the utilization of a cluster from its metrics. All amounts in use count as used by other
-    /// workloads.
+    /// Creates the utilization of a cluster from metrics. Assigns every amount in use to other workloads.
     pub(crate) fn from_metrics(metrics: &Metrics) -> Self {
         let mut all = Self::default();
         for node in &metrics.nodes {

@@ -264,8 +264,8 @@ impl ProviderHandle {
             .await
     }
 
-    /// Waits until the cluster, its capacity and the chain have been read. A ready provider can be a
-    /// standby, or not registered on the chain: see its status.
+    /// Waits until the cluster, the capacity and the chain have been read. A ready provider can be a standby,
+    /// and can be unregistered on the chain. The status of the provider shows both.
     ///
     /// # Errors
     /// Returns [`ErrorKind::Stopped`] if the provider stops before it is ready.

@@ -131,8 +131,8 @@ pub struct ProviderStatistics {
     pub block_lag: DurationCounts,
     /// Status requests of handles.
     pub status_requests: u64,
-    /// Number of facts (events of `Topic::Facts`) that did not reach the bus, because its queue was full or the
-    /// bus refused or dropped them.
+    /// Number of facts (events of `Topic::Facts`) that did not reach the bus: the queue was full, or the bus
+    /// refused or dropped the fact.
     pub unpublished: u64,
     /// Total price of all active leases per block.
     pub price_per_block: BTreeMap<Denom, Dec>,

@@ -30,7 +30,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Counter of the facts that did not reach a bus.
 #[derive(Debug, Clone)]
 pub(crate) struct LostFacts {
-    /// Facts that did not fit in the queue or that the bus refused.
+    /// Number of facts that did not fit in the queue or that the bus refused.
     counted: Arc<AtomicU64>,
     bus: Arc<dyn Bus>,
 }

@@ -15,7 +15,7 @@ pub(super) enum Version {
     V2_1,
 }
 
-/// Parts by name, with the names of invalid parts in `unread`.
+/// Parts by name. `unread` contains the names of the invalid parts.
 #[derive(Debug)]
 pub(super) struct NamedParts<T> {
     pub(super) read: BTreeMap<String, T>,

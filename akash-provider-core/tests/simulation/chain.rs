@@ -193,7 +193,7 @@ impl Chain {
         Some(landed)
     }
 
-    /// Completes the block and returns its transactions. The next block has the delay `next`.
+    /// Completes the block and returns its transactions. The next block follows after the time `next`.
     pub(crate) fn end_block(&mut self, next: Duration) -> Vec<LandedTx> {
         let block = self.market.end_block(self.elapsed);
         self.elapsed = next;

@@ -263,8 +263,8 @@ impl Item {
         }
     }
 
-    /// Adds annotations from which the next deploy detects changes. `is_adopted` also marks the pod template
-    /// as adopted.
+    /// Adds annotations from which the next deploy detects changes. If `is_adopted` is true, also marks the
+    /// pod template as adopted.
     #[must_use]
     pub fn annotated(&self, mut body: Value, is_adopted: bool) -> Value {
         let version = body

@@ -123,7 +123,7 @@ impl Plan {
     }
 }
 
-/// Desired objects of a namespace, and the data for their comparison with the existing objects.
+/// Desired objects of a namespace, and data to compare these objects with the existing objects.
 #[derive(Debug)]
 pub struct DesiredState<'a> {
     /// Desired objects of the lease.

@@ -41,8 +41,8 @@ pub struct Tally {
     /// Kinds that cannot be read, each with the reason.
     troubles: BTreeMap<Kind, String>,
     dirty: Dirty,
-    /// Capacity of each offered storage class, with the amount that other users use, as of the last storage
-    /// count.
+    /// Result of the last storage count: the capacity of each offered storage class, and the part in use by
+    /// others.
     storage: BTreeMap<String, Quantity>,
     storage_notes: Vec<IgnoredClass>,
     ignored: Arc<Vec<IgnoredResource>>,

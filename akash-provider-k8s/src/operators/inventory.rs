@@ -162,8 +162,8 @@ impl InventoryOperator {
         self.shared.reports.borrow().is_some() && self.shared.state.is_listed()
     }
 
-    /// Subscribes to the report of the cluster, which is `None` before the first count. During an outage the last
-    /// report is retained.
+    /// Subscribes to the report of the cluster. The report is `None` before the first count. During an
+    /// outage, the last report is retained.
     #[must_use]
     pub fn reports(&self) -> channel::Receiver<Option<Arc<ClusterReport>>> {
         self.shared.reports.subscribe()

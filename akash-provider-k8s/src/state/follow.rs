@@ -308,7 +308,7 @@ impl Watch {
         sleep(next.max(least)).await;
     }
 
-    /// Reports a missing kind, and waits until the cluster can possibly serve this kind.
+    /// Reports a missing kind, and waits until a retry can succeed.
     async fn pause_absent(&mut self, error: String) {
         let (report, config) = (&self.report, &self.watch_config);
         let kind = report.name();

@@ -51,7 +51,7 @@ pub(super) enum Signal {
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) view: LeaseView,
-    /// The lease, if it belongs to this provider on this chain.
+    /// `None` for a lease of another provider or another chain.
     pub(super) lease: Option<LeaseId>,
     /// Health; `None` while the lease does not run.
     pub(super) health: Option<Health>,

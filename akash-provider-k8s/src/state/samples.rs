@@ -107,7 +107,7 @@ pub(crate) fn host(lease: &LeaseId, name: &str, service: &str) -> ProviderHost {
     }))
 }
 
-/// Returns a pod in a phase. With `ready`, its container runs.
+/// Returns a pod in a phase. If `ready` is true, the container of the pod runs.
 pub(crate) fn pod(lease: &LeaseId, name: &str, service: &str, phase: &str, ready: bool) -> Pod {
     let state = if ready {
         json!({"running": {}})

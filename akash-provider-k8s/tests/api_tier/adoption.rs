@@ -37,7 +37,7 @@ const FILES: [&str; 9] = [
     "providerhosts",
 ];
 
-/// Recorded objects of a lease of the Go provider, which a test can create.
+/// Recorded objects of a lease of the Go provider. A test can create these objects.
 pub(crate) struct Recording {
     pub(crate) lease: LeaseId,
     namespace: Value,

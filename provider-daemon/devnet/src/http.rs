@@ -106,8 +106,8 @@ pub(super) fn envelope(id: &Value, result: Result<Value, Failure>) -> Value {
     }
 }
 
-/// Executes one call from a request body or a websocket. Refuses an unknown method before it parses
-/// parameters.
+/// Executes one call from a request body or a websocket. Refuses an unknown method before the parameters are
+/// parsed.
 pub(super) async fn one(node: &Node, call: Call) -> Result<Value, Failure> {
     let Some(names) = parameters(&call.method) else {
         return Err(Failure::no_method());

@@ -66,7 +66,7 @@ pub(super) enum NoState {
 pub(super) enum MempoolError {
     /// The mempool has recently accepted the same transaction.
     Duplicate,
-    /// The mempool is full. Contains its number of transactions for the error text.
+    /// The mempool is full. Contains the number of transactions, for the error text.
     Full(usize),
     /// The transaction fails the checks.
     Refused(Refusal),

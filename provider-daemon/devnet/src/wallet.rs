@@ -157,10 +157,11 @@ impl Wallet {
         }
     }
 
-    /// Sends messages as one transaction and waits for its block. Returns the height of this block.
+    /// Sends messages as one transaction, and waits until a block contains the transaction. Returns the
+    /// height of this block.
     ///
     /// # Errors
-    /// The transaction is refused or failed in its block, or the node does not respond.
+    /// The transaction is refused or fails, or the node does not respond.
     pub async fn send(&self, messages: Vec<Any>) -> Result<Height, WalletError> {
         let sent = self.submit(messages).await?;
         self.wait(&sent).await

@@ -105,7 +105,7 @@ impl Measure {
         self.with_value(labels, Value::Number(value))
     }
 
-    /// Adds a distribution, unless the labels already have a distribution.
+    /// Adds a distribution. The distribution is dropped if the labels already have a distribution.
     #[must_use]
     pub fn with_histogram<const N: usize>(self, labels: [(&'static str, &str); N], value: Histogram) -> Self {
         self.with_value(labels, Value::Histogram(value))

@@ -66,8 +66,8 @@ pub(crate) struct Stage {
 const LIMITED: &str = r#"ulimit -n "$1" && shift && exec "$@""#;
 
 impl Stage {
-    /// Creates a chain without a running node. The provider has funds, and with `is_registered` is
-    /// registered.
+    /// Creates a chain without a running node. The provider has funds. If `is_registered` is true, the
+    /// provider is registered.
     pub(crate) fn new(name: &str, is_registered: bool) -> Self {
         let folder = std::env::temp_dir().join(format!("run-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);

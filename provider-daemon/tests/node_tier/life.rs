@@ -163,7 +163,7 @@ fn images(leased: &TenantLease<'_>, service: &str) -> Vec<String> {
     found.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Asserts the web server's response at its Service address and at the node port.
+/// Asserts that the web server responds at the Service address and at the node port.
 async fn assert_response(web: &TenantLease<'_>, greeting: &str) {
     let (address, node) = (
         web.cluster_ip("web"),

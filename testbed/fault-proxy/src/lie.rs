@@ -109,7 +109,7 @@ impl Lie {
         *value = BASE64.encode(&bytes).into();
     }
 
-    /// Returns a pushed block with a false height; `None` if unchanged.
+    /// Returns a pushed block with a false height. `None` if this lie does not change pushed blocks.
     pub(crate) fn change_push(self, text: &str) -> Option<String> {
         let Self::Pushes(higher) = self else { return None };
         let mut frame: Value = serde_json::from_str(text).ok()?;

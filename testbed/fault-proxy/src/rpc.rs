@@ -105,7 +105,7 @@ async fn apply_view(
     }
 }
 
-/// Changes a response about the node if a fault requires it.
+/// Applies the active faults to a response about the node.
 fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<Bytes> {
     let faults = shared.faults();
     let is_changed = match method {

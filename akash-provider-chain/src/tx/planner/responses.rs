@@ -51,7 +51,7 @@ enum Reaction {
     None,
 }
 
-/// Returns true if the chain refused a transaction because of its nonce, and executed no message.
+/// Returns true if the chain refused the nonce of a transaction. No message was then executed.
 fn is_refused_nonce(code: &Code) -> bool {
     code.is_sdk(TIMEOUT) || code.is_sdk(TIMEOUT_HEIGHT) || code.is_sdk(WRONG_SEQUENCE)
 }

@@ -115,7 +115,7 @@ pub(super) enum Fault {
 pub(super) struct Script {
     faults: BTreeMap<Operation, Fault>,
     calls: BTreeMap<LeaseId, Calls>,
-    /// Leases with counted calls, sorted by their first call.
+    /// Leases with counted calls, in the order of the first call of each lease.
     counted: VecDeque<LeaseId>,
 }
 

@@ -181,8 +181,8 @@ impl Engine {
         Arc::new(deployment)
     }
 
-    /// Claims the free hostnames of a manifest, and waits for the others. Releases no hostnames, because a
-    /// newer manifest may need them.
+    /// Claims the free hostnames of a manifest, and waits for the hostnames in use. Releases no hostnames: a
+    /// newer manifest may need these hostnames.
     fn claim_more(&mut self, lease: &LeaseId, group: &Group) {
         if !self.leases.workloads.contains(lease) {
             return;

@@ -231,8 +231,8 @@ impl Engine {
         }
     }
 
-    /// Adopts a workload that was found in the cluster. If `fresh` is true, its specification replaces the
-    /// specification in the engine.
+    /// Adopts a workload that was found in the cluster. If `fresh` is true, the specification in the cluster
+    /// replaces the specification in the engine.
     pub(in crate::engine) fn adopt_workload(&mut self, deployment: &Arc<WorkloadSpec>, fresh: bool) {
         let id = &deployment.lease;
         let unknown = !self.leases.workloads.contains(id);

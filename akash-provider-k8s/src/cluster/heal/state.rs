@@ -17,7 +17,7 @@ pub(super) struct RepairState {
     pub(super) backoff: RepairBackoff<(String, Id)>,
     /// Back-off for the labels of namespaces.
     pub(super) labels: RepairBackoff<String>,
-    /// Versions that a repair wrote and the watches do not show yet, by namespace and object.
+    /// Versions written by repairs and not yet reported by the watches, by namespace and object.
     pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
     /// Time of the next comparison of a lease without a change, by namespace.
     pub(super) later: BTreeMap<String, Instant>,

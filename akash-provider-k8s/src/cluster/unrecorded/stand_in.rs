@@ -40,7 +40,8 @@ pub(super) fn workload(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec 
     }
 }
 
-/// Returns services that render to objects with the same names, requests and ports as the live objects.
+/// Returns stand-in services. The rendered objects have the same names, requests and ports as the live
+/// objects.
 pub(super) fn services(view: &LeaseView, ledger: &Ledger) -> Vec<Service> {
     let is_account = |kind: Kind| matches!(kind, Kind::ServiceAccount | Kind::Role);
     let accounts: BTreeSet<&String> = ledger

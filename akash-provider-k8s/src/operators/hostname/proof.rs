@@ -31,7 +31,7 @@ const NAME_MAX: usize = 253;
 const RECORDS_MAX: usize = 100;
 /// Limit of consecutive DNS responses without the TXT record. At this limit, the proof is withdrawn.
 const STRIKES: u32 = 3;
-/// First delay between two DNS queries of an unproven hostname; doubles with each query.
+/// Initial interval between DNS queries for an unproven hostname. The interval doubles with each query.
 const SOON: Duration = Duration::from_secs(30);
 /// Maximum duration of one DNS query.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -36,7 +36,8 @@ pub(super) struct Hostnames {
 }
 
 impl Hostnames {
-    /// Returns the last probe result of this process, or the probe result in the record.
+    /// Returns the last probe result of this process. Without such a result, returns the result in the
+    /// record.
     pub(super) fn reachable(&self, name: &str) -> Option<&Reachability> {
         let noted = || self.index.host(name)?.as_ref().ok()?.notes.reachable.as_ref();
         self.reached.get(name).or_else(noted)

@@ -89,7 +89,7 @@ pub fn wanted(
     wanted
 }
 
-/// Returns true if discovery can possibly find missing device models of an offered node.
+/// Returns true if discovery may find missing device models of an offered node.
 pub(super) fn needs_discovery(node: &NodeView, rules: &Rules, list: &Database) -> bool {
     let mut vendors = Vendor::ALL.into_iter().zip(node.devices);
     standing(node, rules) == OfferState::Offered

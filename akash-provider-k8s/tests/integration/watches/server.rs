@@ -99,9 +99,9 @@ pub(crate) fn bookmark(version: &str) -> Value {
     )
 }
 
-/// Function that returns the reply to a request. Its second argument is the number of earlier requests with
-/// the same path; watches count separately. With `None`, the server sends an empty list, no events, or a
-/// granted access review.
+/// Function that returns the reply to a request. The second argument is the number of earlier requests with
+/// the same path; watches count separately. If the function returns `None`, the server sends an empty list,
+/// no events, or a granted access review.
 pub(crate) type Script = dyn Fn(&Request, usize) -> Option<Reply> + Send + Sync;
 
 pub(crate) struct Server {

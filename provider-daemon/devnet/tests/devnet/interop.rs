@@ -40,7 +40,7 @@ fn installed() -> Option<PathBuf> {
         .ok()
 }
 
-/// Tenant script with its chain account, and a client of this project, on one development network.
+/// Development network with two clients: a tenant script with a chain account, and [`AkashClient`].
 struct Sides {
     folder: PathBuf,
     mnemonic: SecretString,

@@ -124,7 +124,7 @@ impl Issuers {
     }
 }
 
-/// Parses a key. Returns `None` unless the address of the account is derived from this key.
+/// Parses a key. Returns `None` if the key is invalid, or is not the key of the account.
 fn key_of(account: &Address, bytes: &[u8]) -> Option<PublicKey> {
     let key = PublicKey::from_bytes(bytes).ok()?;
     (key.address() == account).then_some(key)

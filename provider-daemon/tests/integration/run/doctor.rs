@@ -48,7 +48,8 @@ fn equip(stage: &Stage, owner: &Address) {
     stage.make_block();
 }
 
-/// Writes a certificate with the creation time `created`, and with `is_published` publishes it on the chain.
+/// Writes a certificate with the creation time `created`. If `is_published` is true, publishes the
+/// certificate on the chain.
 pub(super) fn certify(stage: &Stage, created: Duration, is_published: bool) {
     let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let usage = Usage::Server {

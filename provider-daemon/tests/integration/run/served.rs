@@ -55,7 +55,7 @@ impl Served {
         served
     }
 
-    /// Waits for a condition, and creates blocks meanwhile.
+    /// Creates blocks until a condition is met.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         until(
