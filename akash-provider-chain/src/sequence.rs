@@ -20,10 +20,10 @@ const NANOS_PER_MILLI: i64 = 1_000_000;
 /// Latest block that can include a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Expiry {
-    /// Maximum time of a block with the transaction. For an ordered transaction, `time` is an estimate that
-    /// is never too early.
+    /// Latest time of a block that can include the transaction. For an ordered transaction, the time is an
+    /// estimate and never too early.
     pub time: BlockTime,
-    /// Maximum height of a block with the transaction. `None` for unordered transactions.
+    /// Height of the last block that can include the transaction. `None` for unordered transactions.
     pub height: Option<Height>,
 }
 

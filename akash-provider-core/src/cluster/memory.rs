@@ -309,8 +309,8 @@ impl MemoryCluster {
 
     /// Sets the banner: a text that every replica logs at its first deploy, and that commands print first.
     ///
-    /// Unless [`set_exec`](Self::set_exec) sets a function, a command in a terminal then echoes the input
-    /// until Ctrl-C, Ctrl-D, `exit` or the end of the input.
+    /// If [`set_exec`](Self::set_exec) was not called, a command in a terminal then echoes the input until
+    /// Ctrl-C, Ctrl-D, `exit` or the end of the input.
     pub fn set_banner(&self, text: &str) {
         lock(&self.state).banner = Some(text.to_owned());
     }

@@ -229,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// Returns the name of the state that is missing to check a request. `None` if no state is missing.
+    /// If the engine lacks state for a request, returns the name of this state.
     const fn unknown_for(&self, request: &Request) -> Option<&'static str> {
         match request {
             // The operator can release the breaker at any time.

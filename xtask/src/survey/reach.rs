@@ -87,8 +87,8 @@ impl<'a> Declarations<'a> {
         declarations.entry(owner).or_default().extend(words(code));
     }
 
-    /// Returns the types that other crates cannot reach. Types in `named` are reachable, and types in the
-    /// declarations of reachable names.
+    /// Returns the types that other crates cannot reach. Types in `named` are reachable. Types in the
+    /// declaration of a reachable name are reachable too.
     pub(super) fn unreached(&self, types: &[&'a str], named: &HashSet<&str>) -> Vec<&'a str> {
         let all: BTreeSet<&str> = types.iter().copied().collect();
         let functions = self.of_function.iter().filter(|(name, _)| named.contains(*name));
