@@ -34,7 +34,7 @@ pub use secret::SecretSource;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Maximum length of a key name in bytes. With its suffix, the name must be a valid file name.
+/// Maximum length of a key name in bytes. A key name plus a suffix must be a valid file name.
 const NAME_BYTES_MAX: usize = 128;
 /// Minimum length of a new passphrase in bytes, the same as in the Go tools.
 pub const PASSPHRASE_BYTES_MIN: usize = 8;

@@ -68,7 +68,7 @@ pub struct ElectionConfig {
     pub timing: Timing,
     /// State for the next leader, used if the election record contains no state.
     pub state: String,
-    /// Highest term before the start. A new leader uses a higher term.
+    /// Highest election term that was stored before the start. A new leader uses a higher term.
     pub known_term: u64,
     /// Timeout of one call to the store.
     pub call_timeout: Duration,

@@ -53,7 +53,7 @@ use tokio::sync::{OnceCell, Semaphore};
 
 /// Maximum number of leases written concurrently.
 const LEASES_AT_ONCE: usize = 8;
-/// Maximum time that an operation waits until the watches show its writes.
+/// Maximum time that an operation waits for the watches to report the writes of the operation.
 const SEEN_LIMIT: Duration = Duration::from_secs(2);
 /// Interval between two checks of the caches.
 const SEEN_PAUSE: Duration = Duration::from_millis(2);

@@ -108,8 +108,8 @@ impl Inner {
             .collect()
     }
 
-    /// Returns the names of other leases' objects for the address. The caller deletes these objects after the
-    /// move to `lease`.
+    /// Returns the names of the objects with which other leases declare the same address. The caller deletes
+    /// these objects after the address is moved to `lease`.
     fn other_holders(
         &self,
         lease: &LeaseId,

@@ -6,8 +6,8 @@
 use crate::error::Result;
 use crate::workspace::{Package, Workspace};
 
-/// Libraries that compile only if a dev-dependency selects the Kubernetes API version, so they are checked
-/// with their tests.
+/// Libraries that compile only with a dev-dependency, because the dev-dependency selects the Kubernetes API
+/// version. For these libraries, the check includes the tests.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
 /// Folders of the development tools, which are not checked.

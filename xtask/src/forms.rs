@@ -35,7 +35,7 @@ mod tests {
     use crate::workspace::{Workspace, read};
     use crate::{bench, campaign};
 
-    /// Returns true if a Rust file has this test, not ignored.
+    /// Returns true if a Rust file contains this test without `#[ignore]`.
     fn runs(sources: &[String], test: &str) -> bool {
         let named = format!("fn {test}(");
         sources.iter().any(|source| {

@@ -17,7 +17,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(500);
 /// Minimum pause after a status update, as a multiple of the duration of the update.
 const STATUS_SHARE: u32 = 50;
 
-/// Publisher of events to the bus and to the log. Only the method `finish` waits.
+/// Publisher of events to the bus and to the log. Only the method `finish` waits for the bus.
 #[derive(Debug)]
 pub(crate) struct Observer {
     outlet: PublishQueue,

@@ -161,7 +161,7 @@ pub struct TxReceipt {
     pub fee: Coin,
 }
 
-/// Outcome of a message. `Unknown` does not mean "not included in a block".
+/// Outcome of a message. With the outcome `Unknown`, a block may contain the message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum TxOutcome {

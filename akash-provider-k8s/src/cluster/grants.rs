@@ -252,7 +252,7 @@ fn subject(user: &str) -> Subject {
     }
 }
 
-/// Returns true for a kind that the account can write only with a binding.
+/// Returns true for a kind that the provider can write only with the RoleBinding in the namespace.
 pub(crate) const fn needs_access(kind: Kind) -> bool {
     matches!(kind, Kind::Secret | Kind::Role)
 }

@@ -84,7 +84,8 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
     Ok(manifest)
 }
 
-/// Decodes the deployment in a Manifest object. An object of another program yields no hostnames.
+/// Decodes the deployment in a Manifest object. If another program wrote the object, the result contains no
+/// hostnames.
 ///
 /// # Errors
 /// [`BadObject`] for the first invalid field.

@@ -254,7 +254,8 @@ impl<I: Index> OperatorState<I> {
         self.touches.subscribe()
     }
 
-    /// Returns the states of the watches, with the watch of CustomResourceDefinitions if a kind was missing.
+    /// Returns the states of the watches. If a kind was missing, the result includes the watch of
+    /// CustomResourceDefinitions.
     pub(super) fn watch_status(&self, inner: &Inner<I>) -> BTreeMap<&'static str, WatchStatus> {
         let mut status = inner.watch_status();
         let fares = self.definitions.watch_state();

@@ -35,7 +35,7 @@ enum End {
     Expired,
     /// The server does not serve the kind.
     Absent(String),
-    /// Any other error, and the minimum delay before the next attempt, if any.
+    /// Any other error. Optionally contains the minimum delay before the next attempt.
     Failed(String, Option<Duration>),
 }
 

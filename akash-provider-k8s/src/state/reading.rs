@@ -241,7 +241,7 @@ fn bit(number: usize) -> u64 {
         .unwrap_or(0)
 }
 
-/// Field of an object while the object is decoded.
+/// Position of the decoder in an object: a field, and the paths below this field.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     paths: Paths,

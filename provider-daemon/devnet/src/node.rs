@@ -26,8 +26,8 @@ use tokio::sync::broadcast;
 
 /// Number of newest heights with a queryable state. Akash nodes with pruning store at least this number.
 const HEIGHTS_MAX: u64 = 100;
-/// Maximum number of stored states, which use most of the memory. Consecutive blocks without changes share
-/// one state.
+/// Maximum number of stored states. Most of the memory is used for states. Consecutive blocks without changes
+/// share one state.
 const STATES_MAX: usize = 32;
 /// Maximum number of stored blocks: more than a day of one-second blocks.
 const BLOCKS_MAX: usize = 100_000;
@@ -35,10 +35,10 @@ const BLOCKS_MAX: usize = 100_000;
 const LANDED_MAX: usize = 50_000;
 /// Maximum number of transactions in the mempool, the default of Akash nodes.
 const WAITING_MAX: usize = 5_000;
-/// Maximum number of stored hashes of earlier transactions, the default of Akash nodes.
+/// Maximum number of stored hashes of earlier transactions. Akash nodes have the same default.
 const SEEN_MAX: usize = 10_000;
-/// Maximum number of buffered blocks of a subscriber, the default of Akash nodes. A slower subscriber loses
-/// blocks.
+/// Maximum number of buffered blocks of a subscriber. Akash nodes have the same default. A slower subscriber
+/// loses blocks.
 const SUBSCRIBER_BLOCKS: usize = 200;
 
 /// State of the market after a block.

@@ -20,7 +20,7 @@ const SEARCH_DEFAULT: u64 = 30;
 const SEARCH_MAX: u64 = 100;
 /// Maximum number of headers in a `blockchain` result.
 const HEADERS_MAX: u64 = 20;
-/// Maximum time that `broadcast_tx_commit` waits for the block, the default of Akash nodes.
+/// Maximum time that `broadcast_tx_commit` waits for the block. Akash nodes have the same default.
 const COMMIT_TIME: Duration = Duration::from_secs(10);
 
 /// Error response of a JSON-RPC call.

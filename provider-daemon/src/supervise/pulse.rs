@@ -57,7 +57,7 @@ pub struct Standstill {
     pub part: Part,
     /// Duration of the stall.
     pub since: Duration,
-    /// True while the future of the part is polled, which occupies a runtime thread.
+    /// True while the future of the part is polled. Polling occupies a runtime thread.
     pub in_a_step: bool,
 }
 

@@ -318,8 +318,8 @@ impl<'a> Fixture<'a> {
         assert_eq!(text, "second\n");
     }
 
-    /// Stops the provider with SIGTERM while streams are open. Asserts their close reasons, and that the
-    /// lease still runs after a new start.
+    /// Stops the provider with SIGTERM while streams are open. Asserts the close reasons of the streams.
+    /// Asserts that the lease still runs after a new start.
     fn stopped(&self, mut provider: Daemon) -> Daemon {
         let streams = Streams::open(self.network, &self.tenant);
         let tick = streams.tick;

@@ -173,8 +173,7 @@ impl Scene {
         }
     }
 
-    /// Expects all blocks up to a height, in order, each with its events. Errors of late responses are
-    /// ignored.
+    /// Expects all blocks up to a height, in order, each with its events. Transient errors are ignored.
     async fn expect_up_to(&mut self, height: Height) {
         let mut facts = Vec::new();
         while self.reported < height {

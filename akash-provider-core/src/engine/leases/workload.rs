@@ -73,7 +73,8 @@ pub struct Ending {
 /// Input of the workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// An accepted manifest, and the hostnames of the previous version to purge.
+    /// An accepted manifest, and the hostnames to purge. Only the previous version of the manifest has these
+    /// hostnames.
     SetSpec(Arc<WorkloadSpec>, Vec<String>),
     /// The tenant sent a manifest or moved hostnames. A failed deploy is repeated immediately, and a deployed
     /// version is applied again.

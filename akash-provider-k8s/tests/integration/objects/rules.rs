@@ -536,7 +536,8 @@ fn protections_can_be_disabled() {
     );
 }
 
-/// While pods of two older versions terminate, the quota must allow both versions of every pod.
+/// The quota allows four times the pods: the current and the new version, and two older versions that
+/// terminate.
 #[test]
 fn quota_allows_an_update() {
     for (count, overhead_cpu, overhead_memory) in [(1_u32, 250, 130 << 20), (20, 1_000, 1 << 30)] {
