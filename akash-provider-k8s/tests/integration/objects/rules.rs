@@ -536,8 +536,8 @@ fn protections_can_be_disabled() {
     );
 }
 
-/// The quota allows four times the pods: the current and the new version, and two older versions that
-/// terminate.
+/// The quota allows four pods per replica: of the current version, of the new version, and of two older
+/// versions that terminate.
 #[test]
 fn quota_allows_an_update() {
     for (count, overhead_cpu, overhead_memory) in [(1_u32, 250, 130 << 20), (20, 1_000, 1 << 30)] {
