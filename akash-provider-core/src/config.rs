@@ -39,7 +39,7 @@ use std::time::Duration;
 #[serde(default = "Config::of_nobody", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// Chain account of the provider, which signs every message.
+    /// Chain account of the provider. This account signs every message.
     pub provider: Address,
     /// Chain id of the Akash network. The provider refuses a snapshot of another chain.
     pub chain_id: String,

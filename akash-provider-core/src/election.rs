@@ -271,7 +271,7 @@ struct ElectionTask {
     shared: Arc<Shared>,
     /// Whether the store has accepted at least one call.
     has_seen_it: bool,
-    /// Time of the first denied request, if all requests since then were denied.
+    /// Time of the first request in a series of denied requests. `None` if the last request was not denied.
     denied_since: Option<Instant>,
 }
 

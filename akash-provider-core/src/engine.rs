@@ -180,8 +180,8 @@ impl Engine {
         self.finish()
     }
 
-    /// Returns true if no write to the chain or the cluster is in flight, so that the process can stop
-    /// without losing a result.
+    /// Returns true if no write to the chain or the cluster is in flight. The process can then stop without
+    /// losing a result.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.outbox.is_idle()

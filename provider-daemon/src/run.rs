@@ -65,7 +65,8 @@ pub struct Plan<'a> {
     pub home: &'a Path,
     /// Configuration of the engine, without the stored state of the circuit breaker.
     pub config: Config,
-    /// Private key of the provider's account, which signs transactions and decrypts the gateway certificate.
+    /// Private key of the provider's account. The key signs transactions, and decrypts the gateway
+    /// certificate.
     pub key: PrivateKey,
     /// Strategy that calculates prices, for bids and for screening.
     pub pricing: Arc<dyn PricingStrategy>,

@@ -64,7 +64,7 @@ pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
 
 #[cfg(test)]
 impl Benchmark {
-    /// Returns the short form of the benchmark, which the test command runs.
+    /// Returns the short form of the benchmark. The test command runs the short form.
     const fn small_form(self) -> SmallForm {
         match self {
             Self::Core => SmallForm::Benches(&[

@@ -128,7 +128,8 @@ pub struct Record {
 pub struct Stored {
     /// Content of the record.
     pub record: Record,
-    /// Version of the record, which changes with each write. A write must name this version.
+    /// Version of the record. Each write changes the version. To replace the record, a write must name this
+    /// version.
     pub version: String,
 }
 

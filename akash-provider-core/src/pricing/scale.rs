@@ -29,8 +29,8 @@ const EPHEMERAL: &str = "ephemeral";
 /// Maximum length of a number in a setting, in bytes.
 const MAX_NUMBER_LENGTH: usize = 100;
 
-/// Prices in units of the denomination per block. The default is zero for all resources, which is not a valid
-/// configuration.
+/// Prices in units of the denomination per block. By default, all prices are zero. This default is not a
+/// valid configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct ScaleConfig {
     /// Price of a millicore (`bid-price-cpu-scale`).

@@ -400,7 +400,7 @@ async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Fai
     }
 }
 
-/// Counts the bids on an order, except lost bids, which do not count towards the limit of the chain. Stops
+/// Counts the bids on an order, without lost bids. The limit of the chain does not include lost bids. Stops
 /// after the page that reaches [`BIDS_COUNTED`] bids.
 async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Error> {
     let filter = BidFilter {

@@ -84,7 +84,8 @@ impl Observer {
     }
 }
 
-/// Returns the bodies of all retained statuses. Bodies contain no heights, which change with every block.
+/// Returns the bodies of all retained statuses. Bodies contain no block heights, because a height changes
+/// with every block.
 fn bodies(status: &Status) -> [(Topic, Value); 7] {
     let capacity = &status.inventory.available;
     [

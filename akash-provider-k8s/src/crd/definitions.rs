@@ -39,8 +39,8 @@ fn complete(mut definition: CustomResourceDefinition) -> CustomResourceDefinitio
     definition
 }
 
-/// Preserves unknown fields, removes defaults, and replaces unsigned number formats, which Kubernetes does
-/// not support.
+/// Preserves unknown fields, and removes defaults. Replaces unsigned number formats, because Kubernetes does
+/// not support these formats.
 fn relax(schema: &mut JSONSchemaProps) {
     // The API server would add a default to objects of other clients.
     schema.default = None;

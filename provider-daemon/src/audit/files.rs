@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(super) const EXTENSION: &str = "jsonl";
 /// Minimum size limit of one file, in bytes. Each write fits into one file.
 pub(super) const FILE_MIN: u64 = 64 << 10;
-/// Name of the lock file, which is locked during a write.
+/// Name of the lock file. A writer locks this file during a write.
 const LOCK: &str = "lock";
 /// Maximum time to wait for the lock.
 const LOCK_WAIT: Duration = Duration::from_secs(2);

@@ -226,7 +226,7 @@ fn without_key(address: SocketAddr, error: &anyhow::Error) -> String {
     format!("gateway at https://{address}; cannot create the key of the tenant: {error}")
 }
 
-/// Returns the keyring directory with the tenant's key, which is no secret.
+/// Returns the keyring directory with the tenant's key. This key is not a secret.
 fn tenants_keyring() -> anyhow::Result<PathBuf> {
     let folder = cache("dev")?;
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;

@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 const LEASE: Duration = Duration::from_secs(12);
 
-/// Returns a client of an API server without objects, which records the request methods.
+/// Returns a client of an API server without objects. The API server records the request methods.
 fn server(
     seen: &Arc<Mutex<Vec<Method>>>,
 ) -> ClientBuilder<

@@ -70,7 +70,7 @@ pub struct Plan {
 /// Rule for the hostnames that require a proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofRule {
-    /// Domain of automatic hostnames (`--deployment-ingress-domain`), which need no proof.
+    /// Domain of automatic hostnames (`--deployment-ingress-domain`). Hostnames in this domain need no proof.
     pub own_domain: String,
 }
 
