@@ -4,8 +4,8 @@ use crate::fault::{Fault, causes};
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// Converts a connection error of a library into a [`Fault`]. `is_certain` is true if the connection failed
-/// before the node received any data.
+/// Converts a connection error to a [`Fault`]. `is_certain` is true if the connection failed before the node
+/// received any data.
 pub(crate) fn fault(error: &(dyn Error + 'static), is_certain: bool) -> Fault {
     match (explain(error), is_certain) {
         (Some((why, help)), true) => Fault::NotConnected(format!("({why}): {help}")),

@@ -37,7 +37,7 @@ pub use version::Versions;
 /// Codespace and code of an `abci_query` response for a missing record.
 const NOT_FOUND: (&str, i64) = ("sdk", 22);
 
-/// Encoded response to a query, and the height of the chain state in the response.
+/// Encoded response to a query, and the height of the queried chain state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct QueryResponse {
     pub(crate) bytes: Bytes,

@@ -42,8 +42,8 @@ use tokio::time::Instant;
 pub const LAG_MAX: Height = 5;
 /// Margin for the comparison of response times: A is faster than B if `2 × A + margin < B`.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
-/// Initial interval of health checks while no endpoint is healthy, doubled after each failure of the
-/// endpoint.
+/// Minimum interval between two health checks of an endpoint while no endpoint is healthy. Each failed check
+/// doubles the interval, up to [`URGENT_MAX`].
 const URGENT_MIN: Duration = Duration::from_millis(200);
 /// Maximum interval of health checks while no endpoint is healthy.
 const URGENT_MAX: Duration = Duration::from_secs(1);

@@ -59,7 +59,7 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// Duration of polling before the next attempt to open a websocket.
     pub poll_for: Duration,
-    /// Time without a new block after which the follower queries a node for the newest block.
+    /// Maximum wait for a new block. After this time, the follower queries a node for the newest block.
     pub silence: Duration,
     /// Time without a response from any node, after which the follower reports an outage.
     pub outage: Duration,

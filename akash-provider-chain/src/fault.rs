@@ -47,7 +47,7 @@ pub enum Fault {
     /// The node responded with an HTTP error status.
     #[error("the node responded with HTTP status {status}: {beginning}")]
     Http {
-        /// Status code, outside of 200 to 299.
+        /// HTTP status code other than 2xx.
         status: u16,
         /// Start of the response body.
         beginning: String,
@@ -199,7 +199,7 @@ impl Fault {
         }
     }
 
-    /// Returns whether the endpoint, the request or the height caused the fault.
+    /// Returns the cause of the fault: the endpoint, the request or the requested height.
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match self {

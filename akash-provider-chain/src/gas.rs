@@ -32,7 +32,7 @@ const ONE: i128 = 1_000_000_000_000_000_000;
 pub struct GasConfig {
     /// Denomination of fees.
     pub denom: Denom,
-    /// Price of one unit of gas. A higher price of a node takes precedence.
+    /// Price of one unit of gas. If a node requires a higher price, the price of the node applies.
     pub price: Dec,
     /// Maximum price of one unit of gas. No transaction is sent while the node requires more.
     pub price_max: Dec,

@@ -18,7 +18,7 @@ pub struct Limits {
     pub page: u32,
     /// Maximum number of records in a complete list. A longer list causes an error.
     pub listing: usize,
-    /// Maximum age of the last health check when an endpoint is used.
+    /// Maximum age of a health check. When a request is sent, older checks are repeated.
     pub health_age: Duration,
     /// Maximum number of attempts for one request, including the first attempt.
     pub attempts: u32,

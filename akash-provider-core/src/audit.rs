@@ -122,7 +122,7 @@ pub struct RecordEvidence {
     pub height: Height,
     /// State of the lease in the record.
     pub state: LeaseState,
-    /// Result of comparing the records that two endpoints returned.
+    /// Whether two endpoints returned the same record.
     pub agreement: Agreement,
     /// Close reason in the record.
     pub reason: Option<CloseReason>,
@@ -147,7 +147,7 @@ impl RecordEvidence {
 pub struct Evidence {
     /// Height of the newest processed block; `None` if unknown.
     pub height: Option<Height>,
-    /// Source and height of the report that the lease is closed, such as `("chain", 1200)`.
+    /// Report that the lease is closed: source and height, such as `("chain", 1200)`.
     pub report: Option<(&'static str, Height)>,
     /// Record of the closed lease.
     pub record: Option<RecordEvidence>,
@@ -161,7 +161,7 @@ pub struct Evidence {
     pub object: Option<String>,
 }
 
-/// Act that spends money, destroys data or changes a running provider.
+/// Operation that spends money, destroys data or changes a running provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Act {
     /// Kind of the act.

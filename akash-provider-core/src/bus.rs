@@ -28,8 +28,8 @@ pub enum Delivery {
         /// The event. All subscribers share it.
         event: Arc<Event>,
     },
-    /// The subscriber was too slow and lost this number of events of its topics. `None` means that the number
-    /// is unknown. The last event of each retained topic then follows.
+    /// The subscriber was too slow and lost this number of events, or an unknown number for `None`. The next
+    /// deliveries are the last events of the retained topics.
     Lagged(Option<u64>),
 }
 

@@ -49,7 +49,7 @@ impl WorkloadSpec {
 pub struct HostnameDeclaration {
     /// Hostname in lower case.
     pub hostname: String,
-    /// Name of the service of the lease.
+    /// Name of the service that receives the requests.
     pub service: String,
     /// External port of the expose.
     pub external_port: u16,

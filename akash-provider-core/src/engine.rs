@@ -187,8 +187,8 @@ impl Engine {
         self.outbox.is_idle()
     }
 
-    /// Returns a copy of the free capacity, in which callers can test whether a group fits. Returns `None` before the
-    /// first inventory update.
+    /// Returns a copy of the free capacity, or `None` before the first inventory update. Callers use the copy
+    /// to test whether a group fits.
     #[must_use]
     pub fn capacity(&self) -> Option<Capacity> {
         self.reservations.capacity()

@@ -71,7 +71,7 @@ pub struct Service {
     /// Number of replicas. The replica counts of all services with the same resource unit must add up to the
     /// count of the unit.
     pub count: u32,
-    /// Exposed ports, sorted by service, port and protocol, then global ports first.
+    /// Exposed ports, sorted by service, port and protocol. Among equal entries, global ports come first.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub expose: Vec<ServiceExpose>,
     /// Mounts, permissions and confidential computing.

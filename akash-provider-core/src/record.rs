@@ -35,8 +35,8 @@ pub trait Recorder: fmt::Debug + Send {
     fn record_effects(&mut self, effects: &[Effect]);
 }
 
-/// Function that replaces a secret with another text. Equal secrets must become equal texts, and different
-/// secrets different texts.
+/// Function that replaces a secret with another text. Equal secrets must get the same text. Different secrets
+/// must get different texts.
 pub type Cover<'a> = dyn Fn(&str) -> String + 'a;
 
 /// Replaces the secrets of manifests in an input: values of environment variables, commands and their

@@ -94,7 +94,8 @@ pub(crate) async fn run<B: StateMachine>(
 enum Wake {
     Abort,
     Shutdown,
-    /// A write of the state for the next start has ended. Contains the effects that waited for this write.
+    /// The state for the next start was stored, or could not be stored. Contains the effects that waited for
+    /// the state.
     Kept(Vec<Effect>),
     Input(Input),
     HandleRequest(HandleRequest),
@@ -125,8 +126,8 @@ struct Driver<B> {
     ignored: IgnoredResources,
     /// Time at which the shutdown stops waiting for pending work; `None` before the first signal.
     drain_until: Option<Mono>,
-    /// Time at which deadlines were last processed. A deadline in the past causes no endless loop, because
-    /// the loop waits 1 ms after this time.
+    /// Time at which deadlines were last processed. The next processing is at least 1 ms later, so a deadline
+    /// in the past causes no endless loop.
     timed_out_at: Option<Mono>,
 }
 

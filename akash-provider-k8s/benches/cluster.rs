@@ -43,7 +43,7 @@ const fn pick<T: Copy>(small: T, large: T) -> T {
     if cfg!(debug_assertions) { small } else { large }
 }
 
-/// Cluster that the tests in `tests/api_tier` also use. Dropping the value deletes the objects of all leases.
+/// Cluster of the tests in `tests/api_tier`. On drop, the objects of all leases are deleted.
 struct Borrowed {
     cluster: Cluster,
     _hold: Hold,

@@ -85,7 +85,6 @@ impl DeletionLog {
 /// Kind, namespace, name and UID of a deleted object.
 type DeletedObject<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
 
-/// Returns the act of deleting an object.
 pub(crate) fn deletion(
     kind: ActKind,
     reason: &str,

@@ -47,8 +47,8 @@ impl Infrastructure {
         })
     }
 
-    /// Sets the addresses that pods must not reach. Services with read permissions can still reach the API
-    /// server.
+    /// Sets the addresses that pods must not reach. Pods of services with read permissions can still reach
+    /// the API server.
     pub fn close(&self, egress: &mut Egress) {
         let servers = self.api_servers.iter().map(SocketAddr::ip);
         let all: BTreeSet<IpAddr> = self.nodes.iter().copied().chain(servers).collect();

@@ -120,7 +120,7 @@ fn depositor(owner: &Address, at: u64, coin: &DecCoin) -> escrow::types::v1::Dep
     }
 }
 
-/// Converts a bid to the response of a query, with the escrow account of its deposit.
+/// Returns the response to a query for a bid: the bid, and the escrow account of the deposit.
 #[must_use]
 pub fn bid_with_deposit(record: &Bid, deposit: &BidDeposit) -> mkt::v1beta5::QueryBidResponse {
     use escrow::types::v1::{Account, AccountState, Balance, State};
@@ -236,7 +236,7 @@ fn payment(record: &LeaseRecord, payment: &Payment) -> escrow::types::v1::Paymen
     }
 }
 
-/// Converts a lease and its payment to the response of a query.
+/// Returns the response to a query for a lease: the lease, and the payment.
 #[must_use]
 pub fn lease_record(record: &LeaseRecord) -> mkt::v1beta5::QueryLeaseResponse {
     let paid = record.payment.as_ref().map(|p| payment(record, p));

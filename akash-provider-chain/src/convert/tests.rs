@@ -164,8 +164,8 @@ fn rebuilt_requests_have_the_recorded_bytes() {
     println!("{built} rebuilt requests");
 }
 
-/// Checks that a recorded request has the same bytes after decoding and encoding. With `exact`, also checks
-/// the response.
+/// Checks that a recorded request does not change when it is decoded and encoded again. With `exact`, checks
+/// the recorded response in the same way.
 ///
 /// Returns the decoded response, or `None` if no response was recorded.
 fn decode_recording<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {

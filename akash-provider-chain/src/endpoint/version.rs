@@ -40,8 +40,8 @@ impl Endpoint {
     /// Queries the API versions of the node and selects one.
     ///
     /// # Errors
-    /// Returns [`Fault::Version`], which lists the versions of the node, if this crate supports none of these
-    /// versions.
+    /// Returns the error of the query, or [`Fault::Version`] if this crate supports no API version of the
+    /// node.
     pub(crate) async fn versions(&self) -> Result<Versions, NodeError> {
         let (method, offers) = if self.rpc().is_some() {
             (

@@ -105,8 +105,8 @@ impl Endpoints {
         Ok(())
     }
 
-    /// Checks the height of a pushed block. If the height is more than [`LAG_MAX`] above the healthy
-    /// endpoints, queries a node to confirm the height.
+    /// Checks the height of a pushed block. If the height is more than [`LAG_MAX`] above the newest reported
+    /// height, queries a node to confirm the height.
     pub(crate) async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         // Not compared with the last pushed block: a node can push any number of false next heights.
         if height <= self.newest().saturating_add(LAG_MAX) {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 /// Number of transactions per page of a search: the maximum that nodes allow.
 const SEARCH_PAGE: u64 = 100;
-/// Maximum number of pages of a search, more than any block needs.
+/// Maximum number of pages that one search reads. No block needs this number of pages.
 const SEARCH_PAGES: u64 = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -33,7 +33,7 @@ pub(super) enum Fetch {
     Polled,
     /// The node of the websocket did not push the block.
     Missed,
-    /// The block is older than the connection.
+    /// The block was created before the websocket was connected.
     Replayed,
 }
 

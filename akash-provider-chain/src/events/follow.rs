@@ -294,8 +294,11 @@ impl Follower {
         Ok(())
     }
 
-    /// Starts another query of the market parameters and the provider record, because the node of the last
-    /// snapshot may be wrong. A later call checks the response. A failed query is ignored.
+    /// Queries the market parameters and the provider record again. The node that returned the snapshot may
+    /// be wrong.
+    ///
+    /// A later call compares the response with the snapshot, and returns an error if they differ. Failed
+    /// queries are ignored.
     async fn check_static_values(&mut self) -> Result<(), SessionEnd> {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
             let is_changed =

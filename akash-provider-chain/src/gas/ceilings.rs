@@ -128,7 +128,7 @@ impl FromStr for Scope {
 /// Gas and fee of one transaction or of several transactions, or a ceiling for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cost {
-    /// Gas limit of one transaction or of several transactions, or a ceiling.
+    /// Total gas limit, in units of gas.
     pub gas: u64,
     /// Fee, in the fee denomination.
     pub fee: u128,

@@ -125,7 +125,8 @@ pub enum KeyringError {
 }
 
 impl KeyringError {
-    /// Returns the remedy, or `None` if the message or the source of the error contains a remedy.
+    /// Returns the remedy, or `None` if there is no separate remedy. The error text may then contain the
+    /// remedy.
     #[must_use]
     pub const fn help(&self) -> Option<&'static str> {
         Some(match self {

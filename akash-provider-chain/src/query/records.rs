@@ -20,7 +20,7 @@ use std::sync::Mutex;
 
 /// Maximum number of malformed records that are logged individually.
 const REPORTED_MAX: usize = 4096;
-/// Number of logged bytes of a record with an unreadable id.
+/// Number of bytes that are logged instead of an unreadable id.
 const DESCRIBED_BYTES: usize = 16;
 
 /// Page of undecoded records.

@@ -27,7 +27,7 @@ pub(crate) struct NodeBehavior {
     pub(crate) no_pins: bool,
     /// Number of blocks by which the node is behind the chain.
     pub(crate) lag: Height,
-    /// Path of a query before which the chain completes a block.
+    /// Path of a query. Before each query with this path, the chain completes a block.
     pub(crate) moves_on_at: Option<&'static str>,
     /// Chain id that the node reports. `None` for the id `local`.
     pub(crate) chain_id: Option<String>,

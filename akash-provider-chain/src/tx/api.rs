@@ -26,7 +26,7 @@ impl Code {
         }
     }
 
-    /// Returns true if the code has the codespace `sdk` and this number.
+    /// Returns true if this is the error `number` of the codespace `sdk`.
     #[must_use]
     pub fn is_sdk(&self, number: u32) -> bool {
         self.space == "sdk" && self.number == number

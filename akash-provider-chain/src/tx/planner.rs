@@ -201,7 +201,7 @@ pub(super) enum Action {
     Find(FlightId, Draft),
     /// Query the state of the object that a message affects.
     FetchObject(FlightId, Msg),
-    /// Reply to a call. Each call gets exactly one reply.
+    /// Send the reply to a call. Each call gets exactly one reply.
     Reply(Ticket, Result<TxOutcome, Failure>),
 }
 

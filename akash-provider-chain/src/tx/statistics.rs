@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the histogram buckets for the time from a call to its outcome.
+/// Bucket bounds for the time from a call to its outcome.
 const OUTCOME_BOUNDS: [Duration; 8] = [
     Duration::from_secs(1),
     Duration::from_millis(2_500),

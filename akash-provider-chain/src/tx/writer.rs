@@ -119,11 +119,12 @@ impl Drop for DropGuard<'_> {
 }
 
 impl TxWriter {
-    /// Creates a writer for one signing key, and its task. The caller runs the task.
+    /// Creates a writer for one signing key, and the task of the writer. The caller runs the task.
     ///
-    /// The task ends when `stop` is cancelled or all writers are dropped. An unfinished call then gets an
-    /// unknown outcome if a node may have its transaction, otherwise an error. The fees in `expenses` count
-    /// towards the hourly ceiling.
+    /// The task ends when `stop` is cancelled or all writers are dropped. Unfinished calls then fail. If a
+    /// node may have the transaction of a call, the outcome is [`TxOutcome::Unknown`] instead.
+    ///
+    /// The fees in `expenses` count towards the hourly ceiling.
     #[must_use]
     pub fn new(
         api: Arc<dyn TxApi>,
@@ -144,8 +145,8 @@ impl TxWriter {
         (writer, Box::pin(task.run(commands, stop)))
     }
 
-    /// Reports a block to the writer, which finds the outcomes of its transactions in the block. Without this
-    /// report, the writer queries nodes.
+    /// Reports a block to the writer. The writer searches the block for sent transactions, and does not need
+    /// to query nodes.
     pub fn observe_block(&self, seen: ObservedBlock) {
         drop(self.inbox.try_send(Command::Block(seen)));
     }

@@ -38,8 +38,8 @@ impl<'a> Capabilities<'a> {
     /// Checks every volume and every GPU request of `units`.
     ///
     /// A volume without attributes is always accepted. For any other volume, *one* declared storage
-    /// capability must have all its attributes. For a unit with GPU attributes, the provider must declare at
-    /// least one of these attributes.
+    /// capability must have all attributes of the volume. For a unit with GPU attributes, the provider must
+    /// declare at least one of these attributes.
     ///
     /// # Errors
     /// Returns [`Decline::Storage`] or [`Decline::Gpu`] for the first volume or GPU that the provider does

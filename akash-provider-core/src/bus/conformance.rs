@@ -38,7 +38,8 @@ fn fact(number: u32) -> Arc<Event> {
     Arc::new(Event::BreakerTripped { wanted: number })
 }
 
-/// Creates a large event. [`Setup::flood`] such events exceed the buffers of a connection.
+/// Creates a large event. The total size of [`Setup::flood`] large events exceeds the buffers of a
+/// connection.
 fn large(number: u32) -> Arc<Event> {
     let owner = Address::from_bytes(&[7; 20]).expect("20 bytes are an address");
     let deployment = DeploymentId {

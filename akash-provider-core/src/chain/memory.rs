@@ -101,7 +101,8 @@ struct State {
     deaf: bool,
     keep: Keep,
     maker: Maker,
-    /// False if only the block maker can have changed the market since the previous block.
+    /// True if [`MemoryChain::market`] or [`MemoryChain::tenant`] may have changed the market since the
+    /// previous block.
     touched: bool,
     /// True if a snapshot request waits for the end of an incomplete block.
     waits_for_block_end: bool,

@@ -256,10 +256,10 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
 ///
 /// # Contract
 /// The first item, and the first item after every gap, is a `Resync`. Facts follow in the order of their
-/// heights. `Block` ends each block, with the height and with the time that [`ChainQuery::block_time`]
-/// returns. A `Resync` is not older than previous events. The `Resync` contains all open orders and the state
-/// that [`ChainQuery::snapshot`] returns, so a consumer needs no further query. The stream ends only at
-/// shutdown. After an error item, a `Resync` follows eventually.
+/// heights. `Block` ends each block, and contains the height and the time of the block.
+/// [`ChainQuery::block_time`] returns the same time. A `Resync` is not older than previous events. The
+/// `Resync` contains all open orders and the state that [`ChainQuery::snapshot`] returns, so a consumer needs
+/// no further query. The stream ends only at shutdown. After an error item, a `Resync` follows eventually.
 ///
 /// `Block` confirms that *all* facts of the block were sent. A block without facts also has a `Block`. An
 /// implementation sends `Block` late rather than too early. After an interruption, an implementation may

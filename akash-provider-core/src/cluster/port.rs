@@ -88,12 +88,12 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// - Repeated calls return `InProgress` until the teardown is done.
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
 
-    /// Returns the last recorded or deployed workload of each lease, and the objects of leases with an
-    /// unreadable or missing record. A provider reads this listing after a restart.
+    /// Returns the last recorded or deployed workload of each lease, and all objects without a readable
+    /// record. A provider reads this listing after a restart.
     ///
     /// # Behavior
     /// - If the result does not contain a lease, the lease has no record and no workload.
-    /// - Unreadable records, and workloads without a record, are listed as unusable and never omitted.
+    /// - Unreadable records are listed as unusable. Workloads without a record are also listed as unusable.
     /// - Each lease of this provider occurs once. Leases of other providers are omitted.
     ///
     /// # Errors
@@ -121,8 +121,9 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Behavior
     /// - Existing lines come first, the oldest line of each replica first. Each line contains the name of its
-    ///   replica. Then the stream ends, unless [`LogOptions::follow`] is set.
-    /// - [`LogOptions::tail_lines`] limits the existing lines to the last lines of each replica.
+    ///   replica. Without [`LogOptions::follow`], the stream ends after these lines.
+    /// - [`LogOptions::tail_lines`] is the maximum number of existing lines per replica. Older lines are
+    ///   omitted.
     /// - If any of the requested services is unknown, the call returns `NotFound`.
     async fn lease_logs(
         &self,
@@ -164,7 +165,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
-    /// Routes a hostname to a service of a lease, instead of its previous route.
+    /// Routes a hostname to a service of a lease. Replaces the previous route of the hostname.
     async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error>;
 
     /// Removes a hostname of this lease. Succeeds without an effect for a hostname of another lease.

@@ -35,7 +35,7 @@ async fn a_missing_refusal_names_the_reason() {
         .await;
 }
 
-/// Environment variable of the child process, which then blocks.
+/// Environment variable that makes the child process block.
 const BLOCKS: &str = "CONFORMANCE_BLOCKS";
 
 #[test]

@@ -12,7 +12,7 @@ pub enum ScanReason {
     /// The scan interval has passed.
     #[default]
     Interval,
-    /// A snapshot started the event stream again.
+    /// The chain sent a `Resync` with a new snapshot.
     Resync,
     /// Blocks are missing in the event stream.
     Gap,
@@ -24,7 +24,7 @@ pub enum ScanReason {
     UnknownOffer,
     /// A lease may have a manifest. Only a listing of the cluster can show the manifest.
     UnknownWorkload,
-    /// The cluster reported a problem with a workload or with a record.
+    /// The cluster reported a problem with a workload or with a stored workload record.
     ClusterProblem,
     /// This instance became the leader.
     Takeover,

@@ -140,7 +140,7 @@ pub enum Request {
     ReleaseBreaker,
     /// Release the circuit breaker for one owner. The held closes of this owner continue.
     ReleaseBreakerFor {
-        /// Owner of the leases with held closes.
+        /// Tenant for which the breaker is released.
         owner: Address,
     },
 }
@@ -162,7 +162,7 @@ pub enum Reply {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// Category of the refusal, for programs.
+    /// Machine-readable category of the refusal.
     pub kind: RefusalKind,
     /// Description of the failure with the remedy, for users.
     pub message: String,

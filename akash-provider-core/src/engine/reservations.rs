@@ -39,7 +39,7 @@ pub struct Reservations {
     inventory: Option<InventoryState>,
     #[serde(rename = "held")]
     reservations: HashMap<OrderId, Reservation, FxBuildHasher>,
-    /// Orders with reserved replicas that fit on no node.
+    /// Orders with a reserved replica that no node can run.
     unplaced: BTreeSet<OrderId>,
     /// Orders of leases with unknown resources, because the winning bid was not read yet.
     unread: BTreeSet<OrderId>,

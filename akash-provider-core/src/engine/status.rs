@@ -124,7 +124,7 @@ pub struct OrderStatus {
 pub struct DeclineStatus {
     /// Id of the order.
     pub order: OrderId,
-    /// Reason code, the key of [`Status::declines`].
+    /// Reason code. [`Status::declines`] uses the same codes as keys.
     pub reason: DeclineCode,
     /// Reason as a sentence, for users.
     pub message: String,
@@ -249,7 +249,7 @@ pub struct HeldClose {
     pub because: String,
 }
 
-/// State of the circuit breaker, which limits the closes of leases by this provider.
+/// State of the circuit breaker. The breaker limits the number of leases that this provider closes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct BreakerStatus {
@@ -264,7 +264,7 @@ pub struct BreakerStatus {
     pub allowed: u32,
     /// Leases for which the breaker holds the close or the teardown.
     pub waiting: Vec<BidId>,
-    /// Leases with a close or teardown held by the breaker, with the reason and the start of the hold.
+    /// Closes and teardowns that the breaker holds, each with the reason and the start time.
     pub held: Vec<HeldClose>,
     /// Location without workload records, although the provider has leases. `None` if no records are missing.
     pub records_missing: Option<String>,

@@ -12,7 +12,7 @@ pub enum IgnoredKind {
     ObjectKind,
     /// Storage class, or a component that reports the sizes of storage classes.
     StorageClass,
-    /// Record of a lease that the provider cannot decode.
+    /// Stored workload record that the provider cannot decode.
     Record,
     /// Node that is not offered to tenants.
     Node,

@@ -78,8 +78,8 @@ impl NodeInventory {
         }
     }
 
-    /// Reserves `replicas` of a unit on a node. A negative number releases replicas, and exactly reverses a
-    /// reservation of any amount.
+    /// Reserves `replicas` of a unit on a node. A negative number releases replicas. A release exactly
+    /// reverses a reservation of the same size, even if an amount overflows.
     pub(super) fn take(&mut self, node: usize, need: &Need, mask: u16, replicas: i64) {
         let free = &mut self.free[node];
         free.cpu = free.cpu.wrapping_sub(need.cpu.wrapping_mul(replicas));

@@ -102,7 +102,7 @@ pub struct GpuSpec {
     pub interface: String,
     /// Number of devices of this kind, in use or not.
     pub count: u32,
-    /// Number of devices known to be used by workloads other than the provider's leases.
+    /// Number of devices that other workloads use. Devices of the provider's leases do not count.
     pub allocated: u32,
 }
 
@@ -192,7 +192,7 @@ impl ClusterSpec {
         }
     }
 
-    /// Adds a free pool of persistent storage, in bytes.
+    /// Adds a pool of persistent storage with `bytes` free bytes.
     #[must_use]
     pub fn with_storage(mut self, class: impl Into<String>, bytes: i64) -> Self {
         self.storage.insert(class.into(), Quantity::free(bytes));

@@ -56,7 +56,7 @@ pub enum ManifestError {
 }
 
 impl ManifestError {
-    /// Returns the category of the refusal for the client.
+    /// Returns the category of the refusal that the client receives.
     #[must_use]
     pub const fn kind(&self) -> RefusalKind {
         match self {

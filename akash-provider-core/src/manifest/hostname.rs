@@ -5,11 +5,11 @@ use super::validate::is_hostname;
 use super::wildcard::is_wildcard;
 use unicode_security::skeleton;
 
-/// Domain of Services inside a Kubernetes cluster, the default of Kubernetes.
+/// Default DNS domain of a Kubernetes cluster.
 const CLUSTER_DOMAIN: &str = "cluster.local";
 
-/// Reason why a tenant cannot use a hostname. The text of `Display` follows the hostname in messages: "`NAME`
-/// …".
+/// Reason why a tenant cannot use a hostname. In messages, this text follows the hostname: "`NAME` is an IP
+/// address".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

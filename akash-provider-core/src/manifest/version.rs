@@ -51,7 +51,7 @@ impl Hashes {
         &self.typed
     }
 
-    /// Returns whether `hash` is one of the two hashes.
+    /// Returns true if `hash` equals [`received`](Self::received) or [`known`](Self::known).
     #[must_use]
     pub fn contain(&self, hash: &[u8; 32]) -> bool {
         self.received == *hash || self.typed == *hash

@@ -18,7 +18,7 @@ pub struct BidDeposit {
     pub returned_at: Option<Height>,
 }
 
-/// Details that a node reports about a lease in addition to the record.
+/// Details of a lease that a node reports in addition to the [`LeaseRecord`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseDetails {
     /// Earnings that are not paid, because the funds were insufficient.

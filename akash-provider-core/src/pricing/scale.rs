@@ -144,7 +144,7 @@ impl Scale {
     ///
     /// # Errors
     /// Returns [`PriceError`] if a storage class or a GPU has no price, if the sum is zero or exceeds 10^18,
-    /// or if the group has no single denomination.
+    /// or if the order has no maximum price.
     pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
         let denom = request.maximum()?.denom;
         price_of(&denom, self.sum(request)?)

@@ -25,7 +25,8 @@ impl ResourceUsage {
         self.share(self.before)
     }
 
-    /// Returns the used share with the order. See [`share_before`](Self::share_before) for the range.
+    /// Returns the share that is in use after the order is added. [`share_before`](Self::share_before)
+    /// describes the range.
     #[must_use]
     pub fn share_after(self) -> Option<Dec> {
         self.share(self.after)

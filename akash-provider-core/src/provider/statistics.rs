@@ -30,8 +30,8 @@ pub const RESERVATION_BOUNDS: [Duration; 6] = [
     Duration::from_secs(1),
 ];
 
-/// Bucket bounds of the time from a block to its processing: 1 s to 1 h. A block contains the time at which the
-/// validators voted for its predecessor, about one block interval before the block is published.
+/// Bucket bounds for the delay from the block time to the processing of the block: 1 s to 1 h. The block time
+/// is the time of the votes for the previous block, about one block interval before the block is published.
 pub const BLOCK_LAG_BOUNDS: [Duration; 9] = [
     Duration::from_secs(1),
     Duration::from_secs(5),
@@ -126,7 +126,7 @@ pub struct ProviderStatistics {
     pub resyncs: u64,
     /// Time since the newest block; `None` before the first block.
     pub block_age: Option<Duration>,
-    /// Time from the time in the header of a block to the processing of its events, with the bounds
+    /// Delay from the block time to the processing of the block's events. The bounds are
     /// [`BLOCK_LAG_BOUNDS`].
     pub block_lag: DurationCounts,
     /// Status requests of handles.

@@ -139,7 +139,7 @@ impl Executor {
         self.calls.insert(handle.id(), running);
     }
 
-    /// Fails the calls that wait for the audit log.
+    /// Ends the wait for the audit log. The waiting calls fail.
     pub(crate) fn drain(&self) {
         self.room.draining.cancel();
     }

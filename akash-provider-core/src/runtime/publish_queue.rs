@@ -114,7 +114,7 @@ struct Publisher {
     overflow: Arc<AtomicU64>,
     lost: LostFacts,
     trouble: PublishFailures,
-    /// Latest refused status of each topic.
+    /// Status events that the bus refused: the latest event of each topic.
     owed: BTreeMap<Topic, Arc<Event>>,
     again_at: Instant,
 }

@@ -24,7 +24,7 @@ const CHAIN_QUEUE: usize = 256;
 const CLUSTER_QUEUE: usize = 128;
 /// Length of the capacity queue: 1, because each update contains the whole capacity.
 const INVENTORY_QUEUE: usize = 1;
-/// First delay after a failure, short because most failures are closed connections.
+/// Initial back-off. The value is small because most failures are closed connections.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 /// Maximum delay after a failure. The jitter can double the delay.
 const RETRY_MAX: Duration = Duration::from_secs(30);

@@ -77,7 +77,7 @@ fn and_others(count: usize) -> String {
     }
 }
 
-/// An accepted part that is probably not intended.
+/// Part of an SDL that is accepted but probably a mistake.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Warning {
     /// Line of the text, from 1.

@@ -113,8 +113,8 @@ impl From<SdlError> for ReadError {
     }
 }
 
-/// Indents the line and the following lines of a quoted text. Returns `None` if the line was already
-/// indented, or if too many lines follow.
+/// Indents a line of quoted text and the lines up to the next quotation mark. Returns `None` if the line is
+/// already indented, or if no quotation mark follows within [`MAX_LINES`] lines.
 fn deepened(text: &str, line: usize) -> Option<String> {
     let start: usize = text
         .split_inclusive('\n')

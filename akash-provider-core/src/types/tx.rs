@@ -95,8 +95,8 @@ impl Msg {
         }
     }
 
-    /// Returns the priority of a pending message. Lower numbers are sent first: 0 for closes and
-    /// reclamations, 1 for bids, 2 for withdrawals, 3 for other messages.
+    /// Returns the priority of a pending message. Messages with lower numbers are sent first: 0 for closes
+    /// and reclamations, 1 for bids, 2 for withdrawals, 3 for other messages.
     #[must_use]
     pub const fn priority(&self) -> u8 {
         match self {

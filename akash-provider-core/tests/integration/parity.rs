@@ -44,7 +44,7 @@ fn functions() -> BTreeSet<String> {
     after_fn.map(name).collect()
 }
 
-/// Returns the names of tests between backticks in `page`.
+/// Returns the test names in `page`. The page contains each test name between backticks.
 fn named(page: &str) -> BTreeSet<String> {
     let words = page.split('`').skip(1).step_by(2);
     let is_name = |word: &&str| {

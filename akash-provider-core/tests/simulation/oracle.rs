@@ -48,7 +48,7 @@ impl UnhealthyTime {
         }
     }
 
-    /// Restarts the measurement after a deploy.
+    /// Restarts the measurement of unhealthy time after a deploy.
     fn deployed(&mut self, now: Mono) {
         self.before = Duration::ZERO;
         self.since = self.since.map(|_| now);
@@ -105,7 +105,7 @@ pub(crate) struct EngineModel {
     pub(crate) deployed: BTreeSet<LeaseId>,
     /// Leases with a successful last deploy.
     pub(crate) whole: BTreeSet<LeaseId>,
-    /// Calls of the engine in flight.
+    /// Pending calls of the engine.
     pub(crate) calls: BTreeMap<EffectId, Call>,
     /// Requests to the engine that have no reply yet.
     pub(crate) requests: BTreeSet<RequestId>,

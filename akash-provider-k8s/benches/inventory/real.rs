@@ -31,7 +31,7 @@ const PAGE: usize = 250;
 pub(crate) struct BenchOptions {
     /// Whether to write the objects of the large cluster to the API server first.
     pub(crate) fill: bool,
-    /// Whether to measure the inventory operator, not the capacity count of a provider.
+    /// Whether to measure the inventory operator. Otherwise, the inventory of a provider is measured.
     pub(crate) operator: bool,
     /// Whether this process only changes pods, while another process measures.
     pub(crate) change: bool,
@@ -85,7 +85,7 @@ async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Counts the capacity from lists, then measures the time of an update and of a complete snapshot.
+/// Lists all objects and counts the capacity. Then measures the time of an update and of a complete snapshot.
 async fn counted(client: &Client) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let mut tally = Tally::new(StorageOptions::default());

@@ -29,7 +29,7 @@ pub(crate) struct Server {
     cluster: Cluster,
 }
 
-/// ServiceAccount for which the API server counts the calls.
+/// ServiceAccount with separate call counters in the API server.
 pub(crate) struct Account {
     name: String,
     admin: Client,

@@ -24,8 +24,8 @@ struct Position {
     lines: u32,
 }
 
-/// Splitter of a log stream into lines. Each line of the container starts with a timestamp and a space. Other
-/// lines come from the node.
+/// Parser that splits a log stream into lines. Lines of the container start with a timestamp and a space.
+/// Lines without a timestamp come from the node.
 #[derive(Debug)]
 pub(super) struct Lines {
     limit: usize,
@@ -144,7 +144,7 @@ impl Lines {
         false
     }
 
-    /// Adds pieces of the open line to `out` while the buffer holds more than one piece.
+    /// Moves pieces of the incomplete line to `out` until at most one piece remains in the buffer.
     fn give_pieces(&mut self, out: &mut Vec<String>) {
         self.begin();
         let limit = self.limit;

@@ -37,7 +37,7 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// Maximum back-off between two calls for the logs of a replica.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Log lines, and the counter of their memory until the reader receives them.
+/// Log lines and their size. The memory budget includes this size until the reader receives the lines.
 type Batch = Result<(Vec<LogLine>, Part), Error>;
 type Sender = mpsc::Sender<Batch>;
 

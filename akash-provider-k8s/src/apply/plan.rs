@@ -71,7 +71,8 @@ impl LiveObject {
 pub trait WatchedObjects {
     /// Returns an object; `None` if the caches do not contain it.
     fn find(&self, id: &Id) -> Option<LiveObject>;
-    /// Returns the id and UID of each object with the label `akash.network=true` that is not being deleted.
+    /// Returns the id and UID of each object with the label `akash.network=true`. Omits objects that are
+    /// being deleted.
     fn ours(&self) -> Vec<(Id, String)>;
 }
 

@@ -257,8 +257,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until the watches show a new namespace, because the API server delays writes into an unknown
-    /// namespace.
+    /// Waits until the watches show a new namespace. The API server delays writes into a namespace that its
+    /// cache does not contain yet.
     async fn until_entered(&self, namespace: &str) {
         let listing = async {
             while self.state.is_known() && self.state.lease_in(namespace).namespace.is_none() {
@@ -268,7 +268,7 @@ impl Inner {
         let _ = tokio::time::timeout(ENTERED_LIMIT, listing).await;
     }
 
-    /// Returns the edited objects of an applied lease with reasons, and the missing objects.
+    /// Returns the edited objects of an applied lease, each with the reason, and the missing objects.
     pub(crate) fn drift(
         &self,
         deployment: &WorkloadSpec,
@@ -467,8 +467,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the unwatched kinds of `items` to list before an apply. Unless the lease is adopted, only items
-/// with an unchanged hash count.
+/// Returns the unwatched kinds to list before an apply. For an adopted lease, these are the kinds of all
+/// `items`. Otherwise, these are the kinds of unchanged items.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items

@@ -283,8 +283,8 @@ impl Inner {
         })
     }
 
-    /// Returns the lease of a namespace that lost its lease labels and has no Manifest record. The error is
-    /// the time of the next attempt, if any.
+    /// Returns the lease of a namespace that has lost its lease labels and its Manifest record. `Err`
+    /// contains the time of the next attempt, if any.
     async fn disowned(
         &self,
         home: &str,

@@ -144,7 +144,7 @@ impl Inner {
         Ok(Verdict::Write(wanted))
     }
 
-    /// Returns an error if the record of this deployment must not replace the existing record.
+    /// Returns an error if the existing Manifest record must not be replaced with `deployment`.
     fn check_record(
         &self,
         deployment: &WorkloadSpec,

@@ -88,7 +88,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Deletes the password Secret of a lease if the labels of the Secret name the lease.
+    /// Deletes the password Secret of a lease. Does not delete a Secret with the labels of another lease.
     pub(crate) async fn delete_passwords(
         &self,
         lease: &LeaseId,

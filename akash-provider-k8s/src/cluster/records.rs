@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Maximum number of attempts to write an object that other clients write concurrently.
 const TRIES: usize = 4;
 
-/// Change of a record object in the API server.
+/// Next action on a custom resource.
 #[derive(Debug)]
 pub(crate) enum Verdict<K> {
     /// Change nothing.

@@ -208,7 +208,8 @@ fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Returns one variant of the Role for each list of permissions in manifests; nothing for other kinds.
+/// Returns one Role for each list of permissions that a manifest can contain. Returns nothing for other
+/// kinds.
 fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
     let is_role = rendered.id.kind == Kind::Role;
     let all = is_role.then(objects::all_permissions).into_iter().flatten();
@@ -259,8 +260,8 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Copies the pod fields that depend on the manifest. Copies only memory-backed or claimed volumes, and
-/// variables with a plain value.
+/// Copies the pod fields that depend on the manifest. Omits variables with `valueFrom`. Omits volumes other
+/// than `emptyDir` volumes and PersistentVolumeClaims.
 fn pod(body: &mut Value, live: &Value, claims: &Value) {
     for field in POD_FIELDS {
         copy(body, live, field);

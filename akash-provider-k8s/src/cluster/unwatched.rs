@@ -199,7 +199,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// Returns the namespaces of leases with registry logins in which the provider can read Secrets.
+    /// Returns the namespaces of leases with registry logins. Omits namespaces in which the provider cannot
+    /// read Secrets.
     fn homes_of_logins(&self) -> Vec<String> {
         let manifests = self.manifests().state();
         let ours = manifests.iter().filter(|manifest| self.is_ours(manifest));
@@ -221,7 +222,8 @@ pub(crate) fn is_in(all: &ByNamespace, namespace: &str, id: &Id) -> bool {
     found.is_some_and(|found| !found.is_deleting)
 }
 
-/// Returns the fields to read. Secrets are read with their data, because no hash of a password is persisted.
+/// Returns the parts of an object to read. The provider stores no hash of a password, so Secrets are read
+/// with their data.
 const fn parts_of(kind: Kind) -> Read {
     if matches!(kind, Kind::Secret) {
         Read::Data

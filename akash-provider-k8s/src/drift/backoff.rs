@@ -11,7 +11,8 @@ pub(crate) const CONFLICT_REPAIRS: usize = 10;
 const WINDOW: Duration = Duration::from_secs(600);
 /// Delay after the first failure. Each further failure doubles the delay.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
-/// First delay in a conflict with another client, and maximum delay after failures without a conflict.
+/// First delay after a conflict with another client. Without a conflict, no delay after a failure exceeds
+/// this value.
 const CONFLICT_DELAY: Duration = Duration::from_secs(60);
 /// Maximum delay in a conflict.
 const MAX_DELAY: Duration = Duration::from_secs(3600);

@@ -5,7 +5,7 @@
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// Maximum of every amount. Sums of thousands of such amounts fit in 128 bits.
+/// Maximum of a parsed amount. The sum of thousands of amounts fits in 128 bits.
 pub(crate) const LIMIT: i64 = 1 << 60;
 /// Maximum number of digits that are read; the API server stores fewer.
 const DIGITS: usize = 24;

@@ -435,7 +435,7 @@ impl WholeInventory {
     }
 }
 
-/// Marks Manifests as listed, because this count does not need Manifests.
+/// Marks Manifests as listed: the inventory of the whole cluster does not use Manifests.
 fn without_leases(starter: &mut Starter<'_>) {
     starter
         .shared

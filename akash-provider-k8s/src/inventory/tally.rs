@@ -178,7 +178,7 @@ impl Tally {
         }
     }
 
-    /// Records why a kind cannot be read. With `None`, records that the kind can be read.
+    /// Stores the reason why objects of `kind` cannot be read. `None` removes the stored reason.
     pub fn trouble(&mut self, kind: Kind, why: Option<String>) {
         let before = match &why {
             Some(why) => self.troubles.insert(kind, why.clone()),
@@ -384,7 +384,7 @@ impl Tally {
         });
     }
 
-    /// Changes a node and marks the affected parts of the capacity count.
+    /// Changes a node, and marks the parts of the inventory that must be counted again.
     fn touch(&mut self, name: &NodeName, change: impl FnOnce(&mut NodeEntry)) {
         let entry = self.nodes.entry(name.clone()).or_default();
         let (listed, full) = (entry.listed().is_some(), entry.is_full());

@@ -71,7 +71,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Renders the namespace, with the lease, the chain and the isolation level.
+    /// Renders the namespace. The labels and annotations contain the lease, the chain and the isolation
+    /// level.
     pub(super) fn namespace(&self) -> Namespace {
         let mut labels = self.labels();
         labels.extend(labels::lease(&self.deployment.lease));

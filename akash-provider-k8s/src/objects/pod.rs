@@ -136,8 +136,8 @@ fn arguments(service: &str, field: &str, list: Option<&[String]>) -> Result<Opti
     Ok((!list.is_empty()).then(|| list.to_vec()))
 }
 
-/// Returns the variables of the tenant, and the `AKASH_…` variables that the tenant did not set. Of several
-/// equal names, the last is used.
+/// Returns the variables of the tenant, and the `AKASH_…` variables that the tenant did not set. If a name
+/// occurs twice, Kubernetes uses the last value.
 fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
     let mut vars: Vec<EnvVar> = Vec::new();
     for (n, line) in service.env.iter().flatten().enumerate() {

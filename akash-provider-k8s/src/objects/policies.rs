@@ -22,7 +22,7 @@ pub const RESTRICTIONS: &str = "akash-deployment-restrictions";
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 const WORLD_V4: &str = "0.0.0.0/0";
 const WORLD_V6: &str = "::/0";
-/// Networks that the Go provider closes to its leases.
+/// Networks that the Go provider blocks for pods of leases.
 const LEGACY_CLOSED: [&str; 3] = ["10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"];
 
 /// Returns the name of the policy that opens the node ports of a service.

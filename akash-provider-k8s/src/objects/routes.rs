@@ -133,7 +133,7 @@ pub struct PathMatch {
     pub value: String,
 }
 
-/// Port of a Service to which requests are routed.
+/// Service and port that receive the requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BackendRef {
     /// Name of the Service in the namespace of the route.

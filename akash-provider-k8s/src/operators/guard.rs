@@ -64,7 +64,7 @@ pub(super) struct Evidence {
 pub struct Hold {
     /// Number of names (hostnames or Services) that have objects but no record.
     pub names: usize,
-    /// Seconds since the first of the missing records disappeared.
+    /// Seconds since the first record went missing.
     pub for_seconds: u64,
     /// Commands that end the hold.
     pub remedy: &'static str,
@@ -104,7 +104,7 @@ pub(super) struct Wait {
     pub(super) reads: bool,
 }
 
-/// Names without a record, and the last evidence.
+/// Names with missing records, and the evidence that these records are missing.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
@@ -222,7 +222,8 @@ impl Guard {
         self.problem = None;
     }
 
-    /// Stores why the evidence cannot be read. Returns true if records are missing and the reason is new.
+    /// Stores the reason why the records cannot be listed. Returns true if records are missing and the reason
+    /// has changed.
     pub(super) fn fail(&mut self, problem: String, is_absent: bool) -> bool {
         if is_absent {
             // The definition that comes next is another one.

@@ -225,7 +225,7 @@ impl Listener {
         tokio::time::timeout(TIMEOUT, followed).await.unwrap();
     }
 
-    /// Reads events until one concerns the order. Returns false after the time limit.
+    /// Reads events until an event contains the order. Returns false after the time limit.
     async fn hears(&mut self, order: &OrderId) -> bool {
         let receiving = async {
             loop {

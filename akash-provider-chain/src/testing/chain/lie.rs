@@ -85,7 +85,7 @@ impl Lie {
     }
 }
 
-/// Returns the hash of a block, or a false hash above the newest block.
+/// Returns the hash of the block at `height`. Above the height `newest`, the hash is false.
 pub(crate) fn block_hash(height: Height, newest: Height) -> String {
     let start = if height > newest { "FA15E" } else { "AAAAA" };
     format!("{start}{height:059X}")

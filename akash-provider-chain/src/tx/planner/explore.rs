@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// Checks that no call was dispatched before a more urgent, ready call in the queue.
+    /// Checks that no call was dispatched before a more urgent call.
     fn check_order(&mut self, before: &[Request]) {
         let waiting = &self.planner.queue;
         let flying = self.planner.flights.values().flat_map(|f| &f.members);

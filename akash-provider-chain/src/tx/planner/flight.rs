@@ -59,7 +59,7 @@ pub(super) struct Flight {
     pub(super) out_of_gas: u32,
     /// Number of refused simulations without a known reason.
     pub(super) unexplained: u32,
-    /// Reason of the delay. `None` if the transaction is not delayed.
+    /// Reason why the transaction is delayed, or `None` if the transaction is not delayed.
     pub(super) delay_reason: Option<String>,
 }
 

@@ -9,7 +9,7 @@ pub enum Nonces {
     /// The nonce is a timeout. Blocks can include the transactions in any order.
     #[default]
     Unordered,
-    /// Account sequences, for chains without unordered transactions.
+    /// Account sequences. Used on chains that do not support unordered transactions.
     Ordered,
 }
 

@@ -17,7 +17,7 @@ use futures::FutureExt;
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     unanswered: u64,
-    /// Percentage of simulations without a response, in addition to other faults.
+    /// Percentage of simulations that get no response. The percentage `unanswered` applies in addition.
     unsimulated: u64,
     /// Number of simulations at the start that fail because the node does not have the order yet.
     missing_orders: u32,

@@ -6,7 +6,7 @@ use crate::feed::lock;
 use crate::types::LeaseId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of leases with counted calls.
+/// Maximum number of leases for which calls are counted.
 pub(super) const COUNTED_MAX: usize = 1024;
 
 /// Kind of a call to the cluster port or to one of its facets.
@@ -90,7 +90,7 @@ impl Operation {
 pub struct Calls {
     /// Started calls by operation, including failed calls.
     pub begun: BTreeMap<Operation, u64>,
-    /// Number of calls that changed the lease before an earlier change ended. The value is 0 if the caller
+    /// Number of calls that started while another call changed the same lease. The value is 0 if the caller
     /// follows the contract.
     pub overlaps: u64,
     under_way: u32,

@@ -44,7 +44,7 @@ pub(crate) struct Breaker {
     held_owners: BTreeSet<Address>,
     /// End of the warm-up period. `None` until the cluster was listed for the first time.
     warmup_ends: Option<Mono>,
-    /// Location without workload records, although the chain has leases. `None` if no records are missing.
+    /// Location in which the workload records are missing, or `None` if no records are missing.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
     /// Leases with held requests. The requests are repeated after the warm-up period, or when the missing
@@ -213,7 +213,8 @@ impl Breaker {
         self.records_missing.as_deref()
     }
 
-    /// Removes and returns the leases with requests to repeat now.
+    /// Removes and returns the leases with deferred requests. Returns no leases during the warm-up period or
+    /// while records are missing.
     pub(crate) fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
         if self.records_missing.is_some() || self.is_warming_up(now) {
             return Vec::new();
@@ -336,7 +337,8 @@ impl Breaker {
         self.tripped
     }
 
-    /// Returns the number of granted requests within the window. Each owner counts for at most half of `allowed`.
+    /// Returns the number of granted requests within the window. At most half of `allowed` requests are
+    /// counted for each owner.
     #[must_use]
     pub(crate) fn recent_count(&self, allowed: u32) -> u32 {
         let half = allowed.div_ceil(2);

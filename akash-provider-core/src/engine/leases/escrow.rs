@@ -24,8 +24,8 @@ use std::time::Duration;
 
 /// Delay before a failed balance check is repeated, in block time.
 const RETRY_CHECK: Duration = Duration::from_secs(60);
-/// Delay before the next balance check of an empty escrow account, in block time. Each check of an empty
-/// account causes payouts, which make the chain close the leases.
+/// Delay before the next balance check of an empty escrow account, in block time. Each balance check requests
+/// payouts. A payout from an empty account closes the lease.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
 /// The provider withdraws early if the escrow account becomes empty within this number of blocks. A payout
 /// needs one or two blocks.

@@ -88,7 +88,7 @@ impl HostnameQueue {
         found
     }
 
-    /// Returns all hostnames with waiting leases, sorted.
+    /// Returns the hostnames for which leases wait, sorted.
     pub(in crate::engine) fn names(&self) -> impl Iterator<Item = &String> {
         self.by_name.keys()
     }

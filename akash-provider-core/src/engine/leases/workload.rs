@@ -102,7 +102,7 @@ pub enum Input {
     },
     /// The circuit breaker granted the close or the teardown.
     Granted,
-    /// The close reason in this input no longer applies.
+    /// This close reason no longer applies.
     CancelEnd(CloseReason),
     /// The chain or a scan reports that the lease is closed.
     CloseReported(CloseReport),
@@ -125,16 +125,16 @@ pub enum Action {
     Cluster(Call),
     /// Make a call on the chain lane.
     Chain(Call),
-    /// Request permission from the circuit breaker. The reply is `Granted`, immediately or after a release of
-    /// the breaker.
+    /// Request permission from the circuit breaker. The breaker replies with `Granted`, possibly after an
+    /// operator has released the breaker.
     RequestPermission,
     /// Cancel the request for permission.
     CancelRequest,
     /// Publish an event about the lease or its workload.
     Publish(Event),
-    /// Report an active lease on the chain, for a workload without a lease record.
+    /// Add the active lease to the engine. The engine has the workload, but not the lease.
     LeaseFound(Box<LeaseRecord>),
-    /// Remove the lease from the engine, after its close and the teardown of its workload.
+    /// Remove the lease from the engine. The lease is closed, and the workload is torn down.
     Remove(Option<CloseReason>),
     /// Count an input that is unexpected in this state.
     Unexpected,

@@ -128,11 +128,10 @@ impl Orders {
         self.retries.capacity_freed();
     }
 
-    /// Stores the result of a finished order and schedules its retry.
+    /// Stores the result of a finished order and schedules a retry.
     ///
-    /// - `retry_undecided`: retries an order if data for the decision was missing.
-    /// - `prices_follow_capacity`: retries an order with a price above its maximum after capacity is
-    ///   released.
+    /// - `retry_undecided`: if data for the decision was missing, retries the order.
+    /// - `prices_follow_capacity`: if the price was too high, retries the order after capacity is released.
     fn store_outcome(
         &mut self,
         now: Mono,

@@ -44,8 +44,8 @@ pub(in crate::engine) struct Wallet {
     is_reading: bool,
     /// Deposits of bids in flight during the current read. The read balance may still include these deposits.
     unconfirmed: BTreeMap<OrderId, Coin>,
-    /// Processed height at the request of the last read, and whether events of the next block were already
-    /// received.
+    /// Position in the event stream at the start of the last balance query: the processed height, and whether
+    /// events of the next block were already received.
     requested_at: Option<(Height, bool)>,
     /// True if the chain rejected a deposit while a read was in flight, so that the result of the read may be
     /// outdated.
@@ -228,8 +228,8 @@ impl Wallet {
         }
     }
 
-    /// Stores the balance that was read, minus the deposits and fees that the chain may not have deducted
-    /// yet. Returns true if the balance in the fee denomination has increased.
+    /// Stores the balance that was read, minus the deposits and fees of recent bids. Returns true if the
+    /// balance in the fee denomination has increased.
     fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());

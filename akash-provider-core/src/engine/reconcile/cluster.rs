@@ -187,7 +187,8 @@ impl Engine {
         }
     }
 
-    /// Deploys leases again to delete hostname declarations that their manifests no longer use.
+    /// Repeats the deploy of each lease that has unwanted hostname declarations. The deploy deletes these
+    /// declarations.
     fn purge_unwanted_hostnames(&mut self, declared: &[DeclaredHostname]) {
         if self.role.is_standby() {
             return;

@@ -122,9 +122,12 @@ impl GpuPrices {
         dearest.ok_or_else(|| no_price(ANY, ANY))
     }
 
-    /// Returns the index of the price of a GPU. The first existing entry of this list applies: the most
-    /// specific entry that covers the GPU, the most expensive entry that the GPU possibly matches, the entry
-    /// of the vendor, `*`.
+    /// Returns the index of the price of a GPU. The first match in this order applies:
+    ///
+    /// 1. the most specific entry that covers the GPU
+    /// 2. the most expensive entry that the GPU may match
+    /// 3. the entry of the vendor
+    /// 4. the entry `*`
     fn price_of(&self, gpu: &GpuModel<'_>) -> Option<usize> {
         if gpu.model.contains(ANY) {
             let of_vendor = self.highest(|e| e.vendor == gpu.vendor && e.may_be(gpu));

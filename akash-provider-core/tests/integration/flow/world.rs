@@ -25,7 +25,7 @@ const OTHER_PROVIDER: u8 = 2;
 const TENANT: u8 = 3;
 const OTHER_TENANT: u8 = 4;
 const BLOCK: Duration = Duration::from_secs(6);
-/// Maximum number of blocks that a scenario waits: half an hour of block time.
+/// Maximum wait of a scenario, in blocks: half an hour of block time.
 const BLOCK_LIMIT: u32 = 300;
 
 const SDL: &str = r#"

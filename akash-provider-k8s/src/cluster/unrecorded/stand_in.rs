@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Endpoint name that the stand-in manifest uses for every leased address.
 const ADDRESS: &str = "address";
-/// One thousandth, in the billionths that [`quantity`] returns.
+/// One thousandth of a unit, because [`quantity`] returns billionths.
 const MILLI: i128 = 1_000_000;
 const WHOLE: i128 = 1_000_000_000;
 /// Vendors of GPUs that can be requested.

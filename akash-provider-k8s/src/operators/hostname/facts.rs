@@ -23,7 +23,7 @@ const MAX_TRIES: u32 = 100;
 /// Decoded record, or the reason why the record is invalid.
 pub type DecodedRecord<T> = Result<T, String>;
 
-/// Content of a ProviderHost record: the service of a lease to which the hostname routes.
+/// Content of a ProviderHost record. The record routes a hostname to a service of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Host {
     /// Lease of the hostname.
@@ -75,7 +75,7 @@ pub fn host(object: &DynamicObject) -> DecodedRecord<Host> {
 /// Decodes the exposes of a Manifest.
 ///
 /// # Errors
-/// Returns why the record is invalid, as [`host`] does.
+/// Returns the reason why the Manifest is invalid.
 pub fn manifest(object: &DynamicObject) -> DecodedRecord<Exposes> {
     read_manifest(object).map_err(cut)
 }

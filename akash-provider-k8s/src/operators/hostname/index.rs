@@ -83,7 +83,7 @@ impl From<Mode> for Plan {
     }
 }
 
-/// Objects of the cluster and the work they require.
+/// Observed objects of the cluster. The index determines the work for each hostname.
 #[derive(Debug, Clone)]
 pub struct Index {
     plan: Plan,

@@ -84,7 +84,7 @@ impl LiveObject {
         }
     }
 
-    /// Creates the live object from the body of a write and the metadata in the response.
+    /// Creates the live object after a write. `body` is from the request, `meta` from the response.
     #[must_use]
     pub fn written(meta: &ObjectMeta, body: &Value) -> Self {
         let spec = body.get("spec").cloned().unwrap_or_default();
@@ -163,7 +163,7 @@ impl LiveObject {
         Some((format!("spec.{path}"), patch))
     }
 
-    /// Returns the path of a surplus proxy annotation, timeout or reference.
+    /// Returns the path of a proxy annotation, a timeout or a reference that must be removed.
     fn surplus(&self, wanted: &Value) -> Option<String> {
         const TIMEOUTS: &str = "/spec/rules/0/timeouts";
         let annotations = |value: &Value| value.pointer("/metadata/annotations").cloned();
@@ -252,7 +252,8 @@ fn of_certificate(state: Option<&CertificateState>) -> Acceptance {
     }
 }
 
-/// Returns the acceptance that the conditions report for `generation`.
+/// Returns whether a controller has accepted this `generation` of the object, from the conditions in the
+/// status.
 fn acceptance<'a>(
     controllers: impl Iterator<Item = &'a Value>,
     generation: i64,

@@ -31,7 +31,8 @@ impl NoteWriter {
         }
     }
 
-    /// Writes a note on the record with the UID in `host`; returns true on success.
+    /// Writes a note as an annotation of the ProviderHost record. Returns true on success. The record must
+    /// have the UID in `host`.
     pub(super) async fn write(&self, name: &str, host: &Host, key: &str, note: &impl Serialize) -> bool {
         // Plain data always serializes to JSON.
         let text = serde_json::to_string(note).unwrap_or_default();

@@ -77,8 +77,8 @@ impl operator_state::Index for Hostnames {
         self.index.declared()
     }
 
-    /// Permits the deletion of HTTPRoutes after the handover time of the new Ingress. A restart starts this
-    /// time again.
+    /// Permits the deletion of HTTPRoutes after the handover time of the new Ingress. After a restart of the
+    /// operator, the handover time starts again.
     fn apply_time_rules(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
         if work.held.is_empty() {
             self.settling.remove(name);
@@ -173,7 +173,8 @@ impl Shared {
         change(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Stores the result of a probe. Returns the ProviderHost, and the previous result in its annotation.
+    /// Stores the result of a probe. Returns the ProviderHost record, and the last result that was written to
+    /// the record.
     pub(super) fn reached(&self, name: &str, now: Reachability) -> Option<(Host, Option<Reachability>)> {
         let mut inner = self.state.inner();
         let host = inner.index.host(name)?.as_ref().ok()?.clone();

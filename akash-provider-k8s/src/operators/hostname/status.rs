@@ -68,7 +68,7 @@ pub struct HostnameStatus {
     /// Proof of ownership; only for hostnames that require a proof.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
-    /// Reason why the objects of the hostname differ from the state that its record declares.
+    /// Reason why the objects of the hostname do not match the ProviderHost record.
     pub problem: Option<String>,
     /// Last error of the API server for a write of the route.
     pub error: Option<String>,

@@ -271,7 +271,8 @@ impl Index {
         }
     }
 
-    /// Applies a new version of a node. Ignores the frequent kubelet updates without relevant changes.
+    /// Applies a new version of a node, and returns the changed name. Returns no name for a kubelet update
+    /// without relevant changes.
     fn put(&mut self, name: Name, view: NodeView) -> BTreeSet<Name> {
         let Some(nodes) = &mut self.nodes else {
             // The first list contains this node too.

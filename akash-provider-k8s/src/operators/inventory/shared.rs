@@ -118,7 +118,7 @@ impl ClusterReport {
 /// Last capacity count, including nodes and storage classes that the rules exclude.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastCount {
-    /// Inventory of the count; `None` before the first count.
+    /// Result of the last count; `None` before the first count.
     pub(super) inventory: Option<LazyInventory>,
     /// Reason why the count of the cluster may be outdated.
     pub(super) error: Option<String>,
@@ -223,7 +223,7 @@ impl Shared {
     }
 }
 
-/// Returns the counted nodes and storage that the current rules offer.
+/// Removes the nodes and storage classes that the current rules exclude.
 fn offered(mut metrics: Metrics, rules: &Rules) -> Metrics {
     metrics.nodes.retain(|node| !rules.excludes(&node.name));
     metrics.storage.retain(|class, _| rules.offers(class));

@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Watch of pools and load balancers. Dropping the value stops the watch.
+/// Watch of pools and load balancers. The watch stops when `Capacity` is dropped.
 #[derive(Debug)]
 pub(crate) struct Capacity {
     state: Arc<OperatorState<Index>>,

@@ -25,7 +25,7 @@ type Name = String;
 pub enum Event {
     /// Change of the records. The key is the name.
     Records(Change<Name, DecodedRecord>),
-    /// Change of Manifests, by name. The value is `None` if the labels name no lease.
+    /// Change of Manifests, by name. The value is `None` if the labels do not identify a lease.
     Manifests(Change<Name, Option<DeclaredIps>>),
     /// Change of all Services of the cluster, by `NAMESPACE/NAME`.
     Services(Change<Name, LiveService>),
@@ -37,7 +37,7 @@ pub enum Event {
     Deleted(Name, String),
 }
 
-/// Objects of the cluster and the work they require.
+/// Observed objects of the cluster. The index determines the work for each Service.
 #[derive(Debug, Clone)]
 pub struct Index {
     provider: Address,
@@ -116,7 +116,7 @@ impl Index {
         }
     }
 
-    /// Returns the provider of the served leases.
+    /// Returns the address of the provider.
     #[must_use]
     pub const fn provider(&self) -> &Address {
         &self.provider

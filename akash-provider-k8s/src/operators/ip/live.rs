@@ -60,7 +60,8 @@ pub struct Assignment {
 pub struct Difference {
     /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// True for a surplus annotation. The operator must own the annotation before its removal.
+    /// True for an annotation that must be removed. Before the removal, the operator takes over the ownership
+    /// of the annotation.
     pub is_surplus: bool,
 }
 
@@ -119,8 +120,8 @@ impl LiveService {
         (!ip.sharing_key.is_empty()).then(|| object_name(ip))
     }
 
-    /// Copies `changed` from `before` if the version is unchanged, and `since` if the addresses are
-    /// unchanged.
+    /// Updates the times after a change of the Service from `before`. `changed` stays the same if the version
+    /// is unchanged. `since` stays the same if the addresses are unchanged.
     #[must_use]
     pub fn after(mut self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|before| before.uid == self.uid) else {

@@ -20,7 +20,7 @@ struct Range {
 /// `IPAddressPool` object of MetalLB.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Pool {
-    /// Sorted ranges without overlaps and without adjacent ranges.
+    /// Sorted and disjoint ranges. Adjacent ranges are merged.
     ranges: Vec<Range>,
     /// True if addresses that end in .0 or .255 are excluded.
     avoids_buggy: bool,

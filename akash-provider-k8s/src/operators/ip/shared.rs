@@ -148,7 +148,7 @@ impl Shared {
         self.state.apply(Event::Written(place.to_owned(), live));
     }
 
-    /// Applies a deletion by this operator to the index before the watch reports it.
+    /// Removes a deleted Service from the index, before the watch reports the deletion.
     pub(super) fn deleted(&self, place: &str, uid: &str) {
         self.state.inner().counts.deleted += 1;
         self.state.apply(Event::Deleted(place.to_owned(), uid.to_owned()));

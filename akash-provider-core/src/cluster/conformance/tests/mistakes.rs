@@ -189,7 +189,8 @@ impl FaultyCluster {
         }
     }
 
-    /// Returns an error for a lease of another provider, unless the client has this mistake.
+    /// Returns an error if the lease belongs to another provider. A client with `mistake` does not return
+    /// this error.
     fn check(&self, lease: &LeaseId, mistake: Mistake) -> Result<(), Error> {
         if lease.provider == self.provider || self.is(mistake) {
             return Ok(());

@@ -38,10 +38,11 @@ pub(super) struct LeaseEntry {
     pub(super) deadline: Option<BlockTime>,
     pub(super) has_manifest: bool,
     pub(super) evidence: Evidence,
-    /// Leadership epoch in which the lease was won. `None` if a manifest may have been stored.
+    /// Leadership epoch of the instance that won the lease and has stored no manifest. `None` if a manifest
+    /// may be stored.
     pub(super) bare_since: Option<u64>,
-    /// True if all events of the block that created the lease were received, so that the manifest deadline
-    /// can start.
+    /// True after all events of the block that created the lease were received. The manifest deadline starts
+    /// then.
     pub(super) has_started: bool,
 }
 

@@ -22,7 +22,7 @@ impl FakeLog {
         self.entries.lock().unwrap().push((calls, entry));
     }
 
-    /// Returns for each entry the number of earlier port calls, the kind and the result.
+    /// Returns three values for each entry: the number of earlier port calls, the kind and the result.
     fn lines(&self) -> Vec<(usize, &'static str, &'static str)> {
         let entries = self.entries.lock().unwrap();
         let line = |(calls, entry): &(usize, AuditEntry)| {
