@@ -57,8 +57,10 @@ pub struct Settings {
     pub leased_ip_count: LeasedIpCount,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// User or ServiceAccount that the backend binds to the ClusterRole of leases, in each lease namespace.
-    /// The backend sets its own account, unless this account has the rights in the whole cluster.
+    /// User or ServiceAccount that gets the ClusterRole of leases in each lease namespace.
+    ///
+    /// The backend sets this field to its account. If this account has the rights in the whole cluster, the
+    /// field is `None`.
     pub lease_account: Option<Subject>,
     /// Timeout of one call to the API server.
     pub call_timeout: Duration,
@@ -301,7 +303,7 @@ pub struct Egress {
 }
 
 impl Default for Egress {
-    /// Closes the private, link-local and shared networks, except DNS resolvers on port 53.
+    /// Blocks the private, link-local and shared networks. DNS resolvers remain reachable on port 53.
     fn default() -> Self {
         let owned = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect();
         Self {

@@ -64,7 +64,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Caches of the objects of leases, and the health of leases. Dropping the value stops the watches.
+/// Caches of the objects of leases, and the health of leases. The watches stop when `State` is dropped.
 #[derive(Debug)]
 pub struct State {
     /// Namespaces with the label `akash.network=true`.
@@ -151,8 +151,8 @@ impl State {
         let _ = watches.wait_for(watches::are_ready).await;
     }
 
-    /// Returns true if all kinds that affect lease health were listed, and no watch of them is down for
-    /// longer than the grace period.
+    /// Returns true if all kinds that affect lease health were listed. Returns false if a watch of these
+    /// kinds has been down for longer than the grace period.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.shared.is_known()

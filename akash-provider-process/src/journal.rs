@@ -40,7 +40,7 @@ impl<T: Clone + Send + 'static> Journal<T> {
         let _ = self.followers.send((service.to_owned(), item));
     }
 
-    /// Returns the items of `services`, or of all services if empty, oldest first.
+    /// Returns the items of `services`, oldest first. An empty `services` selects all services.
     pub(crate) fn items<'a>(&'a self, services: &'a [String]) -> impl DoubleEndedIterator<Item = &'a T> {
         let wanted = self
             .items

@@ -22,8 +22,8 @@ impl Shell for ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Returns the program for the requested command, the stop token of the lease, and the tracker of its
-    /// processes.
+    /// Returns the program for the requested command. Also returns the stop token and the process tracker of
+    /// the lease.
     fn beside(
         &self,
         lease: &LeaseId,

@@ -16,7 +16,7 @@ type Failed = Box<dyn std::error::Error>;
 
 /// Number of events of the throughput measurement.
 const EVENTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
-/// Maximum number of unread events, below the capacity of the send queue, so that no event is lost.
+/// Maximum number of unread events. The send queue is longer, so no event is lost.
 const ON_THEIR_WAY: u64 = 768;
 /// Events per second in the delay measurement, ten times the rate of a busy network.
 const STEADY_PER_S: u64 = 2_000;

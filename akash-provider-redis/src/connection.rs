@@ -207,7 +207,7 @@ impl SharedConnection {
     }
 
     /// Takes the connection for one call that can be cancelled. After the response, the caller [puts the
-    /// connection back](Self::put_back). Otherwise the next call opens a new connection.
+    /// connection back](Self::put_back). After a cancelled call, the next call opens a new connection.
     pub(crate) async fn taken(&self, operation: &'static str) -> Result<MultiplexedConnection, Error> {
         let taken = self.connection.lock().await.take();
         match taken {

@@ -59,8 +59,8 @@ impl Keys {
     }
 }
 
-/// Returns the command that reads the last event of a topic. The response is empty without an event, and at
-/// most one byte longer than the largest event.
+/// Returns the command that reads the last event of a topic. The response is empty if the topic has no event.
+/// The response has at most one byte more than the largest event.
 pub(crate) fn last(key: &str) -> Cmd {
     redis::cmd("GETRANGE").arg(key).arg(0).arg(BYTES_MAX).to_owned()
 }

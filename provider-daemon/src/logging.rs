@@ -95,7 +95,7 @@ fn foreign() -> String {
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
     /// Modules that warn about unusable chain nodes and clusters. With `is_short`, the default level omits
-    /// these warnings, because the command returns the failure as an error.
+    /// these warnings. A short command returns the failure as an error.
     const REPORTED: [&str; 2] = ["akash_provider_chain::endpoints", "akash_provider_k8s"];
     check_log_levels(chosen)?;
     let mut levels = log_levels(chosen);

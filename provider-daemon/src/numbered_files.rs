@@ -53,8 +53,8 @@ impl NumberedFiles {
         options.open(path(&self.dir, self.newest, self.extension))
     }
 
-    /// Counts the newest file, of `bytes` bytes, as complete. Removes the file instead if `is_useless` is
-    /// true.
+    /// Adds the newest file to the complete files. `bytes` is the size of the file. If `is_useless` is true,
+    /// removes the file instead.
     pub(crate) fn finish(&mut self, bytes: u64, is_useless: bool) {
         let newest = path(&self.dir, self.newest, self.extension);
         let removed = is_useless && fs::remove_file(newest).is_ok();

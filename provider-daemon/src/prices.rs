@@ -25,7 +25,8 @@ const BLOCKS: usize = 16;
 pub(crate) struct FilePolicy {
     path: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Time of the last check; locked during a check so that concurrent callers wait for the result.
+    /// Time at which the policy file was last checked. A running check holds the lock, so concurrent callers
+    /// wait for the result.
     checked: Arc<tokio::sync::Mutex<Instant>>,
 }
 

@@ -75,7 +75,7 @@ impl Printer {
         }
     }
 
-    /// Sets the name of a deployment, and starts its elapsed time.
+    /// Sets the name of a deployment. The elapsed time of the deployment starts now.
     pub fn name(&self, id: &DeploymentId, name: &str) {
         if let Ok(mut names) = self.names.lock() {
             names.insert(id.clone(), (name.to_owned(), Instant::now()));

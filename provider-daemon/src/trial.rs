@@ -51,8 +51,8 @@ pub fn tenant_key(number: u32) -> anyhow::Result<PrivateKey> {
     Ok(PrivateKey::from_bytes(bytes.as_bytes())?)
 }
 
-/// Returns the widest reclamation window of these SDLs, at least the minimum of the chain. `None` if no SDL
-/// requests a window.
+/// Returns the widest reclamation window of these SDLs, or `None` if no SDL requests a window. The result is
+/// not below the minimum window of the chain.
 pub(crate) fn widest_reclamation<'a>(sdls: impl IntoIterator<Item = &'a Sdl>) -> Option<Duration> {
     let wanted = sdls.into_iter().filter_map(|sdl| sdl.reclamation_min_window);
     let least = network_params().min_reclamation_window;

@@ -187,7 +187,7 @@ fn namespaces(objects: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// Objects of the test, deleted when the value is dropped.
+/// Objects of the test, deleted on drop.
 struct CreatedObjects<'a>(&'a Cluster, String);
 
 impl Drop for CreatedObjects<'_> {

@@ -18,7 +18,7 @@ const VARIABLE: &str = "AKASH_TESTBED";
 /// Time limit of a build. The API server takes four minutes on two cores, and three builds may run
 /// concurrently.
 const LIMIT: Duration = Duration::from_mins(30);
-/// Kubernetes version in go.mod, which is linked into the programs.
+/// Kubernetes version in go.mod. The build links this version into the programs.
 const KUBERNETES: &str = "v1.34.4";
 
 /// Go program: its package, and the module with its version.
@@ -144,7 +144,7 @@ fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
         })
 }
 
-/// Returns a cache directory for files other than programs, shared by all checkouts.
+/// Returns a cache directory that all checkouts share. Built programs have a separate directory.
 pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
     // Next to the folder of the programs.
     let programs = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;

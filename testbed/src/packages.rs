@@ -38,7 +38,7 @@ const NODE: [Package; 7] = [
     package("haproxy", &["/usr/sbin/haproxy"]),
 ];
 
-/// Package of the Redis server and sentinel, which starts no service.
+/// Package of the Redis server and sentinel. The installation starts no service.
 const REDIS: Package = package("redis-tools", &["/usr/bin/redis-check-rdb"]);
 
 /// Package of a library that changes a program's clock.

@@ -29,7 +29,7 @@ pub fn folder(name: &str) -> PathBuf {
     existing(ALL.join(name))
 }
 
-/// Returns the sorted paths of the folder's entries that end with `ending`.
+/// Returns the paths in `folder` that end with `ending`, sorted.
 ///
 /// # Panics
 /// Panics if the folder cannot be read.

@@ -53,7 +53,7 @@ const OPERATOR_BENCH: &str = "operator-bench";
 /// Reported reason if the core depends on the chain's wire format.
 const CHAIN_WIRE: &str = "the wire format of the chain belongs to akash-provider-chain";
 
-/// Crates that the core must not depend on with any feature. A name is also a prefix: `kube` bans
+/// Crates that the core must not use, regardless of the features. A name is also a prefix: `kube` bans
 /// `kube-client`.
 const BANNED: [(&str, &str); 22] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),

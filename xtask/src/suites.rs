@@ -31,7 +31,7 @@ const ALONE: Parallelism = Parallelism {
     programs: 2,
     threads: "4",
 };
-/// Parallelism of tests on a cluster, higher because these tests wait.
+/// Parallelism of tests on a cluster. These tests mostly wait, so more tests run in parallel.
 const ON_A_CLUSTER: Parallelism = Parallelism {
     programs: 3,
     threads: "8",

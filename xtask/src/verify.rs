@@ -50,7 +50,7 @@ pub(crate) fn sources(workspace: &Workspace, report: &mut Report) {
     stage("layers", |workspace| done(layers::run(workspace)));
 }
 
-/// Runs the checks that compile, as stages of this kind. They take minutes.
+/// Runs the checks that compile code, as stages of this kind. These checks take minutes.
 pub(crate) fn builds(workspace: &Workspace, report: &mut Report, kind: Kind) {
     let mut stage =
         |name, check: fn(&Workspace) -> Result<Notes>| report.stage(kind, name, || check(workspace));

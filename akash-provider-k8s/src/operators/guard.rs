@@ -222,8 +222,8 @@ impl Guard {
         self.problem = None;
     }
 
-    /// Stores the reason why the records cannot be listed. Returns true if records are missing and the reason
-    /// has changed.
+    /// Stores the reason why records or their definition cannot be read. Returns true if records are missing
+    /// and the reason has changed.
     pub(super) fn fail(&mut self, problem: String, is_absent: bool) -> bool {
         if is_absent {
             // The definition that comes next is another one.

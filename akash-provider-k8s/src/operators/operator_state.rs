@@ -55,7 +55,7 @@ pub(super) trait Index: Debug + Send + 'static {
         None
     }
 
-    /// True if a problem of several names is logged once, with the number of names.
+    /// True if the same problem of several names is logged only once, with the number of names.
     const SHARES_PROBLEMS: bool = false;
 
     /// Removes the state of names that are not in the index.

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 /// Maximum back-off after a failure. Limits the delay after an outage of the API server.
 const WAIT_MAX: Duration = Duration::from_secs(300);
-/// Age of a stable write. If another client reverts an older write, the operator repairs the objects
-/// immediately.
+/// Age at which a write counts as stable. If another client reverts a stable write, the operator repairs the
+/// objects immediately.
 const STABLE_AFTER: Duration = Duration::from_secs(600);
 
 /// Back-off after failures, and limits of the ignore list.

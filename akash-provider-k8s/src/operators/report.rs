@@ -44,7 +44,7 @@ pub struct LeaseParts {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct IgnoredLease {
-    /// Hostnames (IP operator: sharing keys) with failed writes or problems.
+    /// Hostnames with failed writes or problems. The IP operator stores its sharing keys in this field.
     pub hostnames: Vec<String>,
     /// Error of the last failed write, or the last problem.
     pub last_error: String,

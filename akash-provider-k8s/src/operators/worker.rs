@@ -33,11 +33,11 @@ pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
 pub(super) struct Timing {
     /// Interval at which data about deleted names is removed from memory.
     pub(super) prune: Duration,
-    /// Maximum wait for running work at the stop.
+    /// Maximum wait for running work when the operator stops.
     pub(super) grace: Duration,
 }
 
-/// Tasks of a running operator. Dropping the value stops the tasks at once.
+/// Tasks of a running operator. On drop, the tasks are stopped at once.
 #[derive(Debug)]
 pub(super) struct OperatorTasks {
     stopping: CancellationToken,

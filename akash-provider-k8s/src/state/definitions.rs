@@ -92,7 +92,7 @@ impl DefinitionStates {
     }
 }
 
-/// Number of retries for a missing kind since its CustomResourceDefinition changed.
+/// Number of retries for a missing kind. A change of the CustomResourceDefinition resets the number.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     version: String,

@@ -21,7 +21,7 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Number of failures at one resource version after which all objects are listed again.
+/// Maximum number of failures at one resource version. Then all objects are listed again.
 const STUCK: u32 = 3;
 
 /// Reason for the end of a watch or a list.

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 const EVENTS_MAX: usize = 200;
 /// Maximum length of the text of one event, in bytes.
 const NOTE_MAX: usize = 1024;
-/// Number of new events between two removals of events of deleted leases.
+/// Number of new events after which the events of deleted leases are removed.
 const SWEEP_EVERY: u64 = 256;
 /// Length of the name of a lease namespace.
 const NAME_LENGTH: usize = 45;

@@ -11,9 +11,9 @@ use std::fmt;
 pub enum Reason {
     /// The lease has a namespace or workloads, but no Manifest.
     NoManifest,
-    /// The ProviderHost or ProviderLeasedIP record names a lease without Manifest and namespace.
+    /// The lease of the ProviderHost or ProviderLeasedIP record has no Manifest and no namespace.
     NoLease,
-    /// The object cannot be decoded, or names no lease.
+    /// The object cannot be decoded, or does not identify a lease.
     Unreadable(String),
 }
 

@@ -77,7 +77,7 @@ pub(crate) struct Source {
 }
 
 impl Reading {
-    /// Creates functions that decode or skip the fields selected by `P`.
+    /// Creates the list and watch functions for the fields in `P`.
     pub(crate) const fn new<P: Parts>() -> Self {
         Self {
             list: |source, params| async move { source.list::<P>(&params).await }.boxed(),
@@ -255,7 +255,7 @@ struct Part {
 }
 
 impl Part {
-    /// Returns the nested field `name`, or `None` if the decoder skips it.
+    /// Returns the nested field `name`, or `None` if this field is skipped.
     fn behind(self, name: &str) -> Option<Self> {
         let (mut open, mut is_end) = (0, false);
         for (at, path) in self.paths.iter().enumerate() {

@@ -106,7 +106,7 @@ pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateT
         .find_map(|state| state.terminated.as_ref())
 }
 
-/// Returns the node ports of each service, which clients reach at `host`.
+/// Returns the node ports of each service. Clients reach these ports at `host`.
 #[must_use]
 pub fn forwarded_ports(view: &LeaseView, host: &str) -> BTreeMap<String, Vec<ForwardedPort>> {
     let mut by_service: BTreeMap<String, Vec<ForwardedPort>> = BTreeMap::new();

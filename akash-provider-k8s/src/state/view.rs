@@ -21,7 +21,7 @@ pub struct LeaseView {
     pub deployments: BTreeMap<String, Arc<Deployment>>,
     /// Workloads with persistent volumes.
     pub stateful_sets: BTreeMap<String, Arc<StatefulSet>>,
-    /// Pods, with few of their fields.
+    /// Pods: only names, nodes and status.
     pub pods: BTreeMap<String, Arc<Pod>>,
     /// Services of the lease, including those of the IP operator.
     pub services: BTreeMap<String, Arc<Service>>,

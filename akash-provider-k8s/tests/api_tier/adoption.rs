@@ -193,8 +193,8 @@ async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     found
 }
 
-/// Returns a version of each object: the generation of a workload, because controllers write the status, or
-/// the resource version.
+/// Returns the generation of each workload, and the resource version of each other object. The resource
+/// version of a workload changes with its status.
 async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["NetworkPolicy", "Service", "Role", "RoleBinding", "Secret"] {

@@ -122,7 +122,7 @@ fn ready() -> Value {
     })
 }
 
-/// Marks all nodes except one as ready repeatedly, because nodes without heartbeats count as lost.
+/// Marks all nodes except one as ready every 3 s. Nodes without heartbeats count as lost.
 fn kubelets(world: &World) -> AbortOnDropHandle<()> {
     let nodes: Api<Node> = Api::all(world.admin.clone());
     AbortOnDropHandle::new(tokio::spawn(async move {

@@ -76,7 +76,7 @@ async fn tell() {
     }
 }
 
-/// The client process, killed when the value is dropped.
+/// Client process, killed on drop.
 struct Process {
     child: Child,
     live: Arc<AtomicU64>,

@@ -154,7 +154,7 @@ pub fn failure(error: &NodeError) -> anyhow::Error {
 }
 
 /// Returns the remedy if a chain query failed because of the node. Returns `None` for a block time in the
-/// future: this error contains its remedy.
+/// future, because the text of this error contains the remedy.
 #[must_use]
 pub fn help(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let fault = error.downcast_ref::<Fault>()?;

@@ -96,11 +96,11 @@ pub fn log_levels(text: &str) -> String {
     }
 }
 
-/// Checks that each term of a log filter is a level. Any other term would be taken as a module, so that
-/// nothing else is logged.
+/// Checks the levels in a log filter. The filter would interpret a misspelled level as a module, and log only
+/// this module.
 ///
 /// # Errors
-/// Returns an error with the invalid term.
+/// Returns an error with the invalid level.
 pub fn check_log_levels(text: &str) -> Result<(), String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let levels = log_levels(text);

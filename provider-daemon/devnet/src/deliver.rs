@@ -58,8 +58,8 @@ struct Effects {
 }
 
 impl Ledger<'_> {
-    /// Checks and executes a transaction. Only a transaction that passes all checks pays its fee, even if it
-    /// fails later.
+    /// Checks and executes a transaction. A transaction that passes all checks pays the fee, also if the
+    /// execution fails.
     pub(super) fn deliver(&mut self, tx: &Tx) -> TxResult {
         let view = View {
             rules: self.rules,

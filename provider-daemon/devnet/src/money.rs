@@ -161,7 +161,7 @@ fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     events
 }
 
-/// Returns the transfer events for payments of the signer.
+/// Returns the transfer events of the amounts that the signer pays.
 fn paid(act: &Act) -> Vec<Event> {
     match act {
         Act::Provider(Msg::CreateBid { id, deposit, .. }) => {

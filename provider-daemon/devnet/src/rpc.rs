@@ -208,7 +208,7 @@ fn unconfirmed(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     }))
 }
 
-/// Returns the requested block, or the newest block without a requested height.
+/// Returns the block at the requested height. Without this parameter, returns the newest block.
 fn block_at(node: &Node, params: &Params) -> Result<Arc<Block>, Failure> {
     let inner = node.lock();
     let newest = inner.height();

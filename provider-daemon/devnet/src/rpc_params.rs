@@ -94,7 +94,7 @@ impl Params {
         BASE64.decode(text.as_bytes()).map_err(|_| wrong(name, "base64"))
     }
 
-    /// Returns the bytes of a parameter, which JSON encodes as hexadecimal digits.
+    /// Returns the bytes of a parameter. The JSON value consists of hexadecimal digits.
     pub(super) fn hex(&self, name: &str) -> Result<Vec<u8>, Failure> {
         if let Some(text) = self.uri(name) {
             return uri_bytes(name, text);

@@ -73,8 +73,8 @@ struct Table {
 struct Places {
     authenticated: usize,
     authenticated_max: usize,
-    /// Reserved number of connections from this machine. Up to this number, anonymous connections are not
-    /// closed for other clients.
+    /// Number of connections that are reserved for the local machine. Above this number, a new client can
+    /// replace an anonymous local connection.
     local_reserved: usize,
 }
 
@@ -111,8 +111,8 @@ pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
 }
 
 impl Connections {
-    /// Creates an empty table with the number of places of each port. `unleased_max` limits the connections
-    /// without a live lease, for each IP network.
+    /// Creates an empty table. `rest` and `grpc` are the maximum numbers of connections on the two ports.
+    /// `unleased_max` is the maximum number of connections per IP network without a live lease.
     pub(crate) fn new([rest, grpc]: [usize; 2], unleased_max: usize, counters: GatewayCounters) -> Arc<Self> {
         let table = Table {
             clock: 0,

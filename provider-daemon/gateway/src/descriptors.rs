@@ -46,7 +46,8 @@ pub(super) fn files_to_raise_to(places: Places, wanted: usize) -> Option<u64> {
     (fewest < wanted.min(ENOUGH)).then(|| RESERVE + 4 * wanted as u64)
 }
 
-/// Returns the number of connections on each port that the limit of open files allows, at most `wanted`.
+/// Returns the maximum number of connections on each port, at most `wanted`. The number depends on the limit
+/// of open files.
 pub(super) fn places(wanted: usize) -> Places {
     match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok((files, _)) => split(files, wanted),
@@ -58,7 +59,8 @@ pub(super) fn places(wanted: usize) -> Places {
     }
 }
 
-/// Divides the open files after the reserve: three quarters for REST, a quarter for gRPC.
+/// Divides the limit of open files, minus the reserve, between the ports: three quarters for REST, one
+/// quarter for gRPC.
 fn split(files: u64, wanted: usize) -> Places {
     // With a very low limit the reserve takes half at most, so that some connections remain.
     let left = files.saturating_sub(RESERVE.min(files / 2));

@@ -52,8 +52,8 @@ enum Guard {
     Open,
     /// The request counts against the request budget of the client's IP network.
     Counted,
-    /// The caller is identified after the method is matched. A request with a wrong method gets the response
-    /// of an unknown path.
+    /// The caller is identified only if the method is correct. A request with another method gets the same
+    /// response as an unknown path.
     Identified,
     /// The caller is identified for every method. The handler refuses wrong methods.
     IdentifiedAnyMethod,

@@ -137,8 +137,8 @@ struct SetFlag {
 }
 
 impl GoFlagArgs {
-    /// Returns the set flags without an effect, one line for each reason. `look` returns the value of an
-    /// environment variable.
+    /// Returns the flags that the user has set but that have no effect. Flags with the same reason share one
+    /// line. `look` returns the value of an environment variable.
     #[must_use]
     pub fn notices(&self, look: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();

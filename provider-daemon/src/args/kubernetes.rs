@@ -195,8 +195,8 @@ impl KubernetesArgs {
         wanted.contains(&operator)
     }
 
-    /// Returns the proxy pods with the namespace and labels of the flags. Without these flags, returns the
-    /// proxy pods of the common charts for `--ingress-controller`.
+    /// Returns the proxy pods that the flags for namespace and labels select. Without these flags, returns
+    /// the proxy pods of the common charts for `--ingress-controller`.
     fn proxies(&self) -> Vec<ProxyPods> {
         let namespace = self.ingress_proxy_namespace.iter();
         let namespace: Vec<_> = namespace

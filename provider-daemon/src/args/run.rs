@@ -280,7 +280,7 @@ const PRICES: [&str; 5] = [
     "bid-price-ip-scale",
 ];
 
-/// Flags that affect bids, in help sections with other flags.
+/// Flags that affect bids. Other flags in the same help sections do not affect bids.
 const CHANGE_BIDS: [&str; 9] = [
     "bid-deposit",
     "reclamation-window",

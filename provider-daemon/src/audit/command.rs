@@ -15,7 +15,7 @@ use std::sync::{Arc, Once};
 pub(super) struct FileLog {
     settings: AuditSettings,
     format: LineFormat,
-    /// Set after the first failed write, so that the warning is logged once.
+    /// Limits the warning about failed writes to one.
     warning: Once,
 }
 

@@ -55,7 +55,7 @@ pub(super) struct AuditLine {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ActorLine {
-    /// `provider` for an act of the provider's rules, `user` for an act of a system user.
+    /// `user` for an act that a system user requested, otherwise `provider`.
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uid: Option<u32>,

@@ -183,8 +183,8 @@ impl Writer {
         self.retain();
     }
 
-    /// Sends the error to the waiting senders, and retains the other lines. Drops the oldest lines above
-    /// [`RETAINED_MAX`].
+    /// Reports the error to the callers that wait for their lines. Retains all other lines, and drops the
+    /// oldest lines above [`RETAINED_MAX`].
     fn retain(&mut self) {
         let Some(failure) = &mut self.failure else {
             return;

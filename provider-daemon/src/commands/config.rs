@@ -83,7 +83,8 @@ fn check(args: &CheckArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<Exit
     })
 }
 
-/// Returns the unknown settings, the mistakes that prevent a start, and the fault of the price script.
+/// Returns the problems of the settings: unknown settings, mistakes that prevent a start, and a problem of
+/// the price script.
 fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let mut troubles = args.remarks.unknown.clone();
     troubles.extend(faults::faults(args, home));

@@ -219,7 +219,7 @@ async fn all(context: &Context<'_>) -> Vec<(Area, Vec<Check>)> {
     join_all(areas.map(|(area, checks)| async move { (area, limited(area, checks).await) })).await
 }
 
-/// Returns the checks of an area, or one failure after the time limit.
+/// Runs the checks of an area. If the checks exceed the time limit, returns a single failure.
 async fn limited(area: Area, checks: BoxFuture<'_, Vec<Check>>) -> Vec<Check> {
     match tokio::time::timeout(AREA_LIMIT, checks).await {
         Ok(checks) => checks,

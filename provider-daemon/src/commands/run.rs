@@ -28,7 +28,7 @@ use url::Url;
 /// Time to wait for the cluster at the start: practically unlimited.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Adds a message to an error in the price settings, and a remedy if the error has none.
+/// Adds a message to an error about prices. Adds a remedy if the error has none.
 pub(super) fn invalid_prices(error: anyhow::Error) -> anyhow::Error {
     const MESSAGE: &str = "invalid prices (--bid-price-…)";
     match help(&error) {

@@ -198,7 +198,7 @@ impl World {
         left
     }
 
-    /// Returns a keyword and a notice if workloads do not run as pods.
+    /// Returns the keyword and the text of a notice. Returns `None` if workloads run as pods.
     #[must_use]
     pub fn notice(&self) -> Option<(&'static str, &'static str)> {
         self.backend.notice()

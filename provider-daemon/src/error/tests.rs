@@ -24,8 +24,8 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the string literal at the start of `code` or of its `format!` argument, without line
-/// continuations.
+/// Returns the string literal at the start of `code`, or the first argument of a `format!` at the start.
+/// Removes line continuations.
 fn literal(code: &str) -> Option<String> {
     let mut text = String::new();
     let code = code.trim_start();

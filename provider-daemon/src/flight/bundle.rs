@@ -120,8 +120,7 @@ fn add(tar: &mut Builder<impl Write>, name: impl AsRef<Path>, bytes: &[u8]) -> a
     Ok(())
 }
 
-/// Returns the files with entries in the time window. The first entry of a file has the start time of the
-/// file.
+/// Returns the files with entries in the time window. Each file ends at the start time of the next file.
 fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::Result<Vec<PathBuf>> {
     if let (Some(from), Some(until)) = (from, until)
         && from > until

@@ -88,7 +88,8 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Adds a record to the bytes for [`pack`](Self::pack) and [`store`](Self::store).
+    /// Adds a record to the buffer. [`pack`](Self::pack) compresses the buffer, and [`store`](Self::store)
+    /// writes it to the file.
     pub(super) fn push(&mut self, record: &Record) -> io::Result<()> {
         let at = self.raw.len();
         self.raw.extend([0; 4]);
@@ -116,7 +117,7 @@ impl<W: Write> Encoder<W> {
         self.is_empty
     }
 
-    /// Compresses the added records. Returns the length of the file after [`store`](Self::store).
+    /// Compresses the added records. Returns the length that the file will have after [`store`](Self::store).
     pub(super) fn pack(&mut self) -> io::Result<u64> {
         let before = self.deflate.total_in();
         loop {

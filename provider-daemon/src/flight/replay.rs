@@ -74,7 +74,8 @@ pub(super) struct Outcome {
     pub(super) inputs: u64,
     /// Number of effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
-    /// Number of steps with different effects, and of states with a different status.
+    /// Number of differences between recording and replay: steps with other effects, and states with another
+    /// status.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
     /// Number of missing steps, because the engine was faster than the writer.

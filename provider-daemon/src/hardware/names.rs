@@ -31,7 +31,7 @@ const UNKNOWN: &str = "unknown";
 pub(crate) struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// Reads the database of the machine. Empty without a readable database.
+    /// Reads the PCI ID database of the machine. Returns an empty database if no file can be read.
     pub(super) fn from_tree(tree: &Tree) -> Self {
         let texts = PLACES
             .iter()

@@ -206,7 +206,7 @@ fn oldest_outside(
     }))
 }
 
-/// Returns the size of a record in both tables, in bytes.
+/// Returns the total size of a record in the two tables, in bytes.
 fn size(order: &str, record: &[u8]) -> u64 {
     // Each table stores the order and its time.
     2 * (order.len() as u64 + 8) + record.len() as u64

@@ -519,7 +519,7 @@ fn many_causes_of_declines_are_summarized() {
     assert_eq!(summary.count(Outcome::Declined), records.len());
 }
 
-/// All orders were lost at the own price 100. Expected changes, by the prices of the winners:
+/// The provider bid the price 100 and lost all orders. Expected changes, by the prices of the winners:
 ///
 /// | reduction | winners matched | matched × remaining price |
 /// |---|---|---|

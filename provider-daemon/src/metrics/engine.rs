@@ -82,8 +82,8 @@ type Counts = BTreeMap<&'static str, u64>;
 /// Counts by the values of two labels.
 type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Adds one value for each count, with the name in the label `label`. Names in `values` without a count get
-/// 0.
+/// Adds one value for each count, with the name in the label `label`. If `counts` does not contain a name of
+/// `values`, the name gets the value 0.
 fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Counts) -> Measure {
     let measure = values
         .iter()
@@ -93,7 +93,8 @@ fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Coun
     })
 }
 
-/// Adds one value for each count, with the two names in `labels`. Pairs of `values` without a count get 0.
+/// Adds one value for each count, with the two names in `labels`. If `counts` does not contain a pair of
+/// `values`, the pair gets the value 0.
 fn by_pair(
     measure: Measure,
     labels: [&'static str; 2],

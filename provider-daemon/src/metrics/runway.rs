@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum duration over which the spending is averaged.
 const WINDOW_MAX: Duration = Duration::from_secs(86_400);
-/// Minimum duration for the average of the spending, because of the many bids after a start.
+/// Minimum period over which the spending is averaged. In a shorter period, the many bids after a start would
+/// raise the average.
 const WINDOW_MIN: Duration = Duration::from_secs(3_600);
 /// Minimum time between two stored samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(600);

@@ -135,7 +135,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use tower::ServiceExt;
 
-    /// Part of a label value: the characters that both formats escape.
+    /// Characters that both formats escape, for use in a label value.
     const LABEL: &str = "\"\\\n";
 
     /// Metric source that counts its scrapes, with a label value of 4 KiB.

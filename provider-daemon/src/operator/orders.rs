@@ -38,7 +38,8 @@ pub(super) fn list(home: &Path, args: &OrdersArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the timeline of an order, or of all orders of a deployment. Exits with 1 without a record.
+/// Shows the timeline of an order, or of all orders of a deployment. The exit code is 1 if no order was
+/// recorded.
 pub(super) fn show(home: &Path, args: &OrderArgs) -> anyhow::Result<ExitCode> {
     let order = args.id.clone();
     let (orders, health) = read(home, &Request::Order { order }, |store| {

@@ -91,7 +91,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns statistics of the work queue, the writes and the deletions.
     fn work(&self) -> WorkStatistics;
 
-    /// Returns the routes of the operator, besides the cached responses.
+    /// Returns the routes of the operator without the cached responses.
     fn routes(self: Arc<Self>) -> Router;
 
     /// Returns log text about further listening addresses, or an empty text.

@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// Maximum number of connections. A further connection replaces the oldest connection of the client with the
-/// most connections.
+/// Maximum number of connections. At this maximum, a new connection closes the oldest connection of the
+/// client that has the most connections.
 const CONNECTIONS_MAX: usize = 64;
 /// Maximum time to receive the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);

@@ -184,7 +184,7 @@ struct Worker<S: Signal> {
     end: CancellationToken,
     /// True from a reported failure until a request succeeds.
     is_failing: bool,
-    /// True after dropped items were logged.
+    /// True after the first warning about dropped items.
     is_incomplete: bool,
 }
 

@@ -11,8 +11,8 @@ pub(super) fn trace_id(order: &OrderId) -> TraceId {
     TraceId::from_bytes(digest(&["trace", &order.to_string()]))
 }
 
-/// Returns the id of a span. `start` distinguishes spans with the same name; `None` for a name that an order
-/// uses once.
+/// Returns the id of a span. `start` distinguishes spans with the same name. If an order has only one span
+/// with this name, `start` is `None`.
 pub(super) fn span_id(provider: &Address, order: &OrderId, name: &str, start: Option<SystemTime>) -> SpanId {
     let since = start.and_then(|start| start.duration_since(UNIX_EPOCH).ok());
     let nanos = since.unwrap_or_default().as_nanos().to_string();

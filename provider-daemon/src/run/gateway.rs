@@ -146,7 +146,8 @@ impl GatewayOptions {
         GatewaySource::new(self.settings.counters.clone(), self.expiry.clone())
     }
 
-    /// Reads and decrypts the certificate in the home directory, which takes several hundred milliseconds.
+    /// Reads and decrypts the certificate in the home directory. The decryption takes several hundred
+    /// milliseconds.
     async fn certificate(&self) -> Result<OwnCertificate, String> {
         let (home, key) = (self.home.clone(), Arc::clone(&self.key));
         let reading = move || {

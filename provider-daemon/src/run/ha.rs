@@ -270,8 +270,8 @@ impl Ha {
     }
 }
 
-/// Returns the identity of the Kubernetes cluster; `None` without a cluster or a response. An instance with
-/// an unknown identity can still lead.
+/// Returns the identity of the Kubernetes cluster. Returns `None` if there is no cluster, or if the API
+/// server does not respond. An instance can also lead without this identity.
 async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         return None;

@@ -35,8 +35,8 @@ pub(super) struct Recordings {
 }
 
 impl Recordings {
-    /// Starts the enabled recorders except the audit log `audit`. Returns a provider builder with these recorders,
-    /// and their handles.
+    /// Starts the enabled recorders. The audit log `audit` already runs. Returns a provider builder with the
+    /// recorders and the audit log, and the handles of the recorders.
     pub(super) async fn start(
         args: &RunArgs,
         home: &Path,

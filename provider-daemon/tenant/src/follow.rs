@@ -37,7 +37,7 @@ pub(super) struct Subscription<'a> {
     pub(super) endpoint: &'static str,
     pub(super) scope: Scope,
     pub(super) query: Vec<(String, String)>,
-    /// Function that creates the history to resume a stream; `None` without `--follow`.
+    /// Creates the message history that is necessary to resume a stream. `None` without `--follow`.
     pub(super) new_history: Option<NewHistory>,
     /// Formats a message; `None` for an unknown kind of message.
     pub(super) show: &'a (dyn Fn(&LeaseId, Json) -> anyhow::Result<Option<String>> + 'a),
@@ -156,7 +156,7 @@ struct Outage {
 /// Result of waiting for a message.
 enum Next {
     Message(Json),
-    /// No message arrived before the time to print buffered messages.
+    /// No message arrived, and buffered messages must be printed now.
     Quiet,
     /// The stream was closed.
     End,
@@ -239,7 +239,7 @@ impl<'a> LeaseStream<'a> {
         Some(fresh.messages)
     }
 
-    /// Returns the buffered messages at the end of the stream.
+    /// Ends the stream, and returns the messages that are still buffered.
     fn last(&mut self) -> Option<Vec<Json>> {
         self.reader = None;
         let fresh = self.history.as_mut().map(History::finish)?;

@@ -109,8 +109,8 @@ pub(super) fn report(lease: &LeaseId, error: anyhow::Error) {
     );
 }
 
-/// Returns the lease at the provider that `--provider` selects. Without this flag, returns all active leases
-/// of the deployment.
+/// With `--provider`, returns the lease of the deployment at this provider. Without this flag, returns all
+/// active leases of the deployment.
 ///
 /// # Errors
 /// Returns an error if no lease is found, or if the chain query fails.

@@ -173,7 +173,7 @@ fn urls(status: &Json) -> impl Iterator<Item = [String; 2]> {
     })
 }
 
-/// Returns one line with the reason for each unreachable hostname.
+/// Returns the unreachable hostnames, each with the reason on a separate line.
 fn unreachable_hostnames(status: &Json) -> Option<String> {
     let of_services = fields(status.at("services")).iter();
     let names = of_services.flat_map(|(_, service)| fields(service.at("hostnames")));

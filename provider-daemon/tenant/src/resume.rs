@@ -89,7 +89,7 @@ impl History {
         Self::Events(Events::default())
     }
 
-    /// Prepares for a reconnect, after which the provider repeats messages.
+    /// Prepares for a reconnect. After the reconnect, the provider sends earlier messages again.
     pub(super) fn reopen(&mut self) {
         match self {
             Self::Lines(lines) => {

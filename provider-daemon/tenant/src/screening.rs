@@ -54,7 +54,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Reads a response, with limits. The response of another program is a text.
+    /// Parses the response of a provider. Limits the lengths of all texts. If the response has another
+    /// format, the reason is the text of the response.
     fn parse(text: &str) -> Self {
         let short = |text: &str| text.trim().chars().take(REASON_CHARS_MAX).collect::<String>();
         let Ok(read) = serde_json::from_str::<DeclineResponse>(text) else {

@@ -152,7 +152,8 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     third.says("lease closed");
 }
 
-/// Sends a command to Redis. Returns the first response line, and for a string also the second.
+/// Sends a command to Redis. Returns the first line of the response. If the response is a string, also
+/// returns the second line.
 pub(crate) fn redis_says(port: u16, words: &[&str]) -> (String, String) {
     let mut line = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut text = format!("*{}\r\n", words.len());

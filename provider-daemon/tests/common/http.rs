@@ -11,7 +11,8 @@ pub(crate) fn curl(words: &[&str]) -> Option<(u16, String)> {
     curl_after(&[], words)
 }
 
-/// Sends a request as [`curl`] does, after a command prefix. Returns status 0 without a response.
+/// Sends a request as [`curl`] does, with the command prefix `before`. The status is 0 if the server does not
+/// respond.
 pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String)> {
     let own = [
         "curl",

@@ -48,7 +48,7 @@ fn transactions_are_printed_like_the_go_tool() {
     assert!(compared >= 40, "{compared}");
 }
 
-/// The recordings do not mark decimals or bytes, and omit empty values.
+/// The recorded JSON does not show which values are decimals or bytes. Empty values are omitted.
 #[test]
 fn query_responses_are_printed_completely() {
     let folder = recordings::folder("chain/grpc/active-lease");

@@ -155,7 +155,8 @@ impl TenantLease<'_> {
         self.fixture.world.chain.tenant(update).unwrap();
     }
 
-    /// Changes the manifest on the chain and at the provider, and waits until it runs.
+    /// Changes the manifest on the chain and at the provider. Waits until the new version of the workload
+    /// runs.
     pub(crate) async fn update(&mut self, change: impl FnOnce(&mut Manifest)) {
         change(&mut self.manifest);
         self.update_chain();

@@ -95,7 +95,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Watches the routes. Sends the hostname of each route with the port [`OTHER`].
+/// Watches the routes. If a route has the port [`OTHER`], sends the hostname of the route.
 fn watch(client: Client) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(64);
     tokio::spawn(async move {

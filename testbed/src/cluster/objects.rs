@@ -35,7 +35,7 @@ pub(super) fn create(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Applies the CustomResourceDefinitions in a folder, if it exists.
+/// Applies the CustomResourceDefinitions in the folder `crds`. Does nothing if the folder has no YAML files.
 pub(super) fn define(layout: &Layout, crds: &Path) -> Result<()> {
     if !holds_yaml(crds)? {
         return Ok(());

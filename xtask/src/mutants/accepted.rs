@@ -22,7 +22,7 @@ impl Accepted {
     /// Parses the list. Ignores empty lines and lines that start with `#`.
     ///
     /// # Errors
-    /// Lists each line without a reason, out of order, or repeated.
+    /// Lists each line that has no reason, is repeated or is not in order.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let mut names = BTreeSet::new();
         let mut findings = Vec::new();

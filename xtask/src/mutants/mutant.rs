@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// A change of the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mutant {
-    /// Unique name `FILE:LINE:COLUMN: CHANGE in FUNCTION`, which changes with edits of the file.
+    /// Unique name: `FILE:LINE:COLUMN: CHANGE in FUNCTION`. An edit of the file can change the name.
     pub(super) place: String,
     /// Name `FILE: CHANGE in FUNCTION`, with `(2 of 3)` for repeated changes. Edits of other code do not
     /// change this name.

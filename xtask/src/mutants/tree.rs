@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 /// Folders that are not copied: build output, history, and Node packages.
 const LEFT_OUT: [&str; 3] = ["target", ".git", "node_modules"];
 
-/// Copies changed files, and deletes files that exist only in `to`. Unchanged files retain their modification
-/// time, which cargo checks.
+/// Copies changed files, and deletes files that exist only in `to`. The modification time of unchanged files
+/// stays the same, so cargo does not build these files again.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).map_err(|error| at(to, &error))?;
     let wanted = names(from)?;

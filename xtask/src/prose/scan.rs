@@ -150,8 +150,8 @@ fn count_lines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
-/// Returns the length in bytes of the string literal at the start of `from`. `before` is the preceding text,
-/// with `r` and `#` of a raw string.
+/// Returns the length of the string literal at the start of `from`, in bytes. `before` is the text before the
+/// literal, including the `r#` of a raw string.
 fn string_length(before: &str, from: &str) -> usize {
     let hashes = before.len() - before.trim_end_matches('#').len();
     if before.trim_end_matches('#').ends_with('r') {

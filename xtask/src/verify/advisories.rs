@@ -187,7 +187,8 @@ fn written(copy: &Path) -> Option<Duration> {
     Some(SystemTime::now().duration_since(at).unwrap_or_default())
 }
 
-/// Returns the age of the database as text: of the newest commit, or else of the download.
+/// Returns the age of the database as text. The age is the time since the newest commit. Without a Git clone,
+/// the age is the time since the download.
 fn age(copy: &Path) -> String {
     // In another folder git would use the surrounding repository.
     let is_clone = copy.join(".git").exists();

@@ -6,7 +6,7 @@ use crate::workspace::{Workspace, read};
 
 /// Maximum number of lines of a file. A longer file needs a reason in the module docs.
 const LIMIT: usize = 600;
-/// Prefix of the reason, on a line of the module docs.
+/// Start of a line in the module docs that explains the length of the file.
 const REASON: &str = "Length:";
 /// First line of generated files.
 const GENERATED: &str = "// This file is @generated";

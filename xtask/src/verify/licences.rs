@@ -51,8 +51,8 @@ struct Sources {
     registries: Vec<String>,
 }
 
-/// Checks the licences with `cargo deny` if installed, or else with the built-in check. The note names the
-/// check.
+/// Checks the licences with `cargo deny`. If `cargo deny` is not installed, runs the built-in check. The
+/// returned note shows which check was used.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     if workspace
         .cargo(&["deny", "--version"])

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace, read};
 
-/// Maximum number of keywords of a crate in the registry, and of categories.
+/// Maximum number of keywords of a crate in the registry. The same limit applies to categories.
 const WORDS_MAX: usize = 5;
 
 /// Checks the publishable members.

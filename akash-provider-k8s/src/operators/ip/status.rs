@@ -68,7 +68,7 @@ pub struct AddressStatus {
     pub waiting_since: Option<String>,
     /// Notices about the assigned addresses, or about a late address.
     pub notices: Vec<String>,
-    /// Reason why the Service differs from the state that its record declares.
+    /// Reason why the Service does not match the ProviderLeasedIP record.
     pub problem: Option<String>,
     /// Last error of the API server for a write of the Service.
     pub error: Option<String>,

@@ -29,7 +29,8 @@ pub(in crate::state) fn follow(
 }
 
 impl History {
-    /// Adds the failed container terminations in `home` to the history; `None` for all lease namespaces.
+    /// Adds the failed container terminations in the namespace `home` to the history. With `None`, all lease
+    /// namespaces are read.
     fn add_terminations(&self, shared: &Shared, home: Option<&str>) {
         let found: Vec<StoredEvent> = {
             let index = shared.index();

@@ -156,7 +156,7 @@ fn metadata(theirs: &mut Objects) -> bool {
     true
 }
 
-/// Replaces the recorded egress rule for the internet by two rendered rules and the rule for the DNS cache.
+/// Replaces the recorded egress rule for the internet with the three rendered rules.
 fn egress(ours: &Objects, theirs: &mut Objects) -> bool {
     let key = "NetworkPolicy/akash-deployment-restrictions";
     let block =

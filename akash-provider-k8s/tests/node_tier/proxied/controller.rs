@@ -140,8 +140,8 @@ fn read(object: &DynamicObject) -> (ObjectKey, Value) {
     (place, serde_json::to_value(object).unwrap())
 }
 
-/// Writes the status of the routes before an update of the proxy: in the Gateway API, an accepted route is
-/// valid but not yet in use.
+/// Writes the status of the routes, then updates the proxy. In the Gateway API, an accepted route may not be
+/// in use yet.
 async fn serve(
     client: Client,
     mut proxy: Proxy,

@@ -202,7 +202,7 @@ pub(crate) async fn compare_block(folder: &Path, rpc: &str, name: &str, height: 
     differences
 }
 
-/// Compares the recorded JSON-RPC responses after the last block. Returns the differences.
+/// Compares the JSON-RPC responses after the last block with the recorded responses. Returns the differences.
 pub(crate) async fn compare_rest(folder: &Path, rpc: &str) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, path) in [

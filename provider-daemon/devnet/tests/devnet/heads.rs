@@ -51,7 +51,7 @@ const OF_STATE: [&str; 32] = [
     "/cosmos.tx.v1beta1.Service/GetTx",
     "/cosmos.tx.v1beta1.Service/Simulate",
 ];
-/// Method that an Akash node calls without selecting a state.
+/// Method that an Akash node executes without a chain state.
 const OF_SERVER: &str = "/akash.discovery.v1.Discovery/GetInfo";
 /// Recorded methods of modules that are not implemented.
 const NOT_PLAYED: [&str; 2] = [

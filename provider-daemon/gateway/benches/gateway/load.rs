@@ -65,7 +65,7 @@ pub(crate) fn authorization(number: u8) -> anyhow::Result<String> {
     Ok(format!("Authorization: Bearer {token}\r\n"))
 }
 
-/// Returns a path of the tenant's lease that ends with `rest`.
+/// Returns the path `rest` below the path of the tenant's lease.
 pub(crate) fn lease_path(rest: &str) -> String {
     format!("/lease/{DSEQ}/1/1/{rest}")
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum number of entries of each of the three caches.
+/// Maximum number of entries per cache.
 const CACHED_MAX: u64 = 10_000;
 /// Time for which the gateway caches that a certificate is not valid on the chain.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);

@@ -39,7 +39,7 @@ pub(crate) struct CredentialValidity {
     peer: IpAddr,
     until: Duration,
     every: Duration,
-    /// Entry in the table of connections, which is removed with its last clone.
+    /// Entry in the table of connections. The entry is removed when its last clone is dropped.
     connection: Option<Arc<Connection>>,
 }
 

@@ -123,7 +123,7 @@ fn tail(text: &str) -> Result<Option<u64>, Rejection> {
     }
 }
 
-/// Parses the index of a replica, in the number bases of Go.
+/// Parses the index of a replica. Accepts the prefixes `0x`, `0o`, `0b` and `0`, as Go does.
 fn replica(text: &str) -> Option<u32> {
     let lower = text.to_ascii_lowercase();
     let (digits, base) = match lower.as_bytes() {

@@ -32,7 +32,7 @@ pub(super) fn group() -> GroupSpec {
     group
 }
 
-/// Returns a group with `units` resource units. No node fits the group.
+/// Returns a group with `units` resource units. Each unit is too large for any node.
 fn large(units: u32) -> GroupSpec {
     let mut group = group();
     let mut unit = group.resources.remove(0);

@@ -38,7 +38,7 @@ pub(super) enum Area {
     Settings,
     /// Signing key.
     Key,
-    /// Provider that runs with the home directory.
+    /// Running provider that uses the home directory.
     Provider,
     /// Machine: files, disk, clock, limits.
     Host,

@@ -16,7 +16,7 @@ const SUBJECT: &str = "key";
 pub(super) struct KeyFacts {
     /// Key; `None` if it cannot be read.
     pub(super) key: Option<PrivateKey>,
-    /// Account of the key, or the account that `--from` names.
+    /// Account of the key. If the key cannot be read, the account is the address in `--from`.
     pub(super) account: Option<Address>,
     /// Result of the check.
     pub(super) check: Check,

@@ -92,7 +92,7 @@ impl Report {
     }
 }
 
-/// Replaces the line breaks in an error text of a library.
+/// Joins the lines of an error text with `; `.
 fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text
         .lines()

@@ -134,7 +134,7 @@ async fn review(client: &Client, (rule, resource, verb): Right, namespace: Strin
 enum Place {
     /// Rights in the cluster and in the namespace of the custom resources.
     Provider,
-    /// Rights in the namespaces of some leases; the field is the number of all leases.
+    /// Rights in the namespaces of some leases. The field is the total number of leases.
     Leases(usize),
 }
 

@@ -85,7 +85,7 @@ async fn provider(leases: u64) -> ProviderHandle {
     handle
 }
 
-/// Returns the sample names with labels of a scrape.
+/// Returns the name and the labels of each sample in a scrape.
 async fn samples(handle: &ProviderHandle, is_per_lease: bool) -> BTreeSet<String> {
     let metrics = Metrics::default();
     metrics.add(EngineSource::new(handle.clone(), 1_000, is_per_lease));

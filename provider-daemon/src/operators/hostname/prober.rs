@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Time limit of the connection setup with TLS. The response has a second limit of the same duration.
+/// Time limit of the connection setup, including TLS. The same limit applies separately to the response.
 const LIMIT: Duration = Duration::from_secs(4);
 /// Maximum size of the status line and headers of a response, in bytes.
 const HEAD_MAX: usize = 16_384;

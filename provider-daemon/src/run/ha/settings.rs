@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Settings with values that must equal those in the election record. An instance with other values never
+/// Settings that must have the same values as in the election record. An instance with other values never
 /// leads.
 pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
 /// Setting that identifies the cluster. Instances with different clusters would duplicate or lose leases.

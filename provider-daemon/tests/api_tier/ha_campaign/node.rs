@@ -3,7 +3,7 @@
 use serde_json::json;
 use testbed::{Cluster, Component};
 
-/// Node with enough capacity for all orders. Dropping the value deletes the node.
+/// Node with enough capacity for all orders, deleted on drop.
 pub(crate) struct LargeNode<'a>(&'a Cluster);
 
 impl<'a> LargeNode<'a> {

@@ -138,7 +138,7 @@ impl<'a> Container<'a> {
     }
 }
 
-/// Runs the script until all steps are done, also after a change of the provider record.
+/// Runs the script until all steps are done. Then changes the provider record, and runs the script again.
 fn takes_its_steps(name: &str, from: &'static str) {
     for tool in ["bash", "bc", "jq", "openssl"] {
         if Command::new(tool).arg("--version").output().is_err() {

@@ -100,7 +100,7 @@ fn ignored_capacity_is_logged_and_explained() {
     );
 }
 
-/// Asserts that the output names the GPU that the provider does not offer, with the remedy.
+/// Asserts that the output contains the ignored GPU and the remedy.
 fn assert_ignored_gpu(out: &str) {
     let lines: Vec<&str> = out.lines().collect();
     let at = lines.iter().position(|line| line.starts_with("  ignored "));

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// Block time of most tests, shorter than in the Akash network.
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const NETWORK: Option<Duration> = Some(Duration::from_secs(6));
-/// Interval between orders, each with a lease that is served and closed.
+/// Interval between two orders. Each order gets a lease, and the lease is then closed.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;

@@ -17,9 +17,9 @@ use testbed::free_port;
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Interval between two orders.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Minimum duration of a run for the slope check. In a shorter run, one buffer allocation looks like a slope.
+/// Minimum duration of a run with a slope check. In a shorter run, one buffer allocation looks like a slope.
 const JUDGED_FROM: Duration = Duration::from_secs(1_800);
-/// Time under load after which the growth of each resource is limited.
+/// Warm-up time under load. Afterwards, the growth of each resource is limited.
 const SETTLED: Duration = Duration::from_secs(600);
 /// Maximum number of additional open descriptors after the load, for idle connections and files.
 const IDLE_DESCRIPTORS: f64 = 40.0;
@@ -150,8 +150,8 @@ fn slope_is_that_of_the_line_and_needs_points() {
     assert_eq!(slope(&[(1.0, 1.0); 5]), None, "all points at one time");
 }
 
-/// Returns a simulated run with one sample per second. `memory` (KiB) and `descriptors` grow by these numbers
-/// per minute, besides descriptors of pending requests.
+/// Returns a simulated run with one sample per second. `memory` is the growth in KiB per minute.
+/// `descriptors` is the growth in descriptors per minute, without those of pending requests.
 fn run(seconds: u32, memory: f64, descriptors: f64) -> Vec<Sample> {
     let sample = |second: u32| {
         let (minutes, pending) = (f64::from(second) / 60.0, f64::from(second % 20 * second / 100));
