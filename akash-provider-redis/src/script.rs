@@ -16,9 +16,8 @@ use tokio::sync::Mutex;
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 /// Expiry of the key with a publisher's last event number, in seconds.
 const PUBLISHER_LIFETIME_S: u64 = 3600;
-/// Lifetime of the ID of a fact, in seconds. After a fail-over, the new leader publishes the facts of the
-/// last two election lease durations again. The server must receive these facts within the last 5 minutes of
-/// the lifetime.
+/// Lifetime of the ID of a fact, in seconds. After a fail-over, the new leader repeats the facts of the last
+/// two election lease durations. The additional 5 minutes allow for delays.
 const ID_LIFETIME_S: u64 = 2 * LEASE_DURATION_MAX.as_secs() + 300;
 
 /// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A stored sequence above 2^50 is forged

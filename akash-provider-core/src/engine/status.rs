@@ -51,7 +51,7 @@ pub struct Status {
     pub inventory: InventoryStatus,
     /// Claimed hostnames and the leases that hold them.
     pub hostnames: BTreeMap<String, LeaseId>,
-    /// State of the circuit breaker, which limits the closes of leases by this provider.
+    /// State of the circuit breaker. The breaker limits the number of leases that this provider closes.
     pub breaker: BreakerStatus,
     /// Differences found by the last full scan.
     pub last_scan_findings: Vec<String>,

@@ -20,7 +20,7 @@ const ADDRESSES: u32 = 3;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hardware {
-    /// Number of unhealthy devices per node. Only devices of the last GPU model of a node are unhealthy.
+    /// Number of unhealthy devices per node. Only devices of the last GPU model of a node can be unhealthy.
     unwell: [u32; DEVICES.len()],
     /// Number of devices per node that other processes use. All have the node's first model in [`DEVICES`].
     foreign: [u32; DEVICES.len()],

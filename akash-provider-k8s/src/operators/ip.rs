@@ -179,7 +179,7 @@ impl IpOperator {
         self.shared.state.is_listed()
     }
 
-    /// Returns the provider of the served leases.
+    /// Returns the address of the provider.
     #[must_use]
     pub const fn provider(&self) -> &Address {
         &self.provider

@@ -58,7 +58,7 @@ struct Effects {
 }
 
 impl Ledger<'_> {
-    /// Checks and executes a transaction. A transaction that passes all checks pays the fee, also if the
+    /// Checks and executes a transaction. A transaction that passes all checks pays the fee, even if the
     /// execution fails.
     pub(super) fn deliver(&mut self, tx: &Tx) -> TxResult {
         let view = View {

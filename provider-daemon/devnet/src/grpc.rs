@@ -61,7 +61,7 @@ async fn respond(node: Node, request: Request<Incoming>, limits: Limits) -> Resp
 }
 
 /// Moves `grpc-status` and `grpc-message` to the trailers, as Akash nodes do. If the node refuses a request
-/// before it reads a state, both fields remain in the head.
+/// without reading a state, both fields remain in the head.
 fn move_status(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     let no_message = || HeaderValue::from_static("");

@@ -112,7 +112,7 @@ pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
 
 impl Connections {
     /// Creates an empty table. `rest` and `grpc` are the maximum numbers of connections on the two ports.
-    /// `unleased_max` is the maximum number of connections per IP network without a live lease.
+    /// `unleased_max` is the maximum number of connections without a live lease, per IP network.
     pub(crate) fn new([rest, grpc]: [usize; 2], unleased_max: usize, counters: GatewayCounters) -> Arc<Self> {
         let table = Table {
             clock: 0,

@@ -89,8 +89,8 @@ impl FileSettings {
         }
     }
 
-    /// Returns the error message, after the file and the key that caused the error. Returns `None` if no file
-    /// caused the error.
+    /// Returns the error message with a prefix: the file and the key that caused the error. Returns `None` if
+    /// no file caused the error.
     fn placed(&self, error: &clap::Error) -> Option<String> {
         let text = error.to_string();
         let message = text.strip_prefix("error: ").unwrap_or(&text);

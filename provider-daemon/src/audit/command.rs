@@ -15,7 +15,7 @@ use std::sync::{Arc, Once};
 pub(super) struct FileLog {
     settings: AuditSettings,
     format: LineFormat,
-    /// Limits the warning about failed writes to one.
+    /// Ensures that only the first failed write prints a warning.
     warning: Once,
 }
 

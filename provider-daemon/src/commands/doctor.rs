@@ -69,7 +69,7 @@ struct Context<'a> {
     account: Option<Address>,
     /// Content of `--provider-config`, if it is set and valid.
     record_file: Option<ProviderFile>,
-    /// Provider that runs with the home directory.
+    /// Running provider that uses the home directory.
     running: Result<Option<RunningProvider>, String>,
     /// Time at which the concurrent checks started.
     began: Instant,

@@ -6,7 +6,7 @@ use crate::workspace::{Workspace, read};
 
 /// Maximum number of lines of a file. A longer file needs a reason in the module docs.
 const LIMIT: usize = 600;
-/// Start of a line in the module docs that explains the length of the file.
+/// Prefix of the line with the reason for the length of a file. The line is in the module docs.
 const REASON: &str = "Length:";
 /// First line of generated files.
 const GENERATED: &str = "// This file is @generated";

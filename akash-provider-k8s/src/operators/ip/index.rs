@@ -64,7 +64,7 @@ pub struct Work {
     pub write: Option<Write>,
     /// UID of the Service, if it must be deleted.
     pub delete: Option<String>,
-    /// Reason why the Service differs from the state that its record declares.
+    /// Reason why the Service does not match the ProviderLeasedIP record.
     pub problem: Option<String>,
     /// Missing record that causes the deletion. `None` if the deletion has another cause.
     pub missing: Option<MissingRecord>,

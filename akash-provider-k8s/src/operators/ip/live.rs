@@ -120,8 +120,8 @@ impl LiveService {
         (!ip.sharing_key.is_empty()).then(|| object_name(ip))
     }
 
-    /// Updates the times after a change of the Service from `before`. `changed` stays the same if the version
-    /// is unchanged. `since` stays the same if the addresses are unchanged.
+    /// Updates the times. `before` is the previous version of the Service. `changed` stays the same if the
+    /// version is unchanged. `since` stays the same if the addresses are unchanged.
     #[must_use]
     pub fn after(mut self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|before| before.uid == self.uid) else {

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 const EVERY: Duration = Duration::from_secs(60);
 /// Delay between a change of the operator's own count and the request for the metrics.
 const GATHER: Duration = Duration::from_secs(5);
-/// Maximum number of metrics requests after the operator counts a new number of addresses. The requests take
+/// Maximum number of metrics requests after the address count of the operator changes. The requests take
 /// about an hour in total.
 const TRIES: u32 = 7;
 /// Maximum size of a response, in bytes.

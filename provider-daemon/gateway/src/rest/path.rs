@@ -47,7 +47,7 @@ fn number(text: &str, max: u64) -> Result<u64, Rejection> {
     })
 }
 
-/// Parses a decimal number that is at most `max`. The error is the reason.
+/// Parses a decimal number that is at most `max`. The error is a text such as `value out of range`.
 fn parse_number(text: &str, max: u64) -> Result<u64, &'static str> {
     // Rust's parser accepts a leading `+`; the network's does not.
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
