@@ -99,7 +99,8 @@ pub enum RotationError {
         /// Purpose of the transaction, as a verb phrase for error messages.
         what: &'static str,
     },
-    /// A task of this process was aborted. Contains the error text.
+    /// A task of the rotation was aborted, or the certificate file does not exist. The field is the error
+    /// text.
     #[error("certificate rotation interrupted: {0}")]
     Interrupted(String),
 }

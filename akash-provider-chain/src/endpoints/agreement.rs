@@ -108,8 +108,9 @@ impl Endpoints {
     /// second node can be used, the response is returned without a comparison.
     ///
     /// # Errors
-    /// Returns an error if the first node fails, or if the second node returns a different response. Failures
-    /// of the second node are ignored, except "not found".
+    /// Returns an error if the first node fails, or if the second node returns a different response. "Not
+    /// found" from the second node counts as a different response. Other failures of the second node are
+    /// ignored.
     pub(crate) async fn query_agreed<M: Method>(&self, request: &M) -> Result<M::Response, NodeError>
     where
         M::Response: PartialEq,

@@ -198,7 +198,7 @@ pub struct InventoryStatus {
     pub external_ports_active: u32,
     /// Number of external ports reserved by open bids and orders in progress.
     pub external_ports_pending: u32,
-    /// Number of endpoints of all kinds in the resource units of leases. Replicas share the endpoints of a unit.
+    /// Number of endpoints that leases use, of all kinds. Replicas share the endpoints of a resource unit.
     pub endpoints_active: u32,
     /// Number of endpoints of all kinds in the resource units of open bids and orders in progress.
     pub endpoints_pending: u32,

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 /// Free amount of a quantity without a limit. Sums of such amounts do not overflow.
 pub(super) const UNLIMITED: i64 = 1 << 61;
-/// Maximum number of GPU kinds per node, because every subset of kinds is evaluated.
+/// Maximum number of GPU kinds per node. Each subset of the kinds is evaluated, so more kinds would take too
+/// long.
 const KINDS_PER_NODE: usize = 8;
 /// Maximum number of storage classes in a cluster, because each class is represented by one bit of a `u64`.
 const CLASSES: usize = 64;

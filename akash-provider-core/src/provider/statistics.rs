@@ -6,7 +6,8 @@ use crate::types::{Dec, Denom};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Bucket bounds of the durations that the Go provider measures: 150 ms, then doubled up to 76.8 s.
+/// Bucket bounds for durations that the Go provider also measures. Each bound is twice the previous bound,
+/// from 150 ms to 76.8 s.
 pub const GO_BOUNDS: [Duration; 10] = [
     Duration::from_millis(150),
     Duration::from_millis(300),
@@ -103,7 +104,7 @@ pub struct ProviderStatistics {
     pub closed_leases: u64,
     /// Numbers of started and stopped health monitors of workloads.
     ///
-    /// The close of a lease counts as two stops, as in the Go provider.
+    /// If a lease is closed, two stopped monitors are counted, as in the Go provider.
     pub monitors: (u64, u64),
     /// Number of won leases, and number of adopted leases.
     pub leases: (u64, u64),

@@ -59,7 +59,7 @@ const SPEC: [(Kind, &str, Filled); 17] = [
     (Kind::Service, "spec.sessionAffinity", r#""None""#),
 ];
 
-/// Fields in which `false` differs from a missing value.
+/// Fields with a different meaning if the value is `false` than if the field is missing.
 const FALSE_COUNTS: [&str; 5] = [
     "allowPrivilegeEscalation",
     "automountServiceAccountToken",

@@ -60,7 +60,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObj
     });
 }
 
-/// Renders the binding of the provider's account to the ClusterRole of leases.
+/// Renders the RoleBinding that gives the provider's account the ClusterRole of leases.
 pub(super) fn access(cx: &Context<'_>) -> Option<RoleBinding> {
     let account = cx.settings.lease_account.clone()?;
     Some(RoleBinding {

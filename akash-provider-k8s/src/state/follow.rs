@@ -91,7 +91,7 @@ pub(crate) trait Report: Send + Sync {
     /// Reports that the watch works: an event arrived, or no failure occurred during [`WatchConfig::proof`].
     fn works(&self);
 
-    /// Reports that the resource version was too old, so all objects are listed again.
+    /// The resource version was too old. All objects are listed again.
     fn expired(&self) {}
 
     /// Returns true for a kind that a cluster may lack.

@@ -16,7 +16,8 @@ pub(super) const NOTICE: &str = "services run as processes of this machine with 
      service runs its command and args with its env; no image is pulled, and nothing is isolated or limited. Clients of \
      the gateway can run programs here. For a global port such as 8080, a service must listen on the unused port of \
      localhost that it receives as PORT_8080 and that lease-status reports";
-/// Part of the directory name: `STATE_FILE.processes` with a state file, otherwise `processes-PID-TIME`.
+/// Part of a directory name. With a state file, the name is `STATE_FILE.processes`, otherwise
+/// `processes-PID-TIME`.
 const BESIDE: &str = "processes";
 
 /// Cluster that runs workloads as local processes.

@@ -340,7 +340,7 @@ impl Writer {
         }
     }
 
-    /// Stops recording after an error, and reopens the file for readers.
+    /// Stops recording after an error. Reopens the file, so that readers can still use the history.
     fn fail_and_reopen(&mut self, error: &redb::Error) {
         self.fail(&error.to_string(), state::is_full(error));
         if let Ok(store) = (self.file.open)() {

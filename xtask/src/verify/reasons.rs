@@ -31,8 +31,8 @@ pub(crate) fn write_weights(workspace: &Workspace) -> Result<()> {
         .map_err(|error| Error::new(format!("{}: {error}", path.display())))
 }
 
-/// Returns the weight of each direct dependency: the number of crates that only this dependency requires,
-/// including itself.
+/// Returns the weight of each direct dependency. The weight is the number of crates that would not be built
+/// without this dependency.
 fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     let built = Workspace::load_for(PLATFORM)?;
     let all = built.packages_without("");

@@ -14,7 +14,7 @@ pub(super) fn uakt(amount: u128) -> Coin {
     }
 }
 
-/// Returns settings with a deposit in ACT, or in AKT if the balance of ACT is too low.
+/// Returns settings with a bid deposit in ACT. If the ACT balance is too low, the deposit is paid in AKT.
 fn both() -> Config {
     let mut config = settings();
     config.bid_deposit = uact(500_000);

@@ -29,7 +29,8 @@ pub(super) struct Hostnames {
     index: Index,
     /// New Ingresses without a reported status, by hostname: UID, and time of the first observation.
     settling: BTreeMap<String, (String, Instant)>,
-    /// Time after which a new Ingress without a reported status counts as working.
+    /// Wait after a new Ingress is created. Then the Ingress counts as working, even if no controller reports
+    /// a status.
     handover: Duration,
     /// Results of the last probes, by hostname.
     reached: BTreeMap<String, Reachability>,

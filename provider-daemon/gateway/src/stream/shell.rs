@@ -188,8 +188,8 @@ fn result(exit_code: i32, message: Option<String>) -> Message {
     frame(RESULT, text.as_bytes())
 }
 
-/// Returns the message for a command that did not run: exit code [`NOT_RUN`] with the reason, or a failure
-/// message if the client must not see the reason.
+/// Returns the message for a command that did not run. The message contains the exit code [`NOT_RUN`] and the
+/// reason. If the client must not see the reason, returns a failure message.
 async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     let is_reason = match error.kind() {
         ErrorKind::Invalid | ErrorKind::Unavailable | ErrorKind::Denied | ErrorKind::Timeout => true,

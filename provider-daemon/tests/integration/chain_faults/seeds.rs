@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 const BLOCK: Duration = Duration::from_millis(200);
 /// Time for which faults are injected, for each seed.
 const STORM: Duration = Duration::from_secs(12);
-/// Maximum time from the last fault to the end of all calls; less than a call's timeout, to notice calls that
-/// never end.
+/// Maximum time from the last fault to the end of all calls. The time is shorter than the timeout of a call,
+/// so the test detects calls that do not end.
 const SETTLING: Duration = Duration::from_secs(45);
 
 /// Random numbers from a seed (splitmix64).
