@@ -48,7 +48,7 @@ pub struct ClientSettings {
     pub key: Option<PrivateKey>,
     /// Store of the last processed height. The client loads this height after a restart.
     pub heights: Arc<dyn HeightStore>,
-    /// Store of the gas limits and fees of the last hour, which the client loads after a restart.
+    /// Store of the gas limits and fees of the last hour. The client loads this data after a restart.
     pub expenses: Arc<dyn ExpenseStore>,
     /// Settings for sending transactions. The client replaces their chain id with [`Self::chain_id`].
     pub planner: PlannerConfig,

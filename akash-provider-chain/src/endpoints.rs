@@ -70,7 +70,7 @@ struct Member {
 struct Selection {
     queries: Option<usize>,
     blocks: Option<usize>,
-    /// Candidate to replace the selected endpoint, and the time since which this candidate is faster.
+    /// Faster endpoint that may replace the selected endpoint, and the start of its speed advantage.
     faster: Option<(usize, Instant)>,
     switches: u64,
     reason: Option<String>,

@@ -61,12 +61,13 @@ pub struct Settings {
     pub poll_for: Duration,
     /// Maximum wait for a new block. After this time, the follower queries a node for the newest block.
     pub silence: Duration,
-    /// Time without a response from any node, after which the follower reports an outage.
+    /// Maximum time without a response from any node. After this time, the follower reports an outage.
     pub outage: Duration,
     /// Maximum number of missing blocks that are fetched one by one. If more blocks are missing, a `Resync`
     /// follows.
     pub gap_max: u64,
-    /// Minimum time between two `Resync` events, except after an outage. Limits the load by a faulty node.
+    /// Minimum time between two `Resync` events, except after an outage. This pause limits the load that a
+    /// faulty node can cause.
     pub resync_pause: Duration,
     /// Number of blocks that are fetched concurrently.
     pub parallel: usize,

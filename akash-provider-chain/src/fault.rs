@@ -106,7 +106,8 @@ pub enum Fault {
     Behind {
         /// Height of the response, or newest height of the node in a health check.
         height: u64,
-        /// Height of the processed block. After a health check, height of the best node, if higher.
+        /// Expected height: the height of the processed block. A health check uses the height of the best
+        /// node if this height is higher.
         floor: u64,
     },
     /// The response contradicts the clock, the processed blocks or another node. Contains the reason.
@@ -137,7 +138,7 @@ fn offered_text(offered: &[String]) -> String {
     format!("the versions {}", offered.join(", "))
 }
 
-/// Cause of a failed request, which determines the next endpoint.
+/// Cause of a failed request. The cause determines whether the client queries another endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
     /// The endpoint caused the failure: another endpoint may succeed.

@@ -123,8 +123,8 @@ impl Keyring {
         Ok(Self { folder })
     }
 
-    /// Returns true if the next [`Keyring::open`] sets the passphrase of a new keyring with the backend
-    /// `file`.
+    /// Returns true if the keyring has no passphrase yet. The next [`Keyring::open`] then sets the
+    /// passphrase. Always returns false for the backend `test`.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.

@@ -151,7 +151,7 @@ pub struct Evidence {
     pub report: Option<(&'static str, Height)>,
     /// Record of the closed lease.
     pub record: Option<RecordEvidence>,
-    /// Price per block of a bid.
+    /// Price of a bid, per block.
     pub price: Option<DecCoin>,
     /// Deposit of a bid.
     pub deposit: Option<Coin>,

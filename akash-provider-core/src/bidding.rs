@@ -161,7 +161,7 @@ pub enum Decline {
         /// Description of the missing capacity, in one line.
         message: String,
     },
-    /// Services of the order need hostnames, which the cluster does not route.
+    /// The order needs hostnames, and the cluster does not route hostnames.
     #[error(
         "the order needs hostnames for {wanted} services and this provider's cluster serves no hostnames"
     )]

@@ -78,7 +78,7 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
         0
     }
 
-    /// Subscribes to topics. All events that are published after the return are delivered.
+    /// Subscribes to topics. The stream contains every event that is published after this method returns.
     async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error>;
 
     /// Returns the last event of a retained topic.

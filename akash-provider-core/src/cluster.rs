@@ -33,7 +33,8 @@ pub struct WorkloadSpec {
     pub hostnames: Vec<HostnameDeclaration>,
     /// Leased IPs to declare after the deploy, one for each expose with an IP.
     pub ips: Vec<IpDeclaration>,
-    /// Leadership epoch of the writing provider. The backend refuses a lower epoch than in the last write.
+    /// Leadership epoch of the writing provider. The backend refuses a write if an earlier write had a higher
+    /// epoch.
     pub epoch: u64,
 }
 
@@ -92,9 +93,9 @@ pub struct Listing {
     pub place: String,
 }
 
-/// Object of a lease without a readable workload record.
+/// Lease object in the backend. The workload record of the lease is missing or unreadable.
 ///
-/// While the object exists, the provider does not close the lease for a missing manifest.
+/// While the object exists, the provider does not close the lease because of a missing manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnusableRecord {
     /// Lease of the object, or `None` if the object does not name its lease.

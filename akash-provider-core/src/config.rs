@@ -28,8 +28,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Settings of a provider. The types contain the units. The description of a setting names the corresponding
-/// flag of the Go provider, with its default value or special values in parentheses.
+/// Settings of a provider. The type of a setting defines its unit. The comment of a setting also names the
+/// corresponding flag of the Go provider. The flag's default or special values follow in parentheses.
 ///
 /// In files (JSON, TOML, YAML), a duration is a text such as `500ms`, `30s`, `5m` or `1h30m`. An optional
 /// duration can be `never`. A missing setting has its default value. Only [`provider`](Self::provider) and
@@ -137,8 +137,8 @@ pub struct Config {
     /// Owners with a tripped circuit breaker before the restart. With more than 64 owners, the breaker trips
     /// for all.
     pub breaker_held_owners: BTreeSet<Address>,
-    /// Maximum time to wait for an unreachable second chain endpoint to confirm a lease close. Then the
-    /// response of the first endpoint is sufficient.
+    /// Time to wait for an unreachable second chain endpoint to confirm that a lease is closed. After this
+    /// time, the response of the first endpoint is sufficient.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
     /// Time that a new leader waits before it closes a lease, so that transactions of the old leader expire.

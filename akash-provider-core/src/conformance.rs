@@ -172,7 +172,8 @@ pub(crate) enum SearchResult<R> {
     Late,
 }
 
-/// Calls in progress by number, each with its deadline and the message for a passed deadline.
+/// Calls in progress, each with its deadline and the message that is printed after the deadline. The key is
+/// the number of the call.
 static UNDER_WAY: Mutex<BTreeMap<u64, (Instant, String)>> = Mutex::new(BTreeMap::new());
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static GUARD: Once = Once::new();

@@ -72,8 +72,8 @@ pub struct ElectionConfig {
     pub known_term: u64,
     /// Timeout of one call to the store.
     pub call_timeout: Duration,
-    /// Whether this instance leads without an election if the store denies all requests during one lease
-    /// duration.
+    /// Allows this instance to lead without an election, after the store has denied every request for one
+    /// lease duration.
     pub may_be_alone: bool,
 }
 

@@ -8,7 +8,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
-/// Category of an error, which determines the reaction of the caller.
+/// Category of an error. The caller selects its reaction by this category.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -128,7 +128,8 @@ pub struct GpuMetrics {
     pub interface: Arc<str>,
     /// Number of devices, in use or not.
     pub count: u32,
-    /// Number of free devices. The sum over all kinds of a model is the number that an order for the model can get.
+    /// Number of free devices of this kind. An order for a model can get the free devices of all kinds of the
+    /// model.
     #[serde(default)]
     pub available: u32,
 }

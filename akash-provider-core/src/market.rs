@@ -292,8 +292,8 @@ impl Market {
         Ok(events)
     }
 
-    /// Executes several messages as one transaction: if one message is rejected, no message takes effect. The
-    /// cost of several messages grows with the size of the market.
+    /// Executes several messages as one transaction: if one message is rejected, no message takes effect.
+    /// Several messages require a copy of the whole market.
     ///
     /// # Errors
     /// Returns the rejection of the first rejected message. The market is unchanged.

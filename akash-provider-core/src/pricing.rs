@@ -63,7 +63,7 @@ impl PriceRequest {
     }
 
     /// Returns each unit of the order with its reserved unit, or with itself if nothing is reserved. The
-    /// sequence is that of the group.
+    /// pairs are sorted as in the group.
     pub fn pairs(&self) -> impl Iterator<Item = (&ResourceUnit, &ResourceUnit)> {
         let reserved: &[ResourceUnit] = self.allocated.as_ref().map_or(&[], |a| a);
         self.group.resources.iter().enumerate().map(move |(at, ordered)| {

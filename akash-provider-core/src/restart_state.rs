@@ -102,8 +102,8 @@ impl RestartState {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Parses the result of [`RestartState::to_json`], of this or an older version. Missing fields have their
-    /// default.
+    /// Parses a text from [`RestartState::to_json`]. An older program version may have created the text.
+    /// Missing fields get their default.
     ///
     /// # Errors
     /// Returns an error when the text is not valid, for example an empty file after a crash during a write.

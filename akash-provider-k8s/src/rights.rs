@@ -93,8 +93,8 @@ fn is_admission(error: &Error) -> bool {
     ADMISSION.iter().any(|phrase| message.contains(phrase))
 }
 
-/// Returns true if the Kubernetes account of the client has the right `verb` on `resource` of `rule`.
-/// `namespace` is used only for rules with the scope `Records` or `Lease`.
+/// Returns true if the Kubernetes account of the client may use `verb` on `resource`. `rule` contains the API
+/// group and the scope. `namespace` is used only for the scopes `Records` and `Lease`.
 ///
 /// # Errors
 /// Returns an error if the API server does not respond within `limit`.

@@ -171,7 +171,7 @@ pub struct ProxyPods {
 impl ProxyPods {
     const APP_NAME: &str = "app.kubernetes.io/name";
 
-    /// Returns the pods of ingress-nginx in its namespace, as in the Go provider.
+    /// Returns a selector for the pods of ingress-nginx. The Go provider selects the same pods.
     #[must_use]
     pub fn nginx() -> Self {
         Self {
@@ -180,8 +180,8 @@ impl ProxyPods {
         }
     }
 
-    /// Returns the pods of the application `app` in any namespace. No pod of a lease matches, because tenants
-    /// cannot set labels of pods.
+    /// Returns a selector for the pods of the application `app` in any namespace. No pod of a lease matches,
+    /// because tenants cannot set labels of pods.
     #[must_use]
     pub fn named(app: &str) -> Self {
         Self {

@@ -164,8 +164,8 @@ impl State {
         self.shared.watches.read(Clone::clone)
     }
 
-    /// Subscribes to health changes. The stream sends a snapshot first and after missed changes, and `Lost`
-    /// when the health becomes unknown.
+    /// Subscribes to health changes. The stream starts with a snapshot, and sends another snapshot after
+    /// missed changes. The stream sends `Lost` when the health becomes unknown.
     #[must_use]
     pub fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
         changes::changes(&self.shared)

@@ -305,8 +305,8 @@ async fn wait_for_block(
     }
 }
 
-/// Measures how many missed blocks per second the client reads after a disconnect. Each block contains an
-/// order, and takes a separate request through a proxy on loopback.
+/// Measures the number of missed blocks that the client reads per second after a disconnect. Each block
+/// contains one order. The client fetches each block with a separate request through a proxy on loopback.
 async fn catch_up() -> anyhow::Result<()> {
     let scene = Scene::new(None).await?;
     let proxy = Proxy::start(scene.net.rpc_url().trim_start_matches("http://"), 1).await?;

@@ -15,9 +15,9 @@ pub const RENEW_BEFORE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Next step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Do nothing until the next check.
+    /// Do nothing now. Check the certificates again later.
     Keep {
-        /// Time until the next check.
+        /// Time until the certificates are checked again.
         recheck_in: Duration,
     },
     /// Generate a certificate and write it to the file `Next`.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// Back-off after the first failure, doubled after each further failure.
 const COOL_DOWN_MIN: Duration = Duration::from_secs(1);
-/// Maximum back-off. Up to 40 % of jitter are added.
+/// Maximum back-off without jitter. The jitter adds 0 to 40 % of the back-off.
 const COOL_DOWN_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of error names with a counter. [`Fault`] has fewer variants.
+/// Maximum number of error counters: enough for every variant of [`Fault`].
 const ERRORS_MAX: usize = 32;
 
 /// Statistics of the requests to one endpoint since the start of the process.

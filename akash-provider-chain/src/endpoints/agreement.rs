@@ -257,10 +257,11 @@ impl Endpoints {
         }
     }
 
-    /// Selects from `others` an endpoint with the fault [`Fault::Behind`]. Its newest block is at most
-    /// [`LAG_TIME`] older than the newest block of `first`.
+    /// Returns an endpoint of `others` with the fault [`Fault::Behind`] and a recent block. The block is at
+    /// most [`LAG_TIME`] older than the newest block of `first`.
     ///
-    /// If `first` reports a false height, honest endpoints have this fault.
+    /// Such an endpoint can be honest: if `first` reports a height that is too high, honest endpoints have
+    /// this fault.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;
         for at in others {

@@ -35,7 +35,8 @@ fn bad(why: impl Into<String>) -> KeyringError {
     KeyringError::Armor(why.into())
 }
 
-/// Encrypts a key with Argon2 and a random salt, as text without a final line break.
+/// Encrypts a private key and returns an armored text (Argon2 and ChaCha20-Poly1305). The text does not end
+/// with a line break.
 pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String, KeyringError> {
     let mut salt = [0; SALT_BYTES];
     getrandom::fill(&mut salt).map_err(|e| KeyringError::Randomness(e.to_string()))?;

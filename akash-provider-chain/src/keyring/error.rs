@@ -106,7 +106,7 @@ pub enum KeyringError {
     Secret {
         /// Name of the environment variable, or path of the file.
         place: String,
-        /// Reason why the secret cannot be read, without the secret.
+        /// Reason why the secret cannot be read. The reason does not contain the secret.
         why: String,
     },
     /// The system does not provide random bytes. Contains the error text.

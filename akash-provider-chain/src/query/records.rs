@@ -88,7 +88,8 @@ impl Kind {
         }
     }
 
-    /// Decodes the readable fields of the id.
+    /// Decodes the id of a malformed record. Fields after a decoding error stay empty. Returns `None` if the
+    /// owner is missing.
     fn id(self, record: &[u8]) -> Option<mkt::v1::BidId> {
         let bytes = match self {
             Self::Order | Self::Deployment | Self::Group => first(record),
@@ -96,7 +97,7 @@ impl Kind {
             Self::Certificate | Self::Audit => return None,
         };
         let mut id = mkt::v1::BidId::default();
-        // The fields before the error count.
+        // Fields before a decoding error are valid.
         let _ = id.merge(bytes);
         (!id.owner.is_empty()).then_some(id)
     }

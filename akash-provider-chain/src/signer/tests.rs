@@ -108,7 +108,8 @@ fn signs_the_golden_vectors_byte_for_byte() {
     }
 }
 
-/// If the new signature differs, verifies the recorded signature.
+/// A recorded signature can differ from the new signature. In this case, the recorded signature must be
+/// valid.
 #[test]
 fn signs_recorded_transactions_of_the_provider() {
     let folder = recordings::folder("chain/tx");

@@ -47,7 +47,7 @@ pub enum Simulation {
         /// Gas that the transaction used in the simulation.
         used: u64,
     },
-    /// The transaction would fail, for a reason that nodes return as text.
+    /// The transaction would fail. The node returns the reason as text.
     Refused {
         /// Error text of the node, truncated.
         log: String,

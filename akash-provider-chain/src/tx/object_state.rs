@@ -15,14 +15,14 @@ use akash_provider_core::types::{
 pub enum ObjectState {
     /// The object shows that the message was executed.
     Done {
-        /// Height at which the object changed, if the record contains the height.
+        /// Height at which the object changed, if the object contains the height.
         height: Option<Height>,
     },
     /// The object shows that the message was not executed. The message can be sent again.
     NotDone,
     /// The message was not executed and would be refused. Contains the reason.
     Impossible(TxError),
-    /// The record does not show whether the message was executed.
+    /// The object does not show whether the message was executed.
     Unclear,
 }
 

@@ -62,7 +62,7 @@ pub struct PlannerConfig {
     pub simulations_max: usize,
     /// Maximum number of withdrawals in one transaction.
     pub shared_max: usize,
-    /// Time that a withdrawal waits for other withdrawals to share its transaction.
+    /// Time for which a withdrawal waits in the queue, so that several withdrawals can share one transaction.
     pub shared_wait: Duration,
     /// Maximum time from a call until its transaction is sent. After this time the call fails.
     pub unsent_max: Duration,
@@ -263,7 +263,7 @@ impl Planner {
         }
     }
 
-    /// Sets the gas and fees of the last hour, after a restart.
+    /// Sets the gas and the fees of the last hour. Used after a restart.
     #[must_use]
     pub(super) fn with_expenses(mut self, expenses: Expenses) -> Self {
         self.expenses = expenses;

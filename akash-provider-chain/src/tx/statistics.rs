@@ -37,7 +37,7 @@ const OTHER: &str = "other";
 pub enum MessageOutcome {
     /// A block contains the message, and the message was executed.
     Committed,
-    /// The chain refused the message, before or in a block.
+    /// A node refused the message, or a block contains the message and the execution failed.
     Refused,
     /// The message may have been sent, and its outcome is unknown.
     Unknown,

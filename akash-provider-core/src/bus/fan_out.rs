@@ -11,9 +11,11 @@ use std::time::Duration;
 
 /// Publishes on a first bus, and forwards every event to other buses without waiting for them.
 ///
-/// The first bus serves subscribers and [`Bus::last`]. Each of the other buses has its own queue. Events that
-/// do not fit in the queue, and refused facts (events of `Topic::Facts`), are dropped. After a bus refuses a
-/// status (an event of another topic), the latest status is published until the bus accepts it.
+/// The first bus serves subscribers and [`Bus::last`]. Each of the other buses has its own queue. An event
+/// that does not fit in the queue is dropped.
+///
+/// If another bus refuses an event of [`Topic::Facts`], the event is dropped. If another bus refuses an event
+/// of any other topic, the newest event of this topic is published again until the bus accepts it.
 ///
 /// ```
 /// use akash_provider_core::bus::{Bus, FanOut, LocalBus};

@@ -220,8 +220,8 @@ impl MemoryChain {
         lock(&self.state).maker = Maker(Some(Box::new(maker)));
     }
 
-    /// Sets a function that stores the market after each message of a tenant and after each block, before
-    /// subscribers receive the events.
+    /// Sets a function that stores the market. The function runs after each tenant message and after each
+    /// block, before subscribers receive the events.
     pub fn on_change(&self, store: impl FnMut(&Market) + Send + 'static) {
         lock(&self.state).keep = Keep(Some(Box::new(store)));
     }

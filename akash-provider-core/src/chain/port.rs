@@ -188,7 +188,7 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
     async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error>;
     /// Returns an order in any state, or `None` if no order has this id.
     async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error>;
-    /// Returns a bid, with the height and the agreement of the result.
+    /// Returns a bid. The result contains the height, and states whether the endpoints agree about the bid.
     async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error>;
     /// Returns one page of bids.
     async fn bids(&self, filter: &BidFilter, page: PageRequest) -> Result<Page<Bid>, Error>;
@@ -196,7 +196,8 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
     async fn group(&self, id: &GroupId) -> Result<Option<Group>, Error>;
     /// Returns a deployment with its groups, its escrow account, and its active and reclaiming leases.
     async fn deployment(&self, id: &DeploymentId) -> Result<Option<DeploymentRecord>, Error>;
-    /// Returns a lease, with the height and the agreement of the result.
+    /// Returns a lease. The result contains the height, and states whether the endpoints agree about the
+    /// lease.
     async fn lease(&self, id: &LeaseId) -> Result<Observed<LeaseRecord>, Error>;
     /// Returns one page of leases.
     async fn leases(&self, filter: &LeaseFilter, page: PageRequest) -> Result<Page<LeaseRecord>, Error>;

@@ -18,8 +18,9 @@ pub struct Candidate {
     /// Names of the settings that identify the election. A candidate with another value of such a setting
     /// never leads.
     pub fixed: &'static [&'static str],
-    /// Whether this candidate can at once replace a leader that has other settings. If false, the candidate
-    /// waits one more lease duration, because candidates with the leader's settings take precedence.
+    /// Whether this candidate can replace a leader with other settings without an additional delay. If false,
+    /// the candidate waits one more lease duration, so that a candidate with the leader's settings can take
+    /// over first.
     pub brings_settings: bool,
 }
 
@@ -27,7 +28,7 @@ pub struct Candidate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TakeoverDelay {
     AtOnce,
-    /// The candidate waits, because candidates with the leader's settings take precedence.
+    /// The candidate waits, so that a candidate with the leader's settings can take over first.
     Later,
     Never,
 }
@@ -65,7 +66,7 @@ enum CachedRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct OwnTerm {
     term: u64,
-    /// Start of the call for the last successful heartbeat.
+    /// Start time of the last successful heartbeat call.
     confirmed: Duration,
 }
 
@@ -157,11 +158,11 @@ impl Contest {
             .map_or_else(Vec::new, |record| self.differing(&record.payload))
     }
 
-    /// Returns the names of settings that differ between this instance and the record. Settings that only one
-    /// side has do not count.
+    /// Returns the names of settings with different values in this instance and in the record. Settings that
+    /// exist only on one side are ignored.
     ///
-    /// A setting that changed recently on this instance does not count while the record has the previous
-    /// value, because the holder may have made the same change.
+    /// After a setting changed on this instance, the previous value in the record is ignored for a short
+    /// time. The holder may have made the same change and not written it yet.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged
@@ -190,7 +191,7 @@ impl Contest {
         is_changed
     }
 
-    /// Returns the timeout of the next call, which is short while the store responds.
+    /// Returns the timeout of the next call. The timeout is short while the store responds.
     pub(super) const fn call_limit(&self) -> Duration {
         self.call_limit
     }

@@ -56,7 +56,8 @@ impl Timing {
         }
     }
 
-    /// Limits each duration, so that an instance can lead, and two instances never lead at the same time.
+    /// Restricts the durations to safe values: an instance can become the leader, and two instances never
+    /// lead at the same time.
     pub(super) fn sane(self) -> Self {
         let lease = self.lease.clamp(Duration::from_secs(1), LEASE_DURATION_MAX);
         let renew = self.renew.min(lease * 2 / 3);

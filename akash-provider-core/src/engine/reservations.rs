@@ -231,7 +231,7 @@ impl Reservations {
         Ok(units)
     }
 
-    /// Returns an order with reserved GPUs and with a replica that fits on no node.
+    /// Returns an order with reserved GPUs and an unplaced replica.
     fn unplaced_gpu_order(&self) -> Option<&OrderId> {
         let owed = |order: &&OrderId| {
             let reservation = self.reservations.get(*order);

@@ -268,7 +268,7 @@ pub struct BreakerStatus {
     pub held: Vec<HeldClose>,
     /// Location without workload records, although the provider has leases. `None` if no records are missing.
     pub records_missing: Option<String>,
-    /// Reason why the breaker holds the closes of all owners. `None` if the closes of some owners can
-    /// proceed.
+    /// Reason why the breaker holds all closes. `None` if the breaker holds no close, or only the closes of
+    /// certain owners.
     pub shut_because: Option<String>,
 }

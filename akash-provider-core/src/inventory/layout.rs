@@ -43,7 +43,7 @@ pub(super) struct Layout {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Node {
     pub(super) name: NodeName,
-    /// Free amounts before the provider's reservations.
+    /// Free amounts if the provider had no reservations.
     pub(super) base: Free,
     pub(super) cpu: Quantity,
     pub(super) memory: Quantity,
@@ -76,7 +76,7 @@ pub(super) struct Slot {
 pub(super) struct Class {
     pub(super) name: String,
     pub(super) quantity: Quantity,
-    /// Free bytes before the provider's reservations.
+    /// Free bytes if the provider had no reservations.
     pub(super) base: i64,
 }
 

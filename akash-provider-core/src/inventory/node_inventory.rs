@@ -168,9 +168,9 @@ impl NodeInventory {
         }
     }
 
-    /// Returns the number of reserved replicas for which capacity is missing, including every replica without
-    /// a node. If a node or a storage pool lacks 30 % of the reserved amount, 30 % of its replicas count,
-    /// rounded up.
+    /// Returns the number of reserved replicas for which capacity is missing. Replicas without a node are
+    /// included. A node or storage pool that lacks a share of its reserved amount adds the same share of its
+    /// replicas, rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {

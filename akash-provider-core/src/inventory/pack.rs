@@ -140,7 +140,8 @@ impl Search<'_> {
         None
     }
 
-    /// Returns the GPU choices with which a unit fits on a node. The last choice fits on the earliest node.
+    /// Returns the GPU choices with which a unit fits on some node. The last choice fits on the node with the
+    /// lowest index.
     fn order_choices(&self, unit: usize) -> Vec<GpuRequest> {
         let need = &self.needs[unit];
         let nodes = 0..self.inventory.free.len();

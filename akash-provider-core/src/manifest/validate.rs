@@ -8,7 +8,7 @@ use super::{Group, HttpOptions, Manifest, Service, ServiceExpose, limits};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// Maximum length of a service name, which becomes a label of a DNS name.
+/// Maximum length of a service name. A service name becomes a label of a DNS name.
 pub const MAX_SERVICE_NAME: usize = 63;
 
 /// Conditions under which a proxy can try the next replica.
@@ -220,8 +220,8 @@ pub fn is_service_name(name: &str) -> bool {
     name.len() <= MAX_SERVICE_NAME && name.starts_with(|c: char| c.is_ascii_lowercase()) && is_label(name)
 }
 
-/// Returns whether Kubernetes accepts the name of a variable: `[-._a-zA-Z][-._a-zA-Z0-9]*`, not `.` and not
-/// starting with `..`.
+/// Returns whether Kubernetes accepts the name of an environment variable. The name consists of letters,
+/// digits, `-`, `_` and `.`. The name does not start with a digit or `..`, and is not `.`.
 pub(crate) fn is_env_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     !name.is_empty()

@@ -45,7 +45,7 @@ impl Hashes {
         &self.received
     }
 
-    /// Returns the hash over the fields that this version supports. The Go provider computes the same hash.
+    /// Returns the hash without the unknown fields of the manifest. The Go provider computes the same hash.
     #[must_use]
     pub const fn known(&self) -> &[u8; 32] {
         &self.typed

@@ -61,7 +61,7 @@ pub(super) struct LeaseBook {
 pub(super) struct TxContext<'a> {
     /// Height of the block under construction.
     pub(super) height: Height,
-    /// Time of the block under construction, or of the newest complete block if not set yet.
+    /// Time of the block under construction, if set. Otherwise the time of the newest complete block.
     pub(super) time: BlockTime,
     pub(super) ledger: &'a mut Ledger,
     pub(super) index: &'a mut Index,

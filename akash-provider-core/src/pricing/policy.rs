@@ -237,9 +237,9 @@ impl Policy {
         Ok((base, factors, minimum.get(denom).copied().unwrap_or(Dec::ZERO)))
     }
 
-    /// Returns the description and the factor of the surcharge for scarcity. The last entry of `scarcity`
-    /// below the utilization of the scarcest requested resource applies. Returns `None` if no entry applies
-    /// or the utilization is unknown.
+    /// Returns the description and the factor of the scarcity surcharge. The entry of `scarcity` with the
+    /// highest exceeded limit applies. The utilization of the scarcest requested resource is compared with
+    /// the limits. Returns `None` if no entry applies or the utilization is unknown.
     fn scarcity(&self, request: &PriceRequest) -> Option<(String, Dec)> {
         let (resource, share) = request.utilization.as_ref()?.scarcest(request.units())?;
         let step = self.scarcity.iter().rev().find(|step| share > step.above)?;

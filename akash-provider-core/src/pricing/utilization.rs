@@ -65,8 +65,8 @@ impl ResourceUsage {
     }
 }
 
-/// Utilization of the whole cluster by resource, before and after an order. The amounts have overcommit
-/// applied.
+/// Utilization of the whole cluster by resource, before and after an order. The amounts take overcommit into
+/// account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Utilization {
     /// CPU in millicores.

@@ -41,7 +41,8 @@ impl LostFacts {
         Self { counted, bus }
     }
 
-    /// Counts an event that is not published again.
+    /// Counts the event as lost if it is a fact. Other events are not counted, because a newer event replaces
+    /// them.
     fn add(&self, topic: Topic) {
         if topic == Topic::Facts {
             self.counted.fetch_add(1, Ordering::Relaxed);

@@ -191,8 +191,8 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
     }
 }
 
-/// Reports a persistent volume that is not mounted: an error in SDL version 2.0 if the service has no mounts,
-/// otherwise a warning.
+/// Reports a persistent volume that a service uses but does not mount. Returns an error for SDL version 2.0
+/// if the service has no mounts at all. Otherwise adds a warning.
 fn unmounted(
     version: Version,
     spot: &Location,

@@ -95,7 +95,7 @@ pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlE
 const MAX_SHALLOW: usize = 32;
 /// Maximum number of lines that the parser indents in one quoted text.
 const MAX_LINES: usize = 200;
-/// Indentation that the parser adds to lines of quoted texts: deeper than any SDL.
+/// Indentation that the parser adds to the lines of quoted texts. No SDL has a deeper indentation.
 const DEEP: &str =
     "                                                                                                ";
 

@@ -337,7 +337,7 @@ pub struct AuditedAttributes {
 pub struct Certificate {
     /// Serial number in decimal digits, unique per account.
     pub serial: String,
-    /// Whether the certificate is not revoked.
+    /// True until the certificate is revoked.
     pub valid: bool,
     /// X.509 certificate in PEM.
     pub cert: Vec<u8>,
@@ -538,8 +538,8 @@ pub enum Agreement {
     Unreachable,
 }
 
-/// A record read from the chain, with its height and the agreement of the endpoints. The node had the
-/// configured chain id and was not catching up.
+/// Record that was read from the chain at one height. `agreement` states whether a second endpoint returned
+/// the same record. The node had the configured chain id and was not catching up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Observed<T> {
     /// Record, or `None` if the endpoint found no record. `None` alone does not prove that the chain has no

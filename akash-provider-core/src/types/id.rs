@@ -163,7 +163,7 @@ impl BidId {
         base32hex(&Sha224::digest(self.to_string().as_bytes()))
     }
 
-    /// Returns the first DNS label of the automatic hostname of a service of this lease.
+    /// Returns the first label of the automatic hostname of a service.
     #[must_use]
     pub fn ingress_label(&self, service: &str) -> String {
         let name = format!("{self}{service}");

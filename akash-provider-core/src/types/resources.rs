@@ -168,7 +168,7 @@ pub struct Resources {
     pub id: u32,
     /// CPU of one replica.
     pub cpu: Cpu,
-    /// Memory of one replica, without volumes in memory.
+    /// Memory of one replica. Volumes of the class `ram` are not included.
     pub memory: Memory,
     /// Volumes of one replica. Mounts in the manifest refer to the names of the volumes.
     pub storage: Vec<Storage>,

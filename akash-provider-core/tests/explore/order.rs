@@ -154,7 +154,7 @@ impl OrderWorld {
         }
     }
 
-    /// Adds the bid to the simulated chain. Fails as on a real chain.
+    /// Adds the bid to the simulated chain. Returns the same errors as a real chain.
     fn land_create(&mut self) -> Result<(), TxError> {
         if self.order != OrderState::Open {
             return Err(TxError::OrderNotOpen);

@@ -48,7 +48,8 @@ pub(crate) struct Workload {
 pub(crate) struct ClusterState {
     pub(crate) runs: BTreeMap<LeaseId, Workload>,
     pub(crate) hostnames: BTreeMap<String, LeaseId>,
-    /// Sharing keys of the leased IP addresses of each lease.
+    /// Keys of the leased IP addresses of each lease. Leases of one tenant with the same key share an
+    /// address.
     pub(crate) ips: BTreeMap<LeaseId, BTreeSet<String>>,
     place: ReadLocation,
     /// Whether the cluster also contains objects of other owners.

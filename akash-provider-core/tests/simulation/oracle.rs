@@ -92,7 +92,7 @@ pub(crate) struct EngineModel {
     pub(crate) recorded: BTreeSet<LeaseId>,
     /// Leases with any object in the last cluster list.
     pub(crate) there: BTreeSet<LeaseId>,
-    /// Leases that the last cluster list lacks because of a wrong namespace or cluster.
+    /// Leases that were missing in the last cluster list. The engine had read a wrong namespace or cluster.
     pub(crate) hidden: BTreeSet<LeaseId>,
     /// Whether the last cluster list was incomplete.
     pub(crate) short_list: bool,

@@ -83,8 +83,7 @@ impl Lines {
         self.replay = self.mark.map(|mark| (mark, 0));
     }
 
-    /// Returns the time from which the next stream must contain lines, rounded down to seconds; `None` for
-    /// all lines.
+    /// Returns the start time for the next log stream, rounded down to seconds. `None` requests all lines.
     pub(super) fn since(&self) -> Option<Timestamp> {
         let part = self.part.as_ref().and_then(|part| part.stamp);
         let stamp = self.mark.map(|mark| mark.stamp).or(part)?;

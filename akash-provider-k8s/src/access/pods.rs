@@ -13,7 +13,8 @@ pub(super) struct Replica {
     pub(super) container: Option<String>,
 }
 
-/// Returns the replicas of `services`, or of all services if empty, sorted by name.
+/// Returns the replicas of `services`, sorted by name. If `services` is empty, returns the replicas of all
+/// services.
 pub(super) fn replicas(view: &LeaseView, services: &[String]) -> Vec<Replica> {
     let pods = view.pods.iter();
     pods.filter_map(|(name, pod)| {

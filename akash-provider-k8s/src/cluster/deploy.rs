@@ -130,8 +130,11 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies the objects of the lease. Returns the objects and the metadata of written objects; `None` if
-    /// an adopted lease stays unchanged.
+    /// Applies the objects of the lease. Returns all rendered objects, and the metadata of the written
+    /// objects.
+    ///
+    /// Returns `None` if another provider program deployed the lease completely. In this case, only the
+    /// network policy can change.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,
@@ -348,7 +351,7 @@ impl Inner {
         })
     }
 
-    /// Returns the properties of an existing lease that determine its new objects. If `isolation` is set, all
+    /// Returns the state of the lease before the apply, as input for rendering. If `isolation` is set, all
     /// pods are replaced.
     fn prior_of_apply(
         &self,
@@ -419,7 +422,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns the services that another provider program deployed, with unchanged manifest entries.
+    /// Returns the services that another provider program deployed. The manifest entries of these services
+    /// are unchanged.
     fn adopted(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
             return BTreeSet::new();

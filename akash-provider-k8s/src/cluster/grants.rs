@@ -107,8 +107,8 @@ impl Inner {
         self.account.get().cloned().flatten()
     }
 
-    /// Lists the objects of `kinds` in the namespace of a lease. Binds the account first in an existing
-    /// namespace.
+    /// Lists the objects of `kinds` in the namespace of a lease. If the namespace exists, this function first
+    /// binds the provider's account to the lease role.
     pub(super) async fn opened(
         &self,
         home: &str,

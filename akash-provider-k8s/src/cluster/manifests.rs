@@ -24,7 +24,7 @@ const ADOPTED: &str = "provider.akash.network/adopted";
 /// Services that another program deployed: name of the service and hash of its manifest entry.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// Source of the existing Manifest object with which a new record is compared.
+/// Source of the existing Manifest object. A new record is compared with this object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.
@@ -214,8 +214,8 @@ impl Inner {
         ))
     }
 
-    /// Returns the services that another program deployed; `None` if this program has applied the lease since
-    /// then.
+    /// Returns the services that another program deployed. Returns `None` if this program has applied the
+    /// lease.
     pub(crate) fn still_adopted(&self, manifest: &Manifest) -> Option<AdoptedServices> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let namespace = self.state.lease_in(name).namespace?;

@@ -112,7 +112,8 @@ pub(crate) fn devices(
     all
 }
 
-/// Device counts of a model in its labels: by size, by interface, and by both.
+/// Device counts of one GPU model, from the labels of a node: in total, by memory size, by interface, and by
+/// both.
 #[derive(Debug, Default)]
 struct Model<'a> {
     devices: u32,

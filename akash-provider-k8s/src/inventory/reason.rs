@@ -318,7 +318,7 @@ pub(crate) fn invalid_record(name: &str, reason: &str) -> IgnoredResource {
     IgnoredResource::new(IgnoredKind::Record, reason, help)
 }
 
-/// Returns the last entry of a list that omits `number` entries because of its limit.
+/// Returns the last entry of a truncated list. `number` is the number of omitted entries.
 pub(crate) fn omitted(number: usize) -> IgnoredResource {
     IgnoredResource::new(
         IgnoredKind::Other,

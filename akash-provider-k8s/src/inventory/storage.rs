@@ -50,7 +50,7 @@ pub struct VolumeFacts {
     pub(crate) bytes: i64,
     /// Namespace of the claim that is bound to the volume; `None` without a claim.
     pub(crate) claim: Option<Box<str>>,
-    /// Node of a local-path volume, which uses the disk of the node's ephemeral storage.
+    /// Node of a local-path volume. Such a volume uses the same disk as the ephemeral storage of the node.
     pub(crate) node: Option<NodeName>,
 }
 
@@ -164,8 +164,8 @@ impl Volumes {
     }
 }
 
-/// Returns the capacity of each offered class with the amount that other users use, and the classes that are
-/// not offered.
+/// Returns the capacity of each offered class, and the classes that are not offered. A capacity is the total
+/// amount, and the amount that volumes of other users occupy.
 pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<IgnoredClass>) {
     let mut volumes: HashMap<&str, Volumes> = HashMap::new();
     for volume in view.volumes {

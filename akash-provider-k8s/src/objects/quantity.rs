@@ -27,8 +27,8 @@ fn shortest(mut amount: u64, mut power: usize) -> Quantity {
     Quantity(format!("{amount}{suffix}"))
 }
 
-/// Returns the resource request for `limit`: the limit divided by `level`, rounded half up, at least 1 unless
-/// the limit is 0.
+/// Returns the resource request for a limit: `limit` divided by `level`, rounded half up. If the limit is
+/// above 0, the request is at least 1.
 ///
 /// If the level is 1 or less, the request equals the limit.
 pub(super) fn committed(limit: u64, level: f64) -> u64 {

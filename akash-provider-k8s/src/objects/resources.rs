@@ -117,7 +117,8 @@ pub(super) fn remove_disk(resources: &mut ResourceRequirements) {
     }
 }
 
-/// Returns the GPU vendor of a service: promised with the bid, otherwise requested.
+/// Returns the GPU vendor of a service. The vendor that was promised with the bid has precedence over the
+/// requested vendor.
 pub(super) fn gpu_vendor(cx: &Context<'_>, service: &Service) -> Result<&'static str, Refusal> {
     let promised = cx.params(service).and_then(|params| params.resources.as_ref());
     let promised = promised.and_then(|resources| resources.gpu.as_ref());

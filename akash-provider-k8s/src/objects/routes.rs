@@ -98,7 +98,7 @@ pub struct HttpRouteSpec {
 pub struct ParentRef {
     /// Name of the gateway.
     pub name: String,
-    /// Namespace of the gateway, if it differs from that of the route.
+    /// Namespace of the gateway. `None` if the route is in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }

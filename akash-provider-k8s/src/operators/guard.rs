@@ -42,8 +42,8 @@ const REMEDY: &str = "restore the records, or confirm the deletion with `provide
 pub struct MissingRecord {
     /// Key of the record in the index.
     pub key: String,
-    /// Whether the reason is known: the record was removed after the operator started, or the Manifest no
-    /// longer contains the hostname or address.
+    /// Whether the reason for the missing record is known: the record was removed after the operator started,
+    /// or the Manifest no longer contains the hostname or address.
     pub has_reason: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct Hold {
 /// State of a hostname or a Service without a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The deletion waits until [`SETTLE`] has elapsed and evidence was read.
+    /// The deletion waits until [`SETTLE`] has elapsed and evidence confirms that the record is missing.
     Pending,
     /// The reason for the missing record is unknown. The deletion waits for a reason, or for a confirmation
     /// by an administrator.
@@ -98,7 +98,7 @@ struct Missing {
 pub(super) struct Wait {
     /// Reason why the deletion waits. The status shows this reason.
     pub(super) why: String,
-    /// Time of the next check; `None` if only an event can change the decision.
+    /// Time at which the deletion is reviewed again. `None` if only an event can change the decision.
     pub(super) again: Option<Instant>,
     /// True if the deletion requires new evidence.
     pub(super) reads: bool,

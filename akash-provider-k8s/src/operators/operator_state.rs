@@ -446,7 +446,7 @@ impl<I: Index> Inner<I> {
 struct ProblemLog {
     /// True if problems changed since the last log message.
     is_due: bool,
-    /// Number of names in the last log message and time of this message, by problem.
+    /// For each problem: the number of names in the last log message, and the time of this message.
     logged: BTreeMap<String, (usize, Instant)>,
 }
 

@@ -182,7 +182,7 @@ impl Queue {
         self.dues.insert((at, name.to_owned()));
     }
 
-    /// Returns the time of the next reminder or attempt.
+    /// Returns the earliest time at which a name is due, because of a reminder or a retry.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.dues.first().map(|(due, _)| *due)

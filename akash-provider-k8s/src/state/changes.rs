@@ -32,8 +32,8 @@ struct Listener {
     losses: u64,
 }
 
-/// Returns a stream of health changes. The stream sends a snapshot first and after missed changes, and ends
-/// when the [`State`](super::State) is dropped.
+/// Returns a stream of health changes. The stream starts with a snapshot, and sends another snapshot after
+/// missed changes. The stream ends when the [`State`](super::State) is dropped.
 pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<ClusterChange, Error>> {
     let listener = Listener {
         shared: Arc::downgrade(shared),

@@ -204,7 +204,7 @@ struct Watch {
     report: Box<dyn Report>,
     watch_config: WatchConfig,
     definitions: Definitions,
-    /// Time of the last event, if the watch was ended because it was idle.
+    /// Time of the last event before an idle watch was restarted. `None` after the new watch has worked.
     silent_since: Option<Instant>,
     /// Number of consecutive times that the API server reported the kind as missing.
     absences: u32,

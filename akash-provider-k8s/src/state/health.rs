@@ -84,7 +84,8 @@ fn is_changed(meta: &ObjectMeta) -> bool {
     meta.generation.is_some_and(|generation| generation > 1)
 }
 
-/// Returns true while a Deployment replaces replicas, until the controller reports the end or a stall.
+/// Returns true while a Deployment replaces replicas. Returns false after the rollout is complete or has
+/// stalled.
 fn is_progressing(status: &DeploymentStatus) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     conditions

@@ -185,7 +185,7 @@ impl History {
     }
 }
 
-/// Sink for watched events. Ignores deletions on the server.
+/// Sink for watched events. An event stays in the history when the server deletes the event.
 pub(super) struct EventSink(pub(super) Arc<History>);
 
 impl Sink<Decoded<Event>> for EventSink {

@@ -32,7 +32,7 @@ type Paths = &'static [&'static [&'static str]];
 pub(crate) trait Parts: Clone + Send + Sync + 'static {
     /// Paths of the selected fields.
     const PATHS: Paths;
-    /// True if only the fields in `PATHS` are decoded; false if only these fields are skipped.
+    /// If true, only the fields in `PATHS` are decoded. If false, only the other fields are decoded.
     const ARE_READ: bool = false;
 }
 

@@ -24,7 +24,7 @@ pub struct WatchConfig {
     /// Idle time after which a watch without events and bookmarks is restarted. A working watch may be quiet
     /// for two minutes.
     pub idle: Duration,
-    /// Time after which a watch without events is considered working.
+    /// Time without a failure after which a new watch counts as working, even if no event has arrived.
     pub proof: Duration,
     /// Duration after which a watch resets the back-off.
     pub steady: Duration,

@@ -169,7 +169,7 @@ fn services_of_the_go_operator_are_adopted_and_orphans_deleted() {
     });
 }
 
-/// Creates a Service of another client, with the operator's name for this port of the lease.
+/// Creates a Service as another client, under the name that the operator uses for this port.
 async fn foreign(world: &World, lease: &LeaseId, port: u16) -> Value {
     let foreign = json!({
         "apiVersion": "v1", "kind": "Service",

@@ -63,7 +63,7 @@ async fn next(changes: &mut Changes) -> ClusterChange {
         .expect("no error")
 }
 
-/// Health of a lease with a missing replica and without a reason.
+/// Health of a lease that lacks a replica for an unknown reason.
 const UNEXPLAINED: Health = Health::Out(Outage::Unexplained);
 
 fn snapshot(of: &[(u64, Health)]) -> ClusterChange {

@@ -70,7 +70,8 @@ impl Server {
         })
     }
 
-    /// Starts a sentinel of the master at this port, under the name `main`, with a quorum of one.
+    /// Starts a sentinel with a quorum of one. The sentinel monitors the master at the port `master` under
+    /// the name `main`.
     pub(crate) fn sentinel(master: u16) -> Option<Self> {
         let port = free_port().unwrap();
         Self::run("redis-sentinel", port, |folder| {

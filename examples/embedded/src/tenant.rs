@@ -151,7 +151,7 @@ impl Tenant {
         Arc::new(self.sdl.manifest.clone())
     }
 
-    /// Returns the hash of the manifest, which the deployment on the chain contains.
+    /// Returns the hash of the manifest. The deployment on the chain contains the same hash.
     #[must_use]
     pub const fn hash(&self) -> [u8; 32] {
         self.sdl.hash

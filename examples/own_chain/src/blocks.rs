@@ -32,7 +32,7 @@ pub(crate) struct Pending {
 
 impl State {
     /// Executes a block: changes the market, and sends the events to the subscribers. Returns the result of
-    /// each transaction, always the same for the same block.
+    /// each transaction. The same block always has the same results.
     pub(crate) fn execute(&mut self, block: &Block) -> Vec<TxOutcome> {
         let height = block.height;
         self.market.begin_block(block.time);

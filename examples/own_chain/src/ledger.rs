@@ -83,7 +83,7 @@ pub(crate) trait Reader {
     /// reported by `lost` are not counted. The error is the reason why this block cannot follow the previous
     /// block.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
-    /// Reports an unusable line, which may have been a block.
+    /// Reports that a line cannot be read. The line possibly contained a block.
     fn lost(&mut self);
 }
 

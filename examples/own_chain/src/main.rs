@@ -104,7 +104,8 @@ async fn register(chain: &OwnChain) -> Result<(), Failed> {
     }
 }
 
-/// Returns the names of the messages in the ledger file. Reads plain JSON, as another program would.
+/// Returns the names of the messages in the ledger file. Parses the lines as plain JSON, to show that other
+/// programs can read the file.
 fn story(path: &Path) -> Result<Vec<String>, Failed> {
     let mut names = Vec::new();
     for line in std::fs::read_to_string(path)?.lines() {

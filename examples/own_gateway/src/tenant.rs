@@ -41,8 +41,8 @@ pub struct Caller {
 pub type Reply = (u16, String);
 
 impl Caller {
-    /// Creates the tenant of the scenario, and stores its public key on the chain, as its first transaction
-    /// would.
+    /// Creates the tenant of the scenario, and stores the tenant's public key on the chain. On a real chain,
+    /// the first transaction of an account publishes the key.
     ///
     /// # Errors
     /// The provider has no certificate on the chain.

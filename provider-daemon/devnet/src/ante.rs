@@ -36,7 +36,7 @@ pub(super) struct Pending {
     nonces: BTreeSet<(i64, Address)>,
 }
 
-/// Nonces of the unordered transactions in blocks, until the timeouts of these transactions.
+/// Nonces of the unordered transactions in blocks. A nonce is removed after the timeout of its transaction.
 #[derive(Debug, Default)]
 pub(super) struct Nonces(BTreeSet<(i64, Address)>);
 

@@ -55,7 +55,8 @@ pub(super) fn transfer(from: &str, to: &str, coin: &Coin) -> [Event; 4] {
     ]
 }
 
-/// Id of a deployment, group, order, bid or lease. The field order is that of the JSON on the Akash network.
+/// Id of a deployment, group, order, bid or lease. The fields have the same order as in the JSON of the Akash
+/// network.
 #[derive(Default, Serialize)]
 struct Id<'a> {
     owner: &'a str,

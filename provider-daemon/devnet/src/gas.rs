@@ -16,7 +16,7 @@ pub(super) const UNORDERED: u64 = 4_000;
 pub(super) const FAILED: u64 = 8_000;
 pub(super) const TRANSFER: u64 = 18_000;
 
-/// Returns the gas of a message, without the gas of its effects.
+/// Returns the gas of a message. The gas of the resulting events is added separately.
 pub(super) fn message(type_url: &str) -> u64 {
     match type_url.rsplit('.').next().unwrap_or_default() {
         "MsgWithdrawLease" => 39_000,

@@ -252,8 +252,9 @@ impl Table {
         }
     }
 
-    /// Closes an authenticated connection on a port in favor of a new connection of `class`. `mine` is the
-    /// number of connections of the new connection's account. Returns false if no connection may be closed.
+    /// Closes an authenticated connection on `port` in favor of a new connection of `class`. `mine` is the
+    /// number of connections of the account that opens the new connection. Returns false if no connection may
+    /// be closed.
     fn displace_for(&mut self, port: Port, class: Class, mine: usize) -> bool {
         if self.close_least(|e| e.port == port && e.class == Class::Account, |e| e.used) {
             return true;

@@ -111,7 +111,8 @@ fn pair_with_capacity(
     }
 }
 
-/// Formats a number of bytes, at most `i64::MAX`, because clients parse a signed number.
+/// Formats a number of bytes. Numbers above `i64::MAX` become `i64::MAX`, because clients parse a signed
+/// number.
 pub(crate) fn bytes(number: u64) -> String {
     number.min(i64::MAX.unsigned_abs()).to_string()
 }

@@ -126,7 +126,7 @@ fn routes() -> [Route; 16] {
     ]
 }
 
-/// Returns the routes, each with its [`Guard`]. Other paths get "not found" without a check.
+/// Returns the routes, each with its [`Guard`]. Other paths return "not found" without authentication.
 pub(super) fn router(app: &Arc<App>) -> Router {
     let identifying = middleware::from_fn_with_state(Arc::clone(app), identify);
     let counting = middleware::from_fn_with_state(Arc::clone(app), counted);

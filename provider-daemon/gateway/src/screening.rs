@@ -251,7 +251,7 @@ fn because(decline: &Decline, mut more: Vec<String>) -> ScreeningResult {
     ScreeningResult::declined(Some(decline.code()), &more)
 }
 
-/// Returns the result for a decline, with the other reasons and the ignored resources of the explanation.
+/// Returns the result for a decline. The explanation adds further reasons and the ignored resources.
 fn with_nodes(decline: &Decline, explanation: &Explanation) -> ScreeningResult {
     ScreeningResult {
         ignored: ignored(explanation),

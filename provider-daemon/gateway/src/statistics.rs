@@ -58,7 +58,7 @@ pub struct PortStatistics {
     pub accepted: u64,
     /// Number of connections that were closed in favor of other connections.
     pub displaced: u64,
-    /// Number of connections that waited for a place.
+    /// Number of connections that waited until another connection was closed.
     pub delayed: u64,
     /// Number of failed TLS handshakes.
     pub failed_handshakes: u64,

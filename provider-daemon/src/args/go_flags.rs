@@ -123,7 +123,7 @@ impl Kind {
     }
 }
 
-/// Flags of the Go provider without an effect, with their values on the command line.
+/// Flags of the Go provider that have no effect in this program, with their values.
 #[derive(Debug, Default)]
 pub struct GoFlagArgs {
     set: Vec<SetFlag>,

@@ -107,7 +107,7 @@ impl FileSettings {
     }
 }
 
-/// Parses a command line and its settings files, which flags or environment variables name.
+/// Parses a command line, and the settings files that are named in flags or environment variables.
 ///
 /// # Errors
 /// Returns the mistake in the command line or in a settings file, or the requested help.

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(super) const EXTENSION: &str = "jsonl";
-/// Minimum size limit of one file, in bytes. Each write fits into one file.
+/// Lower bound for the size limit of one file, in bytes. Each write is smaller.
 pub(super) const FILE_MIN: u64 = 64 << 10;
 /// Name of the lock file. A writer locks this file during a write.
 const LOCK: &str = "lock";

@@ -33,7 +33,7 @@ impl Default for CapacityQueue {
 }
 
 impl CapacityQueue {
-    /// Returns true if a later order can succeed after a decline for this reason.
+    /// Returns true if the order was declined because of missing capacity. A later attempt can then succeed.
     #[must_use]
     pub fn is_for_capacity(reason: DeclineCode) -> bool {
         FOR_CAPACITY.contains(&reason)

@@ -291,7 +291,8 @@ fn is_taken(error: &anyhow::Error) -> bool {
     matches!(listen, Some(GatewayError::Listen { why, .. }) if why.kind() == ErrorKind::AddrInUse)
 }
 
-/// Returns a token for the tenant of the given SDLs, and stores the tenant's public key on the chain.
+/// Returns a token for the tenant of the SDLs on the command line, and stores the tenant's public key on the
+/// chain.
 fn tenants_token(world: &World, now: Duration) -> anyhow::Result<String> {
     let key = trial::tenant_key(GIVEN)?;
     let public = key.public().as_bytes().to_vec();

@@ -20,15 +20,15 @@ use data_encoding::HEXLOWER;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Maximum number of block times that a tenant waits for the next event.
+/// Maximum time that a tenant waits for the next event, in block times.
 const WAIT_BLOCKS: u32 = 60;
-/// Lower limit of the time that [`WAIT_BLOCKS`] sets.
+/// Minimum value of the time in [`WAIT_BLOCKS`], for short block times.
 const WAIT_MIN: Duration = Duration::from_secs(20);
 /// Maximum number of declined attempts of a tenant at a provider without leases.
 const ATTEMPTS_MAX: u32 = 2;
-/// After this number of block times without a lease at the provider, a tenant stops waiting for capacity.
+/// Maximum time that a tenant waits for capacity while the provider has no lease, in block times.
 const IDLE_BLOCKS: u32 = 3;
-/// Lower limit of the time that [`IDLE_BLOCKS`] sets.
+/// Minimum value of the time in [`IDLE_BLOCKS`], for short block times.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval at which a tenant checks chain, cluster and provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
@@ -340,7 +340,8 @@ impl Tenant {
         true
     }
 
-    /// Returns true if the cluster reports all services as healthy, possibly before the provider.
+    /// Returns true if the cluster reports all services as available. The provider may not have observed this
+    /// state yet.
     async fn all_serve(&self, leases: &[LeaseId]) -> bool {
         for lease in leases {
             match self.world.cluster.lease_status(lease).await {

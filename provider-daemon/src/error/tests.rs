@@ -53,7 +53,7 @@ fn is_sentence(text: &str) -> bool {
     (is_capitalized && !is_name) || (text.ends_with('.') && !text.ends_with(".."))
 }
 
-/// Returns true if the literal at `at` is not in a comment or a test.
+/// Returns true if the offset `at` is in production code: not in a comment, and not in tests.
 fn builds_an_error(code: &str, at: usize) -> bool {
     let tests = code.find("#[cfg(test)]").unwrap_or(code.len());
     let line = code[..at].rfind('\n').map_or(0, |end| end + 1);

@@ -78,7 +78,7 @@ pub(super) struct Outcome {
     /// status.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
-    /// Number of missing steps, because the engine was faster than the writer.
+    /// Number of steps that the recording does not contain. The engine was faster than the writer.
     pub(super) missing: u64,
     pub(super) skipped: u64,
     /// Unreadable parts of the recording, with the reason.

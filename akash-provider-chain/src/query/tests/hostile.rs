@@ -309,8 +309,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns [`Garbage::within`] for a query path: the tenant of `won` for lists of bids and leases, otherwise
-/// no bytes.
+/// Returns the bytes that a request must contain to get the malformed record. For lists of bids and leases,
+/// these bytes are the tenant of `won`. For other paths, every request gets the record.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),

@@ -14,7 +14,8 @@ pub(super) struct Tip {
     pub(super) time: BlockTime,
 }
 
-/// Value that the planner requires or, if the value is unknown, the reason and the time of the next query.
+/// Value that the planner requires. If the value is unknown, `problem` is the reason and `retry_at` is the
+/// time of the next query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RequiredValue<T> {
     value: Option<T>,

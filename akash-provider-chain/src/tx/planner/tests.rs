@@ -23,7 +23,7 @@ struct Faults {
     missing_orders: u32,
     /// Gas that every simulation reports.
     reported_gas: Option<u64>,
-    /// Number of blocks that the node adds to every height, as a false chain.
+    /// Number that the node adds to the heights in its responses, to simulate a false chain.
     higher: u64,
     lag: u64,
     owner: u64,
@@ -222,7 +222,7 @@ impl World {
 
     /// Checks that each call got one reply, and that the node executed each message reported as executed.
     ///
-    /// All transactions must have expired before.
+    /// Call this method only after all transactions have expired.
     fn check(&self) {
         assert_eq!(self.replies.len(), self.submitted.len(), "a call without a reply");
         assert!(self.planner.is_idle());

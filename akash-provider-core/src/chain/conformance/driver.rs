@@ -22,7 +22,7 @@ pub trait Driver: Send + Sync {
     fn provider(&self) -> Address;
     /// Returns a second registered provider.
     fn competitor(&self) -> Address;
-    /// Returns the price of every bid, at most the maximum of the driver's orders.
+    /// Returns the price for all bids of the suite. The driver's orders must allow this price.
     fn price(&self) -> DecCoin;
     /// Returns the id of an order that never exists.
     fn no_order(&self) -> OrderId;

@@ -190,8 +190,7 @@ impl LeasedIps for MemoryCluster {
 }
 
 impl MemoryCluster {
-    /// Returns the function that runs commands (`None` for the default behavior) and the banner. Fails if the
-    /// service or the replica does not run.
+    /// Returns the `exec` function and the banner, if set. Fails if the service or the replica does not run.
     fn find_exec(
         &self,
         lease: &LeaseId,

@@ -73,11 +73,11 @@ pub(crate) enum Decision {
     /// The request waits: the warm-up period has not ended, workload records are missing, or the breaker has
     /// tripped.
     Held,
-    /// The request trips the breaker for all owners, and waits. Contains the number of granted requests of
-    /// all owners within the window, plus this request.
+    /// The request trips the breaker for all owners, and waits. Contains the number of requests in the
+    /// window: all granted requests, and this request.
     Tripped(u32),
-    /// The request trips the breaker for the owner of the lease, and waits. Contains the number of granted
-    /// requests of this owner within the window, plus this request.
+    /// The request trips the breaker for the owner of the lease, and waits. Contains the number of requests
+    /// of this owner in the window: all granted requests, and this request.
     TrippedFor(u32),
 }
 

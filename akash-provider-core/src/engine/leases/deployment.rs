@@ -46,7 +46,8 @@ use std::time::Duration;
 /// Maximum number of attempts to query the chain and check a submission. After the last failure, the
 /// submission is refused.
 const READ_ATTEMPTS: u32 = 3;
-/// Time after which a failed query or check of a submission is not retried.
+/// Maximum time for the retries of one submission. Later, a failed query or a failed check refuses the
+/// submission.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time for which the state of a deployment without leases is retained, so that a restarted group can use its
 /// manifest.
@@ -103,8 +104,8 @@ pub enum Input {
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
-        /// True if a lease without an entry has no workload. False while the cluster has no record of any
-        /// lease, because the provider may use a wrong cluster.
+        /// True if the listing proves that all other leases have no manifest. False while the cluster
+        /// contains no record of any lease: the provider may use a wrong cluster.
         conclusive: bool,
     },
     /// The deployment was closed on the chain.

@@ -28,8 +28,8 @@ pub enum HostnameError {
         /// Hostname in lower case.
         hostname: String,
     },
-    /// Another tenant holds a wildcard that covers the requested hostname, or a hostname that the requested
-    /// wildcard covers.
+    /// The requested hostname and a hostname of another tenant overlap: one of them is a wildcard that covers
+    /// the other.
     #[error("host {hostname:?} in use: another tenant holds {held:?}")]
     Overlaps {
         /// Requested hostname in lower case.

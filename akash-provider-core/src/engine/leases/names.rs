@@ -146,9 +146,10 @@ impl Engine {
         self.hostnames_freed(&free);
     }
 
-    /// Claims the recorded hostnames of a manifest that was found in the cluster. The lease waits for
-    /// hostnames that were not recorded, or that another lease holds. Hostnames of a closed lease of the same
-    /// group move to this lease immediately.
+    /// Claims the hostnames of a manifest that was found in the cluster.
+    ///
+    /// The lease gets each recorded hostname that is free or belongs to a closed lease of the same group. The
+    /// lease waits for the other hostnames of the manifest.
     pub(in crate::engine) fn adopt_hostnames(&mut self, deployment: &WorkloadSpec) {
         let lease = &deployment.lease;
         let recorded = deployment.names();

@@ -228,7 +228,8 @@ impl Workload {
         self.desired.as_ref().map(|d| &d.deployment)
     }
 
-    /// Returns the version that the cluster accepted last, or 0 if the cluster has accepted no version.
+    /// Returns the manifest version that the cluster accepted last, or 0 if the cluster has not accepted any
+    /// version.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.applied

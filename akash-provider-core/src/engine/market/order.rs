@@ -230,7 +230,7 @@ pub struct Order {
     /// True if a record, an event or a transaction result shows the bid. The bid then exists, even if a later
     /// query does not find it.
     is_on_chain: bool,
-    /// Lowest height at which a query without the bid proves that the bid does not exist.
+    /// Minimum height of the query results that can prove that the bid does not exist.
     min_read_height: Option<Height>,
     /// True if a transaction of this process created the bid.
     committed: bool,
@@ -390,7 +390,7 @@ impl Order {
         }
     }
 
-    /// Returns true if the reservation is known to match the bid on the chain.
+    /// Returns true if the bid is open on the chain. The reservation then matches the bid.
     #[must_use]
     pub const fn is_bid_known(&self) -> bool {
         matches!(self.phase, Phase::Open { .. })

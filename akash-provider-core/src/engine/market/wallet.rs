@@ -76,9 +76,9 @@ struct Rejection {
     message: String,
     /// Full amount of the deposit or fee that the account could not pay.
     missing: Coin,
-    /// True if the balance was read after the rejection.
+    /// True if the balance was read after this rejection.
     is_read: bool,
-    /// True if the first read after the rejection showed a sufficient balance.
+    /// True if the balance was sufficient in the first read after this rejection.
     is_unexplained: bool,
 }
 
@@ -172,8 +172,8 @@ impl Wallet {
         self.next = Some(now);
     }
 
-    /// Clears the rejections that occurred despite a sufficient balance, because the market parameters were
-    /// read.
+    /// Clears the rejections of deposits and fees that the balance could pay. Called after the market
+    /// parameters were read, because outdated parameters can cause such rejections.
     pub(in crate::engine) fn parameters_read(&mut self) {
         // A rejection for insufficient balance is cleared only by a higher balance.
         let stands = |rejection: &Rejection| !rejection.is_unexplained;

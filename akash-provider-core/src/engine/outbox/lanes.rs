@@ -235,7 +235,8 @@ impl Engine {
         }
     }
 
-    /// Returns a deploy of the newest manifest in place of a queued deploy, or `None` if the queued deploy is current.
+    /// Returns a `Deploy` call for the newest manifest if the queued `call` deploys an older manifest,
+    /// otherwise `None`.
     fn newest_deploy(&mut self, call: &Call, epoch: u64) -> Option<Call> {
         let Call::Deploy { deployment, .. } = call else {
             return None;

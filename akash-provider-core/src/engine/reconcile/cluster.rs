@@ -88,8 +88,10 @@ impl Engine {
         found.filter(|(lease, _)| self.has_lease(lease)).collect()
     }
 
-    /// At the first listing (`fresh`), holds all closes if the chain has leases but the cluster has no record
-    /// of any lease. The hold ends when a record is found or an operator releases the breaker.
+    /// Checks that the cluster contains workload records of the leases.
+    ///
+    /// If the first listing (`fresh`) contains none, the breaker holds all closes. The hold ends when a
+    /// record is found or an operator releases the breaker.
     fn check_records(
         &mut self,
         fresh: bool,

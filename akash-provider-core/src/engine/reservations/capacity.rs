@@ -23,7 +23,7 @@ pub struct Capacity {
 pub(super) struct BlockingOrders {
     /// A lease with unknown resources.
     pub(super) unread: Option<OrderId>,
-    /// Order with reserved GPUs and with a replica that fits on no node.
+    /// Order with reserved GPUs and an unplaced replica. This order blocks all new orders that request GPUs.
     pub(super) unplaced_gpus: Option<OrderId>,
 }
 

@@ -75,7 +75,7 @@ pub struct Prices {
     pub gpu: BTreeMap<String, Amount>,
 }
 
-/// Surcharge that applies above a share of utilization.
+/// Surcharge that applies if a requested resource is scarce.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 const ANY: &str = "*";
 
-/// Prices by name: `*`, `vendor/*` or `vendor/model`, where RAM or interface can follow a model.
+/// GPU prices by name. A name is `*`, `vendor/*` or `vendor/model`, and can also contain a RAM size or an
+/// interface.
 #[derive(Debug, Clone)]
 pub(super) struct GpuPrices {
     entries: Vec<Entry>,

@@ -28,7 +28,8 @@ impl Monitors {
         self.counts.1 += u64::from(!self.leases.insert(lease.clone()));
     }
 
-    /// Counts two stops: the Go provider counts the request and the start of the teardown.
+    /// Counts two stops of the monitor, as the Go provider does: one at the request to close the lease, and
+    /// one at the start of the teardown.
     pub(super) fn closed(&mut self, lease: &LeaseId) {
         self.counts.1 += 2 * u64::from(self.leases.remove(lease));
     }

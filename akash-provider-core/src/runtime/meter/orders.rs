@@ -46,7 +46,7 @@ pub(super) struct OrderCounts {
     pub(super) reserving_fine: DurationHistogram,
 }
 
-/// Step of the engine that ended with the decline or the failure of an order.
+/// Step in which the engine declined an order, or in which the evaluation failed.
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
     /// The engine was checking the order against the rules of the provider.

@@ -19,8 +19,8 @@ fn error() -> Item {
     Err(Error::new(ErrorKind::Unavailable, "watch", "gone"))
 }
 
-/// Follows one stream of `takes` per subscription. Returns the items received within `limit`, and the start
-/// time of each subscription.
+/// Runs `follow`. Each subscription gets the next stream of `takes`. Returns the items received within
+/// `limit`, and the start time of each subscription.
 async fn followed(takes: Vec<Take>, limit: Duration) -> (Vec<ClusterChange>, Vec<Duration>) {
     let takes = Mutex::new(takes.into_iter());
     let began = Arc::new(Mutex::new(Vec::new()));

@@ -393,8 +393,8 @@ fn order() -> impl Strategy<Value = (Order, u32)> {
     })
 }
 
-/// Sends orders to one engine, one after the other, with changes of the hardware. Reservations of earlier
-/// bids remain.
+/// Sends `orders` to one engine, one after the other. The hardware changes before every third order.
+/// Reservations of earlier bids remain.
 fn played(setup: Setup, hardware: &[InventoryUpdate], orders: Vec<(Order, u32)>) -> Vec<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

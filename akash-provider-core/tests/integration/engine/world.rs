@@ -69,7 +69,7 @@ pub(crate) struct World {
     pub(crate) incomplete: Vec<LeaseId>,
     /// Whether the cluster reports that no hostname is declared yet.
     pub(crate) undeclared: bool,
-    /// IP addresses in the next cluster lists; `None` for the addresses of the deployed workloads.
+    /// IP addresses in the next cluster lists. `None` means the addresses of the deployed workloads.
     pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
     /// Number of subsequent transactions that get lost, with an unknown outcome.
     pub(crate) lost_txs: u32,
@@ -344,7 +344,7 @@ impl World {
         }
     }
 
-    /// Responds to the calls of the engine until only calls that match `hold` are pending.
+    /// Responds to the engine's calls until no call is pending, except calls that match `hold`.
     pub(crate) fn settle(&mut self) {
         for _ in 0..100_000 {
             let is_pending = self.hold;

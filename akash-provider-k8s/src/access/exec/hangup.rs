@@ -34,8 +34,8 @@ case $1 in
   *) IFS=:; for dir in $PATH; do [ -f "${dir:-.}/$1" ] && exit 0; done; exit 1 ;;
 esac
 "#;
-/// Script that sends HUP, and KILL a second later, to the sessions of marked processes. A session that the
-/// command itself created gets no signal.
+/// Script that stops the sessions of marked processes with SIGHUP, and one second later with SIGKILL.
+/// Sessions that the command created itself get no signal.
 ///
 /// `grep` runs without `-F`, because busybox with `-F` searches only the first variable.
 const SCRIPT: &str = r#"

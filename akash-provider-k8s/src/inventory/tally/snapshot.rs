@@ -40,8 +40,8 @@ impl Tally {
         inventory
     }
 
-    /// Returns the nodes, storage and ignored resources as plain data. Storage and ignored resources are as
-    /// of the last snapshot.
+    /// Returns the nodes, storage and ignored resources as plain data. Storage and ignored resources are from
+    /// the last snapshot, so they can be older than the nodes.
     #[must_use]
     pub fn spec(&self) -> ClusterSpec {
         ClusterSpec {

@@ -12,7 +12,6 @@ fn evidence(asked: Instant, definition: &str, records: &[&str]) -> Evidence {
     }
 }
 
-/// Returns a missing record with a known reason.
 fn record(name: &str) -> MissingRecord {
     MissingRecord {
         key: name.to_owned(),

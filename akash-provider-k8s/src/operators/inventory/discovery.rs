@@ -147,8 +147,8 @@ impl Processor {
         #[derive(Deserialize)]
         struct Answer {
             processors: Option<Vec<RawProcessor>>,
-            /// Processors in a response about the whole machine. Some versions of the discovery program send
-            /// such responses.
+            /// Processors, if the response describes the whole machine. Only some versions of the discovery
+            /// program send such a response.
             cpu: Option<Box<Self>>,
         }
         #[derive(Deserialize)]

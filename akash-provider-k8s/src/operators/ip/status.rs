@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Maximum watch outage. After a longer outage, the cached Services are too old to report.
+/// Maximum duration of a watch outage. After this time, the cached Services are too old for the status.
 const STALE: Duration = Duration::from_secs(60);
 
 /// Status of the IP operator.
@@ -66,7 +66,7 @@ pub struct AddressStatus {
     pub addresses: Vec<IpAddr>,
     /// Time at which the wait for an address started, RFC 3339.
     pub waiting_since: Option<String>,
-    /// Notices about the assigned addresses, or about a late address.
+    /// Notices about the assigned addresses, or about a missing address.
     pub notices: Vec<String>,
     /// Reason why the Service does not match the ProviderLeasedIP record.
     pub problem: Option<String>,

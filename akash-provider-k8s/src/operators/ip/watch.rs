@@ -50,7 +50,7 @@ pub(super) fn start(
     ]
 }
 
-/// Starts the watches of load balancers and pools only, for the number of addresses.
+/// Starts only the watches of load balancers and pools. These watches are sufficient to count addresses.
 pub(super) fn capacity(
     client: &Client,
     metallb: &str,

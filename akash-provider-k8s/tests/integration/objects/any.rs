@@ -17,8 +17,8 @@ fn texts() -> impl Strategy<Value = Option<Vec<String>>> {
     option::of(vec("[ -~]{0,8}|ä🦀", 0..3))
 }
 
-/// Generates a list of texts that is missing or has elements, because the JSON of Akash manifests omits empty
-/// lists.
+/// Generates `None` or a list with elements. Empty lists are excluded, because the JSON of Akash manifests
+/// omits them.
 fn full_texts() -> impl Strategy<Value = Option<Vec<String>>> {
     option::of(vec("[ -~]{0,8}", 1..3))
 }

@@ -15,7 +15,7 @@ const CLIENTS: usize = 2;
 const REST: Duration = Duration::from_millis(8);
 /// Maximum wait for a response.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Number of requests after each change that must reach the new target.
+/// Minimum number of requests after each change. These requests must reach the new target.
 const AFTER: usize = 12;
 /// Time after a reload of the proxy during which the previous worker can still respond.
 const OVERLAP: Duration = Duration::from_millis(100);

@@ -61,7 +61,7 @@ pub(crate) async fn memory() -> anyhow::Result<()> {
 struct Caller {
     connection: PersistentConnection,
     request: Vec<u8>,
-    /// Durations until the responses, in microseconds.
+    /// Response times, in microseconds.
     took: Vec<u32>,
 }
 

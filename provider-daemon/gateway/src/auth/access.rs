@@ -150,7 +150,7 @@ pub enum Services {
 }
 
 impl Services {
-    /// Returns true if a service is covered.
+    /// Returns true if the permission covers the service.
     #[must_use]
     pub fn contains(&self, service: &str) -> bool {
         match self {

@@ -17,8 +17,8 @@ use tokio::time::timeout;
 const CACHED_MAX: u64 = 10_000;
 /// Time for which the gateway caches that a certificate is not valid on the chain.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
-/// Maximum wait of a request for a chain query about a previously valid certificate. A later response applies
-/// to later requests.
+/// Maximum time for which a request waits for the chain to confirm a previously valid certificate. After this
+/// time, the request is accepted. The response of the chain applies to later requests.
 const RECHECK_TIMEOUT: Duration = Duration::from_millis(300);
 /// Time for which a failed query is cached, so that the first request of a new connection does not repeat the
 /// query.
@@ -37,8 +37,8 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Parses a certificate, or returns `None` for a format other than that of the Akash network. The TLS
-    /// handshake already refuses such certificates.
+    /// Parses a certificate. Returns `None` if the certificate does not have the format of the Akash network.
+    /// The TLS handshake already refuses such certificates.
     #[must_use]
     pub fn read(der: &[u8]) -> Option<Self> {
         let facts = cert::read_der(der).ok()?;

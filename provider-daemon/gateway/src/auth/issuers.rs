@@ -21,7 +21,7 @@ const CACHED_MAX: u64 = 10_000;
 /// signature yet.
 const NAMED_MAX: u64 = 10_000;
 /// Time for which the gateway caches the query result for an account that has not sent a valid signature yet.
-/// Short, because the first transaction of an account publishes its key.
+/// The time is short, because the result changes when the account publishes its key.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]

@@ -244,7 +244,7 @@ fn no_endpoint(name: &str) -> Rejection {
     ))
 }
 
-/// Checks the caller's permission for each other lease of the tenant that holds an IP address in `moving`.
+/// Checks that the caller may take the IP addresses in `moving` from the other leases of the tenant.
 async fn check_holders(
     app: &App,
     identity: &Identity,

@@ -29,7 +29,7 @@ struct Validated<'a> {
     min_bid_price: &'a DecCoin,
 }
 
-/// Response to a decline for a request that accepts [`DECLINE_JSON`].
+/// Response body for a decline, if the client accepts [`DECLINE_JSON`].
 #[derive(Serialize)]
 struct Declined<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

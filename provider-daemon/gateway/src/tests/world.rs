@@ -149,7 +149,8 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
     });
 }
 
-/// Returns the settings after `configure`, and an in-memory cluster for these settings.
+/// Applies `configure` to default settings. Returns the settings, and an in-memory cluster for these
+/// settings.
 fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Config, MemoryCluster) {
     let mut config = Config::new(provider.clone(), "local");
     config.static_hosts_domain = Some("ingress.localhost".to_owned());

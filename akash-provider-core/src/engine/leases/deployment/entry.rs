@@ -56,7 +56,8 @@ impl LeaseEntry {
         self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Returns true if the manifest deadline has started. A lease record can then only postpone the deadline.
+    /// Returns true if the manifest deadline has started. A lease record can then postpone the deadline, but
+    /// not advance it.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }

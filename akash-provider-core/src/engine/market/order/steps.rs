@@ -735,8 +735,8 @@ const fn is_by_parameters(error: TxError) -> bool {
     )
 }
 
-/// Returns the maximum number of bids per order that `reason` contains, or `None` if the chain refused the
-/// bid for another reason.
+/// Parses the maximum number of bids per order from the error text `reason`. Returns `None` for other error
+/// texts.
 fn max_bids(reason: &str) -> Option<u32> {
     let (_, limit) = reason.split_once("too many existing bids (")?;
     limit.split_once(')')?.0.parse().ok()

@@ -139,7 +139,7 @@ fn is_optional(key: &str) -> bool {
     key == "cluster.inventory.pending" || key.starts_with("kube.")
 }
 
-/// Simulates the outages during the recording.
+/// Simulates the outage that existed when the recording `name` was made.
 async fn prepare(stage: &Stage, name: &str) {
     let cluster = &stage.world.cluster;
     let operations = [

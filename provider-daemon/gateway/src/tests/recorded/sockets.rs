@@ -9,7 +9,7 @@ use std::sync::Arc;
 use testbed::recordings;
 use tokio_tungstenite::tungstenite::Message;
 
-/// Messages from a server, without values that depend on the machine of the recording.
+/// Messages from a server, without values that differ between machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ReceivedMessages {
     /// Service and text of each log line, or the JSON keys of each event.
