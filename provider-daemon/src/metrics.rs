@@ -72,8 +72,8 @@ impl Metrics {
         sources.push(Arc::new(source));
     }
 
-    /// Registers all present and later sources. The caller runs [`Metrics::refresh`] before each scrape of
-    /// the registry.
+    /// Registers all sources, including sources that are added later. The caller runs [`Metrics::refresh`]
+    /// before each scrape of the registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_collector(Box::new(self.clone()));
     }

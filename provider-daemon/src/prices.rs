@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const BYTES_MAX: u64 = 8 << 20;
 /// Minimum interval between two checks of the policy file.
 const AGE_MAX: Duration = Duration::from_millis(500);
-/// Maximum number of blocks with a stored price policy.
+/// Maximum number of blocks for which the price policy is cached.
 const BLOCKS: usize = 16;
 
 /// Price policy from a file, reloaded after each change. While the file is invalid, the last valid policy

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Time after the first signal in which further signals are ignored. The terminal and the supervisor may both
-/// send one.
+/// Time after the first signal during which further signals are ignored. The terminal and the supervisor may
+/// each send a signal for the same stop.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Cancels `shutdown` at the first signal, and `abort` at a later signal.

@@ -71,13 +71,13 @@ impl Supervisor {
         self.pulses.add(part)
     }
 
-    /// Returns the pulses of all parts, including later parts.
+    /// Returns the pulses of all parts, including parts that start later.
     #[must_use]
     pub fn pulses(&self) -> Pulses {
         self.pulses.clone()
     }
 
-    /// Starts the watchdog for all parts, including later parts.
+    /// Starts the watchdog for all parts, including parts that start later.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be created.

@@ -124,7 +124,7 @@ fn everything(cluster: &Cluster) -> Vec<String> {
     all
 }
 
-/// Returns the line of an object for [`everything`]; `None` if only Kubernetes wrote the object.
+/// Describes an object and its writers in one line. Returns `None` if only Kubernetes wrote the object.
 fn written(object: &Value) -> Option<String> {
     let about = &object["metadata"];
     let writers = about["managedFields"].as_array()?.iter();

@@ -198,7 +198,7 @@ fn names(path: &Path, what: &str) -> bool {
     path.display().to_string().contains(what)
 }
 
-/// Returns command lines with one of these names, except those with `xtask` and that of this process.
+/// Returns the command lines that contain one of the names in `what`. Excludes this process and `xtask`.
 fn processes_naming(what: &[&str]) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let me = std::process::id().to_string();

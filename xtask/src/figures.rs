@@ -30,7 +30,7 @@ pub(crate) fn json(figure: &Figure) -> Result<String> {
     serde_json::to_string(figure).map_err(|error| Error::new(format!("{}: {error}", figure.name)))
 }
 
-/// Parses a figure. The name of its test may precede it.
+/// Parses a figure. Text before the JSON object, such as the name of the test, is ignored.
 pub(crate) fn parse(line: &str) -> Option<Figure> {
     serde_json::from_str(&line[line.find('{')?..]).ok()
 }

@@ -106,12 +106,12 @@ impl Process {
         self.finish(&mut child, deadline)
     }
 
-    /// Runs the program and returns the lines of its stdout. Prints them only after a failure.
+    /// Runs the program and returns the lines of its stdout. Prints the lines only after a failure.
     pub(crate) fn lines(self) -> Result<Vec<String>> {
         self.sift(|_| {})
     }
 
-    /// Runs the program as [`Self::lines`] does, and calls `seen` with every line at once.
+    /// Runs the program as [`Self::lines`] does, and calls `seen` with each line as soon as the line arrives.
     pub(crate) fn sift(self, seen: impl FnMut(&str)) -> Result<Vec<String>> {
         let (lines, outcome) = self.collect(seen)?;
         if outcome.is_err() {
@@ -122,7 +122,8 @@ impl Process {
         outcome.map(|()| lines)
     }
 
-    /// Runs the program and returns the lines of its stdout. Prints every line to stderr at once.
+    /// Runs the program and returns the lines of its stdout. Prints each line to stderr as soon as the line
+    /// arrives.
     pub(crate) fn follow(self) -> Result<Vec<String>> {
         let (lines, outcome) = self.collect(|line| eprintln!("{line}"))?;
         outcome.map(|()| lines)

@@ -69,7 +69,7 @@ fn background(workspace: &Workspace) -> Report {
     report
 }
 
-/// Builds programs and tests in one cargo call, which builds dependencies once.
+/// Builds programs and tests in one cargo call, so that dependencies are built once.
 fn build(workspace: &Workspace) -> Result<Notes> {
     let targets = ["--lib", "--bins", "--tests"];
     workspace

@@ -89,7 +89,7 @@ fn drive(recorder: &mut impl Recorder, engine: &mut Engine, turn: u64, input: Op
     recorder.record_effects(&effects);
 }
 
-/// Records `turns` steps, with a queue for all steps.
+/// Records `turns` steps. The queue is large enough for all steps.
 fn record_in(dir: &Path, limit: u64, turns: u64) {
     let (mut recorder, finish) =
         with_queue(folder::open(dir, limit).unwrap(), head("test"), 1 << 20).unwrap();

@@ -7,7 +7,7 @@ use akash_provider_core::types::{Address, DeclineCode, DeploymentId, LeaseId, Or
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// Maximum number of records that a reference selects.
+/// Maximum number of returned records for a reference of the form `DSEQ`.
 const REFERENCED_MAX: usize = 64;
 
 /// Filter for order records, and the maximum number of records to read.

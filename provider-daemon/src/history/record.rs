@@ -50,7 +50,8 @@ impl Outcome {
 /// Block height and time of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Moment {
-    /// Height of the block with the fact, or of the newest block if the fact is not on the chain.
+    /// Height of the block that contains the fact. If the fact is not on the chain, height of the newest
+    /// block.
     pub height: u64,
     /// Time on the provider's clock, in milliseconds since the Unix epoch.
     pub time: u64,
@@ -153,8 +154,8 @@ pub struct OrderRecord {
     /// End of the lease.
     #[serde(default)]
     pub end: Option<LeaseEnd>,
-    /// Earnings of the lease until its end or the newest block, possibly more than the escrow account
-    /// contained. Computed when the record is read, not stored.
+    /// Earnings of the lease until the end of the lease, or until the newest block. The escrow account may
+    /// have contained less. Computed when the record is read, not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accrued: Option<DecCoin>,
     /// Steps in the order of their occurrence.

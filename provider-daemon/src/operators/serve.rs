@@ -155,13 +155,13 @@ async fn converse(stream: TcpStream, peer: Peer, router: Router, until: Cancella
 #[derive(Debug, Default)]
 pub(super) struct CachedBody {
     text: RwLock<Option<(bytes::Bytes, SystemTime)>>,
-    /// Time of the last generation, and whether the operator was ready at this time.
+    /// Time of the last attempt to regenerate the body, and whether the operator was ready at this time.
     looked: Mutex<Option<(Instant, bool)>>,
 }
 
 impl CachedBody {
-    /// Regenerates a body older than `every`, or after a change of the readiness. If `make` returns `None`,
-    /// retains the cached body.
+    /// Regenerates the body if the last attempt is older than `every`, or if `is_ready` changed. If `make`
+    /// returns `None`, the cached body is retained.
     pub(super) fn renew(&self, every: Duration, is_ready: bool, make: impl FnOnce() -> Option<Vec<u8>>) {
         // Locked during the generation, so that concurrent requests get the new body.
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -223,7 +223,8 @@ impl<S: Signal> Worker<S> {
         true
     }
 
-    /// Sends the batch until the collector accepts or rejects it; at most once more during the shutdown.
+    /// Sends the batch until the collector accepts or rejects the batch. After the shutdown has started,
+    /// sends the batch at most once.
     async fn deliver(&mut self) {
         let mut backoff = self.timing.backoff;
         loop {

@@ -55,7 +55,7 @@ impl ProviderBus {
         }
     }
 
-    /// Sends the pending events to the remote bus, for at most `LAST_EVENTS`.
+    /// Sends the pending events to the remote bus. Stops after the time `LAST_EVENTS`.
     pub(super) async fn finish(&self) {
         if let Some(all) = &self.all {
             all.finish(LAST_EVENTS).await;

@@ -323,8 +323,10 @@ async fn maintain_certificate(
     }
 }
 
-/// Waits for the certificate and starts the gateway; `None` at a shutdown. Also returns the modification time
-/// and size of the certificate file before the read.
+/// Waits for the certificate, and starts the gateway. Returns `None` if a shutdown starts.
+///
+/// The second value is the modification time and size of the certificate file. Both are read before the
+/// certificate.
 async fn begin(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,

@@ -89,7 +89,7 @@ pub(super) struct Watch {
     leading: LeadershipGate,
     is_elected: bool,
     pricing: PricingArgs,
-    /// Cluster components that must run besides this process, one per line; printed with the unmet
+    /// Cluster components that must run in other processes, one per line. Printed together with the unmet
     /// conditions.
     notes: Vec<String>,
     reported: Mutex<Option<Vec<String>>>,

@@ -125,7 +125,7 @@ impl PartFailed {
         self.part
     }
 
-    /// Returns the number of restarts before the permanent failure.
+    /// Returns the number of restarts of the part before its permanent failure.
     #[must_use]
     pub const fn restarts(&self) -> u32 {
         self.restarts

@@ -51,7 +51,7 @@ pub(super) enum ProviderError {
 pub(super) enum Retry {
     /// Retry with a new token, because the token has expired.
     NewToken,
-    /// Retry during a long outage, because the provider should return.
+    /// Retry for a long time: the failure is probably temporary.
     Outage,
     /// Retry for a short time, because the provider may still load the lease or replace pods.
     Brief,

@@ -176,7 +176,7 @@ impl StreamWriter {
         self.0.send(Message::Binary(bytes.into())).await.is_ok()
     }
 
-    /// Sends the close frame, for at most [`CLOSE_TIMEOUT`].
+    /// Sends the close frame. Waits at most [`CLOSE_TIMEOUT`].
     pub(super) async fn close(mut self) {
         // The stream may be closed already, which is no problem.
         if let Ok(Err(error)) = timeout(CLOSE_TIMEOUT, self.0.close()).await {

@@ -409,7 +409,7 @@ fn sdl_files_of_the_core_run_to_their_end() {
     }
 }
 
-/// The reclamation window is shorter than the chain's minimum in a bid.
+/// The SDL requests a reclamation window below the chain's minimum for bids.
 #[test]
 fn sdl_with_short_reclamation_window_gets_a_bid() {
     let folder = tempfile::tempdir().unwrap();

@@ -148,7 +148,7 @@ where
     Ok((address, stop.drop_guard()))
 }
 
-/// Accepts connections until `stop` is cancelled, which also ends all connections.
+/// Accepts connections until `stop` is cancelled. Then all connections end.
 async fn accept<F>(
     listener: TcpListener,
     shared: Arc<Shared>,

@@ -10,9 +10,11 @@ use tokio_util::sync::DropGuard;
 
 const CHUNK: usize = 16 << 10;
 
-/// Proxy in front of a TLS endpoint, without decryption. Only these [`Faults`] apply: `down`, `frozen`,
-/// `delay_ms`, `swallow` and `truncate`. At this percentage of response chunks, `swallow` closes the
-/// connection before the chunk, and `truncate` within the chunk. Dropping the value stops the proxy.
+/// Proxy in front of a TLS endpoint, without decryption. Dropping the value stops the proxy.
+///
+/// Only these [`Faults`] apply: `down`, `frozen`, `delay_ms`, `swallow` and `truncate`. The values of
+/// `swallow` and `truncate` are percentages of response chunks. `swallow` closes the connection before a
+/// chunk, `truncate` within a chunk.
 #[derive(Debug)]
 pub struct Pipe {
     pub(crate) shared: Arc<Shared>,

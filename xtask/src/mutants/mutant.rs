@@ -58,7 +58,7 @@ enum Scenario {
     Mutant(ListedMutant),
 }
 
-/// Parses the output of `--list --json`, in its order.
+/// Parses the output of `--list --json`. The mutants have the same order as in the output.
 pub(super) fn list(text: &str) -> Result<Vec<Mutant>> {
     let described: Vec<ListedMutant> = serde_json::from_str(text)
         .map_err(|error| Error::new(format!("cannot parse the list of cargo-mutants: {error}")))?;

@@ -210,8 +210,9 @@ fn age(copy: &Path) -> String {
     }
 }
 
-/// Returns the advisories that affect these packages. Fails the check for a vulnerability that the policy
-/// does not ignore, and for an ignored advisory that affects no package.
+/// Returns the advisories that affect these packages, and the failures of the check. A vulnerability is a
+/// failure unless the policy ignores the advisory. An ignored advisory without an affected package is also a
+/// failure.
 fn judge<'p>(
     database: &Path,
     packages: impl Iterator<Item = &'p Package>,

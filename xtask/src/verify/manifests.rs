@@ -37,7 +37,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Error::from_findings("manifests", &findings)
 }
 
-/// Finds tests in targets with `test = false`, which cargo does not run.
+/// Finds tests in targets with `test = false`. Cargo does not run such tests.
 fn tests_not_run(workspace: &Workspace) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for member in workspace.members() {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// Order or lease for which a replay prints the steps.
 pub(super) struct Subject {
-    /// Common prefix of the ID of the order or lease and of the IDs below it.
+    /// ID of the order or lease, as text. The IDs of subordinate objects start with this text.
     path: String,
     /// IDs of the deployment and group, as JSON strings.
     around: [String; 2],

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Add;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Factor for the growth of ages since the earlier scrape, so that the test need not wait for minutes.
+/// Factor by which ages grow faster than in reality. Without this factor, the test would wait for minutes.
 const TIME_SCALE: f64 = 20.0;
 
 /// Minimum time between two scrapes.

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use testbed::free_port;
 
-/// Block time of the Akash network, for the memory of an idle provider.
+/// Block time of the Akash network, used to measure the memory of an idle provider.
 const NETWORK: Duration = Duration::from_secs(6);
 const SCRAPES: u32 = 20;
 

@@ -98,7 +98,7 @@ fn expected() -> Vec<(u64, String)> {
         .into()
 }
 
-/// Returns how much `OTHER_PRICE` is lower than `price`, in percent.
+/// Returns the reduction from `price` to `OTHER_PRICE`, in percent.
 fn percent(price: &str) -> String {
     let lower: f64 = OTHER_PRICE.parse().unwrap();
     let price: f64 = price.parse().unwrap();

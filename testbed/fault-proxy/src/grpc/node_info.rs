@@ -133,8 +133,8 @@ pub(super) fn is_of_blocks(path: &str) -> bool {
 }
 
 impl View {
-    /// Changes a request for a block so that the upstream node responds like the simulated node. Returns an
-    /// error response for an unavailable block.
+    /// Changes a block request so that the upstream node returns the block of the simulated node. Returns an
+    /// error response if the simulated node does not have the block.
     pub(super) async fn block(&self, request: &mut Request<Body>) -> io::Result<Option<Response<Body>>> {
         if request.uri().path() == LATEST {
             let height = i64::try_from(self.height).unwrap_or(i64::MAX);
