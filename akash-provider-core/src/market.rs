@@ -293,7 +293,7 @@ impl Market {
     }
 
     /// Executes several messages as one transaction: if one message is rejected, no message takes effect.
-    /// Several messages require a copy of the whole market.
+    /// For several messages, this method copies the whole market.
     ///
     /// # Errors
     /// Returns the rejection of the first rejected message. The market is unchanged.

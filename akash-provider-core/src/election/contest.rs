@@ -18,9 +18,9 @@ pub struct Candidate {
     /// Names of the settings that identify the election. A candidate with another value of such a setting
     /// never leads.
     pub fixed: &'static [&'static str],
-    /// Whether this candidate can replace a leader with other settings without an additional delay. If false,
-    /// the candidate waits one more lease duration, so that a candidate with the leader's settings can take
-    /// over first.
+    /// Whether this candidate may immediately replace a leader that has other settings. If false, the
+    /// candidate waits one more lease duration, so that a candidate with the leader's settings can take over
+    /// first.
     pub brings_settings: bool,
 }
 

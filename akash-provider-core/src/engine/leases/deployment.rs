@@ -46,8 +46,7 @@ use std::time::Duration;
 /// Maximum number of attempts to query the chain and check a submission. After the last failure, the
 /// submission is refused.
 const READ_ATTEMPTS: u32 = 3;
-/// Maximum time for the retries of one submission. Later, a failed query or a failed check refuses the
-/// submission.
+/// Maximum time in which a submission retries failed queries and failed checks.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time for which the state of a deployment without leases is retained, so that a restarted group can use its
 /// manifest.
