@@ -12,8 +12,7 @@ use std::hash::{DefaultHasher, Hash};
 const DEPTH: usize = 3;
 /// Wildcard hostname, handled like any other hostname.
 const WIDE: &str = "*.example.com";
-/// Hostname that matches the wildcard. The operator may write the route of this hostname only after a switch
-/// between Ingress mode and Gateway mode.
+/// Hostname that matches the wildcard. No step declares or removes this hostname.
 const NEAR: &str = "a.example.com";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
