@@ -76,7 +76,7 @@ pub(crate) struct Parts<B> {
     pub(crate) audit: Option<Arc<dyn AuditLog>>,
     pub(crate) desk: RequestQueue,
     pub(crate) stage: ProgressSender,
-    /// Last status, which handles return after the provider has stopped.
+    /// Status that a handle returns after the provider has stopped.
     pub(crate) last_status: Arc<OnceLock<Arc<Status>>>,
     pub(crate) meter: Meter,
 }

@@ -141,7 +141,7 @@ const K8S: [(&str, Target); 10] = [
     ("inventory_rss_mib", Target::AtMost(150.0)),
 ];
 
-/// Figures of the operators, each in its own process.
+/// Figures of the operators. Each figure is measured in a separate process.
 const OPERATORS: [(&str, Target); 25] = [
     ("hostnames_10000_made_s", Target::Known),
     ("hostnames_10000_start_ms", Target::AtMost(5_000.0)),

@@ -25,7 +25,7 @@ pub(crate) fn read(lines: &[String]) -> Vec<Failure> {
         .collect()
 }
 
-/// Returns the output of the failed test from its first panic.
+/// Returns the output of the failed test, starting at the first panic.
 fn reason(lines: &[String], test: &str) -> String {
     let heading = format!("---- {test} stdout ----");
     let output = lines

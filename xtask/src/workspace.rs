@@ -189,8 +189,8 @@ impl Workspace {
         self.reached(members.iter().copied().collect(), is_taken).len() - members.len()
     }
 
-    /// Returns the highest minimum Rust version among the dependencies of `member`, and the dependency that
-    /// requires it. Excludes dev-dependencies.
+    /// Returns the lowest Rust version that all dependencies of `member` support, and the dependency that
+    /// requires this version. Excludes dev-dependencies.
     pub(crate) fn newest_compiler_of(&self, member: &Package) -> Option<(String, String)> {
         let is_built = |_: &str, link: &Link| link.dep_kinds.iter().any(|k| k.kind.as_deref() != Some("dev"));
         let reached = self.reached(vec![&member.id], is_built);

@@ -59,7 +59,7 @@ pub use workloads::{
 pub struct Setup {
     /// Provider of the generated leases.
     pub provider: Address,
-    /// Image of the deployed service, which runs without arguments or with [`Setup::run`].
+    /// Image of the deployed service. The image must run without arguments or with [`Setup::run`].
     pub image: String,
     /// Command of the service, as in a manifest; empty for the default command of the image.
     pub run: Vec<String>,

@@ -29,7 +29,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Maximum number of stored log lines or events of one lease, or of queued changes of one slow watcher.
+/// Maximum number of stored log lines of a lease, of stored events of a lease, and of queued changes of a
+/// watcher.
 const HISTORY_LIMIT: usize = 1000;
 
 /// First forwarded port.
@@ -197,8 +198,8 @@ impl MemoryCluster {
         self.set_record(lease, Record::Corrupt(problem.to_owned()))
     }
 
-    /// Deletes the record of a lease until its next `record` or `deploy`. The workload keeps running. Returns
-    /// false if the cluster does not contain the lease.
+    /// Deletes the record of a lease. The next `record` or `deploy` creates the record again. The workload
+    /// keeps running. Returns false if the cluster does not contain the lease.
     pub fn delete_record(&self, lease: &LeaseId) -> bool {
         self.set_record(lease, Record::Lost)
     }

@@ -51,7 +51,7 @@ pub enum Leadership {
         /// Leadership epoch, which the engine writes into every object that it applies to the cluster.
         epoch: u64,
     },
-    /// Standby, which follows the state of chain and cluster and sends no writes.
+    /// Standby. A standby follows the state of the chain and the cluster, and writes nothing.
     Standby,
 }
 

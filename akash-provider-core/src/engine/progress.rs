@@ -25,7 +25,7 @@ pub(super) struct Progress {
     #[serde(default)]
     height_time: BlockTime,
     block_time: BlockTimeEstimate,
-    /// Height of the newest applied snapshot, which may be ahead of the event stream.
+    /// Height of the newest applied snapshot. This height can be ahead of the event stream.
     snapshot_height: Height,
     /// Block time of the newest applied snapshot.
     #[serde(default)]

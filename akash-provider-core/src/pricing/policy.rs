@@ -168,8 +168,9 @@ impl Policy {
     /// Calculates the price of one order with its components.
     ///
     /// # Errors
-    /// Returns [`PriceError`] if a rule denies the order, if a denomination, storage class or GPU has no
-    /// price, if the price is zero or too high, or if the group has no single denomination.
+    /// Returns [`PriceError`] if a rule denies the order, or if the price is zero or too high. Also returns
+    /// an error if the group has no single denomination, or if the policy has no price for a denomination,
+    /// storage class or GPU.
     pub fn quote(&self, request: &PriceRequest) -> Result<Quote, PriceError> {
         let denom = request.maximum()?.denom;
         let rule = self.rule(request)?;

@@ -43,7 +43,7 @@ pub trait StateStore: fmt::Debug + Send + Sync {
 
 type Written = Result<Result<Result<(), Error>, Elapsed>, JoinError>;
 
-/// Delays effects until the state on which they depend is written.
+/// Delays each effect until the state for the next start is stored.
 #[derive(Debug)]
 pub(crate) struct StateWriter {
     store: Option<Arc<dyn StateStore>>,

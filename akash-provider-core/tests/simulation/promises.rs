@@ -286,7 +286,8 @@ impl SettledCheck<'_> {
         Ok(())
     }
 
-    /// Checks that exactly the workloads of active leases have the addresses of their manifests.
+    /// Checks that each deployed workload of an active lease has the addresses of its manifest, and that no
+    /// other lease has addresses.
     pub(crate) fn addresses_follow_leases(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let wanted = |lease: &LeaseId| -> BTreeSet<String> {
             let run = self

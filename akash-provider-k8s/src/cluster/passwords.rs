@@ -147,8 +147,8 @@ impl Inner {
         }
     }
 
-    /// Returns the namespace and the id of the password Secret, if the Secret is missing although its
-    /// passwords are cached.
+    /// Returns the namespace and the id of the password Secret if passwords are cached, but the Secret is
+    /// missing.
     pub(crate) fn lost_passwords(&self, lease_namespace: &str, there: &ByNamespace) -> Option<(String, Id)> {
         let stored = self.passwords.get(lease_namespace)?;
         let id = Id {

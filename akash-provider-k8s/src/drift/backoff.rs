@@ -16,7 +16,7 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 const CONFLICT_DELAY: Duration = Duration::from_secs(60);
 /// Maximum delay in a conflict.
 const MAX_DELAY: Duration = Duration::from_secs(3600);
-/// Maximum delay for isolation objects, which protect other tenants.
+/// Maximum delay for isolation objects. The delay is short, because isolation objects protect other tenants.
 const MAX_ISOLATION_DELAY: Duration = Duration::from_secs(60);
 
 /// Back-off state of each object.

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Reads the stored state. Without a file, as at the first start, returns the default. If the contents are
-/// invalid, returns a state with a tripped circuit breaker, which an operator must release.
+/// invalid, the returned state has a tripped circuit breaker. An operator must then release the breaker.
 ///
 /// # Errors
 /// The file exists but cannot be read.

@@ -60,8 +60,8 @@ fn without(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Log writer that prints each event on one line. With colors, U+001B is not escaped: it starts the color
-/// codes, and the log formatter escapes it in field values.
+/// Log writer that prints each event on one line. With colors, U+001B is not escaped, because color codes
+/// start with U+001B. The log formatter already escapes U+001B in field values.
 #[derive(Debug)]
 pub struct LogWriter<W> {
     to: W,

@@ -34,8 +34,8 @@ pub struct Change {
 
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    /// Price reductions down to the winner's price, in hundredths of a percent. One entry for each order that was
-    /// lost by price.
+    /// Price reductions down to the winner's price, in hundredths of a percent. One entry for each order that
+    /// was lost by price.
     lost: Vec<i64>,
     /// Price reductions down to the tenant's maximum price, in hundredths of a percent. One entry for each
     /// order with a higher price.

@@ -171,7 +171,7 @@ pub(crate) fn redis_says(port: u16, words: &[&str]) -> (String, String) {
     (first, second.unwrap_or_default())
 }
 
-/// Two providers of one account in two clusters use one Redis election.
+/// Two providers use one Redis election. The providers have the same account and different clusters.
 #[test]
 fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
     const KEY: &str = "{akash-provider}:election:two-clusters";

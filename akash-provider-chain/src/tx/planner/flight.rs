@@ -47,7 +47,7 @@ pub(super) struct Flight {
     pub(super) draft: Option<Draft>,
     /// True if a node may have the draft. Such a draft must not be replaced before its expiry.
     pub(super) perhaps_sent: bool,
-    /// Height up to which the blocks do not contain the draft. `None` if no block was examined.
+    /// The blocks up to this height do not contain the draft. `None` if no block was examined.
     pub(super) absent_until: Option<u64>,
     /// Height of the newest block when a node last accepted the draft.
     pub(super) accepted_at: Option<u64>,

@@ -395,8 +395,8 @@ fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
         .has_passed(tip.height.saturating_sub(lag), tip.time.minus(lag_time))
 }
 
-/// Returns true for a single withdrawal that may share a transaction. After a shared transaction failed, its
-/// calls are sent alone.
+/// Returns true for a request with exactly one withdrawal, unless the request must be sent alone. After a
+/// shared transaction failed, each of its requests is sent alone.
 fn shareable(request: &Request) -> bool {
     !request.alone && matches!(&request.msgs[..], [Msg::WithdrawLease { .. }])
 }

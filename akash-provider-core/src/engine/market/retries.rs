@@ -26,7 +26,7 @@ pub(in crate::engine) type Sequence = u64;
 /// Queue of declined orders to retry.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Retries {
-    /// Orders that wait for capacity, by the sequence number of their decline.
+    /// Orders that wait for capacity. The key is the sequence number of the decline.
     capacity: BTreeMap<Sequence, OrderId>,
     declined: FxHashMap<OrderId, Sequence>,
     sequence: Sequence,

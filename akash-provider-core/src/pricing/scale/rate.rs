@@ -8,7 +8,7 @@ use bigdecimal::{BigDecimal, RoundingMode, Zero};
 
 /// Maximum number of digits of a price on each side of the decimal point.
 const MAX_DIGITS: i64 = 40;
-/// Number of fractional digits of an amount of MiB, as in the Go provider.
+/// Number of fractional digits when bytes are converted to MiB, as in the Go provider.
 const MIB_DIGITS: u32 = 16;
 const MIB_BITS: u32 = 20;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const A100: &str = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
 
-/// Changes a node and returns its resources that are not offered.
+/// Changes a node. Returns the resources of the node that are not offered.
 fn of_node(change: impl FnOnce(&mut Value)) -> Vec<IgnoredResource> {
     let mut node = json!({
         "metadata": {"name": "n1", "labels": {"akash.network": "true", A100: "2"}},

@@ -141,7 +141,7 @@ impl Shared {
         *logged = notices;
     }
 
-    /// Applies a write of this operator to the index before the watch reports it.
+    /// Applies a write of this operator to the index, before the watch reports the write.
     pub(super) fn written(&self, place: &str, meta: &ObjectMeta, body: &Value) {
         self.state.inner().counts.written += 1;
         let live = LiveService::written(meta, body, Timestamp::now());

@@ -63,7 +63,7 @@ async fn get(world: &World, sort: ObjectKind, namespace: &str, name: &str) -> Op
     found.map(|object| serde_json::to_value(object).unwrap())
 }
 
-/// Sets the status of an object for its current generation, as its controller would.
+/// Sets the status of an object for its current generation. Simulates the controller of the object.
 async fn set_status(
     world: &World,
     sort: ObjectKind,

@@ -61,8 +61,8 @@ impl GpuNode {
     }
 }
 
-/// Returns whether a label of NVIDIA's tools, of Node Feature Discovery or of an inventory operator states that the node
-/// has a GPU of NVIDIA.
+/// Returns whether a label states that the node has a GPU of NVIDIA. The label can be from NVIDIA's tools,
+/// Node Feature Discovery or an inventory operator.
 fn has_nvidia_label(labels: &BTreeMap<String, String>) -> bool {
     labels.iter().any(|(key, value)| {
         let pci = key.strip_prefix("feature.node.kubernetes.io/pci-03");

@@ -6,7 +6,7 @@ use super::{Values, by_name, by_pair};
 use akash_provider_core::engine::OrderPhase;
 use std::collections::BTreeMap;
 
-/// Bucket bounds of the blocks between an order and its bid.
+/// Bucket bounds for the number of blocks between an order and its bid.
 const BLOCK_BOUNDS: [u64; 8] = [0, 1, 2, 3, 5, 10, 20, 50];
 const PHASES: [OrderPhase; 11] = [
     OrderPhase::Looking,

@@ -5,7 +5,7 @@ use crate::stage::{Running, until};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Event kinds of every order with a bid.
+/// Kinds of the events that every order with a bid causes.
 const OF_EACH_ORDER: [&str; 2] = ["order_seen", "bid_placed"];
 
 /// Returns the number of occurrences of each event id on the bus.
