@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Maximum time by which a block time may be ahead of the local clock, in ms.
 pub(crate) const AHEAD_MAX_MS: i64 = 10_000;
-/// Maximum sudden increase of a height, in blocks. One block per [`BLOCK_MIN_MS`] of elapsed time is added.
+/// Number of blocks by which a height may rise in addition to one block per [`BLOCK_MIN_MS`] of elapsed time.
 pub(crate) const BURST: Height = 1000;
 /// Minimum average block interval, in ms. The block interval is 6 s on the Akash network, and down to 100 ms
 /// on development networks.
@@ -75,7 +75,7 @@ pub(crate) fn check_time(time: BlockTime, now: BlockTime) -> Result<(), Fault> {
     })
 }
 
-/// Correction of the local clock in all checks of block times, in ms.
+/// Time that is added to the local clock before block times are checked, in ms.
 static CORRECTION_MS: AtomicI64 = AtomicI64::new(0);
 
 pub(crate) fn correct_clock(by_ms: i64) {

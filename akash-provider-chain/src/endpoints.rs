@@ -360,8 +360,8 @@ impl Endpoints {
         }
     }
 
-    /// Handles a failure of the endpoint at index `at`: a health check after an unusable response, otherwise
-    /// a back-off.
+    /// Requests a health check of the endpoint at index `at` after an unusable response. After any other
+    /// fault, starts a back-off.
     pub(crate) fn record_fault(&self, at: usize, fault: &Fault) {
         let Some(member) = self.shared.members.get(at) else {
             return;

@@ -117,7 +117,7 @@ pub struct FollowerStatus {
     pub time: BlockTime,
     /// Current source of blocks.
     pub source: Source,
-    /// Time since which no new block arrives, or `None` while blocks arrive.
+    /// Start of the current period without new blocks, or `None` while blocks arrive.
     pub silent_since: Option<SystemTime>,
     /// Number of blocks that were reported to the receiver.
     pub blocks: u64,
@@ -125,7 +125,7 @@ pub struct FollowerStatus {
     pub polled: u64,
     /// Number of fetched blocks that were missing on an open websocket.
     pub missed: u64,
-    /// Number of fetched blocks that were completed before the connection was opened.
+    /// Number of fetched blocks that are older than the connection.
     pub replayed: u64,
     /// Number of blocks that were not reported one by one, because a `Resync` replaced them.
     pub skipped: u64,

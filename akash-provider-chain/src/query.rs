@@ -115,8 +115,8 @@ impl Reader {
         })
     }
 
-    /// Returns a page of leases. Every lease of the provider in the filter, and of this provider (`us`), must
-    /// be decodable.
+    /// Returns a page of leases. Fails if a lease of this provider (`us`) cannot be decoded. With a provider
+    /// in the filter, fails if any lease cannot be decoded.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,

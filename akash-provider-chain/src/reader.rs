@@ -14,8 +14,8 @@ use tokio::time::Instant;
 /// Maximum number of cached block times. The time of the lowest height is removed first.
 const TIMES_MAX: usize = 16_384;
 
-/// Time of a block, and the moment at which a single node returned this time. The moment is `None` if two
-/// nodes agreed.
+/// Time of a block. The second value is the time of the query if only one node returned the block time, and
+/// `None` if two nodes agreed.
 type StoredTime = (BlockTime, Option<Instant>);
 
 /// Client for queries and events.

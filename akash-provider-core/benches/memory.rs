@@ -32,8 +32,8 @@ fn main() -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Returns the number of bytes that are allocated to place one order on `nodes` nodes. Only the last node has
-/// enough capacity.
+/// Returns the number of bytes that the placement of one order allocates. Of the `nodes` nodes, only the last
+/// has enough capacity.
 fn fit_bytes(world: &World, nodes: usize) -> i64 {
     let mut spec = uniform_nodes(nodes, 10);
     if let Some(last) = spec.nodes.last_mut() {

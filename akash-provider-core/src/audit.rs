@@ -115,7 +115,7 @@ pub enum Actor {
     },
 }
 
-/// Chain record of a closed lease, as evidence for an act.
+/// Evidence for an act: the lease record on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RecordEvidence {
     /// Height at which the record was read.
@@ -237,7 +237,7 @@ pub struct ActOutcome {
 }
 
 impl ActOutcome {
-    /// Creates the outcome of an act without a transaction.
+    /// Creates the outcome of an act that sends no transaction.
     #[must_use]
     pub const fn new(result: &'static str, message: Option<String>) -> Self {
         Self {

@@ -73,7 +73,7 @@ pub struct IpDeclaration {
 
 /// All leases of the provider in a cluster.
 ///
-/// If a lease is in none of the fields, the cluster has no record and no workload of this lease.
+/// If no field contains a lease, the cluster has no record and no workload of this lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Listing {
     /// Specification of the last `record` or `deploy` call of each lease with a usable record.
@@ -148,7 +148,7 @@ impl From<Vec<WorkloadSpec>> for Listing {
 pub enum ClusterChange {
     /// Health of every workload, as the first item of a stream and after every gap.
     ///
-    /// A missing lease is not running.
+    /// A lease that is not in the snapshot is not running.
     Snapshot {
         /// Health of every workload of the provider.
         health: BTreeMap<LeaseId, Health>,

@@ -69,8 +69,8 @@ pub struct Config {
     /// offered).
     #[serde(with = "duration::or_never")]
     pub reclamation_window: Option<Duration>,
-    /// Attributes that every order must require in its placement. The provider declines all other orders. Go
-    /// provider: `attributes` in the `provider-config` file.
+    /// Attributes that an order must require. The provider declines orders that do not require all of them.
+    /// Go provider: `attributes` in the `provider-config` file.
     pub required_attributes: Vec<Attribute>,
     /// Maximum number of volumes per unit. The Go provider always uses 4.
     pub max_volumes_per_unit: u32,
@@ -107,7 +107,7 @@ pub struct Config {
     /// `lease-funds-monitor-interval` (1 m to 24 h).
     #[serde(with = "duration")]
     pub balance_check_interval: Duration,
-    /// Interval between withdrawals of the earnings of a lease, in block time; `None` disables these
+    /// Interval between withdrawals of the earnings of a lease, in block time; `None` disables periodic
     /// withdrawals. Flag of the Go provider: `withdrawal-period` (24 h; 0 = off).
     #[serde(with = "duration::or_never")]
     pub withdrawal_period: Option<Duration>,
@@ -141,7 +141,8 @@ pub struct Config {
     /// time, the response of the first endpoint is sufficient.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
-    /// Time that a new leader waits before it closes a lease, so that transactions of the old leader expire.
+    /// Time that a new leader waits before it closes a lease. During this time, transactions of the old
+    /// leader expire.
     #[serde(with = "duration")]
     pub takeover_grace: Duration,
     /// Maximum number of pending manifest requests per deployment. Further requests are refused.

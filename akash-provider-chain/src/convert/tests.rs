@@ -396,8 +396,8 @@ fn recorded_transactions_keep_their_bytes() {
     println!("{messages} messages of providers decoded and encoded");
 }
 
-/// Returns true if decoding and encoding do not change a message. Returns false for messages that providers
-/// do not send. The `sources` of a deposit are ignored.
+/// Asserts that a decoded and encoded message has the same bytes, except the `sources` of a deposit. Returns
+/// false without a comparison if providers do not send the message, or if its close reason is invalid.
 fn same_message(any: &prost_types::Any, name: &str) -> bool {
     let refused = |e: &Malformed| name.contains("err-") && e.part == "reason";
     let msg = match from_any(any) {

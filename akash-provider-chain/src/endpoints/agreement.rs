@@ -139,11 +139,11 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the records of two nodes. Unless the records are equal, the node with the higher height is
-    /// queried again, at the lower height.
+    /// Compares the records of two nodes. If the nodes do not return the same record, the node with the
+    /// higher height is queried again, at the lower height.
     ///
-    /// Returns the new record (`None` if the first node was not queried again), the lower height, and the
-    /// result of the comparison.
+    /// Returns the new record of the node `first`, the lower height, and the result of the comparison. The
+    /// new record is `None` if the node `first` was not queried again.
     async fn compare<M, T, C>(
         &self,
         first: usize,

@@ -55,8 +55,8 @@ impl Endpoints {
         lock(&self.shared.processed).block
     }
 
-    /// Checks the newest block of a node. If its height is more than [`LAG_MAX`] above the processed block,
-    /// the node must serve the header [`LAG_MAX`] blocks below the newest block.
+    /// Checks that the newest block of a node is plausible. If the block is more than [`LAG_MAX`] above the
+    /// processed block, the node must also serve an older header.
     pub(super) async fn check_tip(
         &self,
         endpoint: &Endpoint,
@@ -179,8 +179,8 @@ impl Endpoints {
     }
 }
 
-/// Returns the newest block of an endpoint. Returns `None` without a status, or for any fault except
-/// [`Fault::Behind`].
+/// Returns the newest block of an endpoint. Returns `None` before the first health check, and during any
+/// fault except [`Fault::Behind`].
 fn reported_tip(member: &super::Member) -> Option<Checkpoint> {
     let health = lock(&member.health);
     let is_reachable = matches!(health.fault, None | Some(Fault::Behind { .. }));

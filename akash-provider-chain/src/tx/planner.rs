@@ -364,7 +364,8 @@ impl Planner {
         self.queue.insert((priority, request.ticket), request);
     }
 
-    /// Removes a call and returns true, or returns false if a node may have the transaction of the call.
+    /// Removes a call without a sent transaction, and returns true. Returns false if a node may have the
+    /// transaction.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let before = self.queue.len();
         self.queue.retain(|_, r| r.ticket != ticket);
@@ -379,8 +380,8 @@ impl Planner {
         is_withdrawn
     }
 
-    /// Stops the planner and replies to all calls. The outcome is unknown if the transaction may have been
-    /// sent, otherwise an error.
+    /// Stops the planner and replies to all calls. The reply is an unknown outcome if the transaction may
+    /// have been sent, and an error otherwise.
     fn stop(&mut self, out: &mut Vec<Action>) {
         self.stopped = true;
         let stopped = || {
@@ -426,7 +427,7 @@ fn withdrawn(msgs: &[Msg]) -> impl Iterator<Item = &DeploymentId> {
     })
 }
 
-/// Creates an error for a transaction that was certainly not sent, or has expired.
+/// Creates the error for a transaction that cannot take effect: the transaction was not sent, or has expired.
 fn failure(kind: ErrorKind, message: String) -> Failure {
     Failure {
         kind,

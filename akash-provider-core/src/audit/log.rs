@@ -85,8 +85,8 @@ impl AuditedAct {
     /// Records the intent of the act. If the act destroys data, waits until the entry is durable.
     ///
     /// # Errors
-    /// Returns an error after at most ten seconds if the entry is possibly not durable. The act must not
-    /// start then.
+    /// Returns an error if the log cannot store the entry within ten seconds. The caller must not start the
+    /// act after an error.
     pub async fn record_intent(&self) -> Result<(), Error> {
         if self.progress().is_started {
             return Ok(());

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const MI: u64 = 1 << 20;
 const TI: u64 = 1 << 40;
-/// Maximum amount of a resource per group, as a multiple of the maximum per unit.
+/// Ratio of the maximum per group to the maximum per unit, for each resource.
 const GROUP_FACTOR: u128 = 50;
 
 /// Minimum CPU of a unit, in thousandths of a core.

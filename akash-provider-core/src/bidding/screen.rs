@@ -63,8 +63,8 @@ pub fn evaluate(
 
 /// Evaluates an order, requests its price, and explains for each node whether the order fits.
 ///
-/// The engine makes the same decision in the same state, unless the chain refuses the bid or the account
-/// cannot pay for the bid.
+/// The engine makes the same decision in the same state, with two exceptions: the chain refuses the bid, or
+/// the account cannot pay for the bid.
 #[cfg(feature = "runtime")]
 pub async fn screen(
     order: &Order,

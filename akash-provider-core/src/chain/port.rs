@@ -246,8 +246,8 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
     /// Returns an error only if the transaction was certainly not sent.
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error>;
 
-    /// Returns the hash and the fee of the transaction of the last [`ChainTx::broadcast_msgs`] call with this
-    /// message. Returns `None` if no transaction was sent, or if the client has no receipt.
+    /// Finds the last [`ChainTx::broadcast_msgs`] call with this message, and returns the hash and the fee of
+    /// its transaction. Returns `None` if this call sent no transaction, or if the client has no receipt.
     fn receipt_of(&self, _message: &Msg) -> Option<TxReceipt> {
         None
     }

@@ -131,8 +131,8 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
         options: LogOptions,
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error>;
 
-    /// Returns a stream of events of the backend about a lease. The stream ends when the lease is torn down.
-    /// Dropping the stream stops the query.
+    /// Returns a stream of the events that the backend reports about a lease. The stream ends when the lease
+    /// is torn down. Dropping the stream stops the query.
     ///
     /// # Behavior
     /// - If any of the requested services is unknown, the call returns `NotFound`.
@@ -285,7 +285,7 @@ pub enum Severity {
     Normal,
     /// Needs attention.
     Warning,
-    /// Severity from the backend, or empty.
+    /// Severity as the backend reports it; can be an empty text.
     Other(String),
 }
 

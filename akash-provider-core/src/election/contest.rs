@@ -13,7 +13,7 @@ pub struct Candidate {
     pub identity: String,
     /// Address at which clients reach this instance when it is the leader; may be empty.
     pub address: String,
-    /// Settings that all instances must share, each with a short hash as its value.
+    /// Settings that must be equal on all instances, by name. Each value is a short hash of the setting.
     pub settings: BTreeMap<String, String>,
     /// Names of the settings that identify the election. A candidate with another value of such a setting
     /// never leads.
@@ -85,8 +85,8 @@ pub(super) struct Contest {
     /// Last content of the election record, and the time at which this content was first observed.
     unchanged: Option<(Record, Duration)>,
     own_term: Option<OwnTerm>,
-    /// Earliest time at which this instance may lead after the election record was deleted, because the
-    /// previous leader possibly still leads.
+    /// Earliest time at which this instance may lead after a deletion of the election record. Until this
+    /// time, the previous leader may still lead.
     not_before: Duration,
     /// Whether a `create` call without a response can still create the record.
     may_create: bool,
@@ -137,8 +137,8 @@ impl Contest {
         self.highest_term
     }
 
-    /// Returns the term in which this instance leads, and the end of the leadership without a further
-    /// heartbeat.
+    /// Returns the term in which this instance leads. Also returns the time at which the leadership ends if
+    /// no further heartbeat succeeds.
     pub(super) fn leads(&self, now: Duration) -> Option<(u64, Duration)> {
         let own_term = self.own_term?;
         let until = own_term.confirmed + self.timing.renew;

@@ -41,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Returns the outcome of a bid that the provider closes, or `unspecified` if the bid has no outcome.
+    /// Returns the reason why the provider closes a bid, or `unspecified` if the reason is unknown.
     fn reason_of_bid_close(&self, bid: &BidId) -> &'static str {
         let phase = self.market.order(&bid.order).map(order::Order::phase);
         match phase {

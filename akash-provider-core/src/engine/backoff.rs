@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_secs(1);
-/// Maximum delay before a retry. Short, because a tenant waits for the result of most retries.
+/// Maximum delay before a retry. The delay is short, because a tenant waits for the result of most retries.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Returns the delay after a number of failed attempts: 1, 2, 4 … 60 seconds.

@@ -30,7 +30,7 @@ pub enum Effect {
 pub enum Call {
     /// Chain: fetch one order in any state.
     FetchOrder(OrderId),
-    /// Chain: count the bids on an order that count towards the limit of the chain.
+    /// Chain: count the bids on an order, as the chain does for its limit of bids.
     CountBids(OrderId),
     /// Chain: fetch the record of this provider.
     FetchProvider,
@@ -57,7 +57,7 @@ pub enum Call {
     Deploy {
         /// Workload to deploy.
         deployment: Arc<WorkloadSpec>,
-        /// Hostnames of earlier versions of the workload, to remove.
+        /// Hostnames that the deploy must remove. Earlier versions of the workload declared these hostnames.
         purge_hostnames: Vec<String>,
     },
     /// Cluster: tear down a workload, and purge its hostnames and IP addresses.

@@ -168,7 +168,8 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Category of a [`Refusal`]: whether a client can fix the request, retry, or use another instance.
+/// Category of a [`Refusal`]. The category shows what a client can do: fix the request, retry, or use another
+/// instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -59,7 +59,7 @@ struct InventoryState {
     left: Box<dyn Inventory>,
     /// Total capacity of `base`, and the capacity used by workloads other than this provider's leases.
     in_use: Utilization,
-    /// Nodes of the running pods, by the order of the lease. Contains only nodes in `base`.
+    /// Nodes of the running pods, by the order id of the lease. Contains only nodes in `base`.
     #[serde(default)]
     pods: Pods,
 }

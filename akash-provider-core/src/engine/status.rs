@@ -147,7 +147,8 @@ pub struct LeaseInfo {
     pub known_unhealthy_ms: u64,
     /// Unhealthy time after which the lease is closed, in milliseconds, or `None` without a limit.
     pub unhealthy_limit_ms: Option<u64>,
-    /// Number of the last deployed version, starting at 1. `None` before the first deploy, serialized as 0.
+    /// Number of the last deployed version, starting at 1. Before the first deploy, the value is `None`,
+    /// serialized as 0.
     #[serde(serialize_with = "or_zero")]
     pub generation: Option<u64>,
     /// Last error of the backend for this workload.
@@ -266,7 +267,8 @@ pub struct BreakerStatus {
     pub waiting: Vec<BidId>,
     /// Closes and teardowns that the breaker holds, each with the reason and the start time.
     pub held: Vec<HeldClose>,
-    /// Location without workload records, although the provider has leases. `None` if no records are missing.
+    /// Location that contains no workload records, although the provider has leases. `None` if no records are
+    /// missing.
     pub records_missing: Option<String>,
     /// Reason why the breaker holds all closes. `None` if the breaker holds no close, or only the closes of
     /// certain owners.

@@ -6,7 +6,7 @@ use crate::testing::chain::rfc3339;
 use akash_provider_core::types::BlockTime;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Starts a node with a block that is `ahead` ms ahead of the local clock.
+/// Starts a node that reports its newest block with a time `ahead` ms after the local time.
 async fn node_ahead(chain: &Chain, ahead: &Arc<AtomicI64>) -> Node {
     let (chain, ahead, behavior) = (chain.clone(), Arc::clone(ahead), behavior());
     Node::start(move |method, params| {

@@ -45,7 +45,8 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// True block that the first node pushes three times, each time with one of the next three heights.
+    /// Block that the first node pushes three times, with the next three heights instead of the height of the
+    /// block.
     pushes_next: Option<Height>,
 }
 

@@ -19,7 +19,8 @@ fn reply(recorded: &Value) -> Reply {
     }
 }
 
-/// Returns a reader with a node that responds with `sent` to transactions and with `asked` to queries.
+/// Returns a node and its reader. The node responds to transactions with the recording `sent`, and to queries
+/// with the recording `asked`.
 async fn reader(folder: &Path, sent: &str, asked: &str) -> (Node, Reader) {
     let json = |name: &str| recordings::json(&folder.join(name));
     let (status, akash) = (reply(&json("rpc/status.json")), reply(&json("rpc/akash.json")));

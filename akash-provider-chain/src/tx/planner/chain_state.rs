@@ -66,7 +66,7 @@ pub(super) struct ChainState {
     tip: RequiredValue<Tip>,
     /// Time at which the tip was updated.
     tip_at: Mono,
-    /// Height of the last tip, even if no tip is stored.
+    /// Height of the last tip. Remains set while `tip` has no value.
     highest: u64,
     /// True if this tip replaced a higher, false tip.
     is_lower: bool,

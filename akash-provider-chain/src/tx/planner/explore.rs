@@ -505,7 +505,7 @@ impl World {
         out
     }
 
-    /// Returns a problem if the planner waits for a response without a pending call to the node.
+    /// Returns a problem if the planner waits for a response, but no call to the node is pending.
     fn missing_call(&self) -> Option<String> {
         use flight::{Check, Phase};
         let planner = &self.planner;

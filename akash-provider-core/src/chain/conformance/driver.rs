@@ -26,8 +26,8 @@ pub trait Driver: Send + Sync {
     fn price(&self) -> DecCoin;
     /// Returns the id of an order that never exists.
     fn no_order(&self) -> OrderId;
-    /// Creates a deployment with groups without required attributes, and returns the id of each group's
-    /// order.
+    /// Creates a deployment with `groups` groups that require no attributes. Returns the order id of each
+    /// group.
     async fn create_deployment(&self, groups: u32) -> Vec<OrderId>;
     /// Closes a deployment.
     async fn close_deployment(&self, id: &DeploymentId);

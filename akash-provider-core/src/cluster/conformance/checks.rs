@@ -37,7 +37,7 @@ fn is_ours(rule: &Rule, setup: &Setup, lease: &LeaseId, call: &str) {
     );
 }
 
-/// Returns the entry of a lease in the result of `deployments`. Fails if a listed lease belongs to another
+/// Returns the entry of `lease` in the result of `deployments`. Fails if a listed lease belongs to another
 /// provider.
 pub(super) async fn listed(
     cluster: &dyn Cluster,

@@ -187,7 +187,7 @@ impl Script {
     }
 }
 
-/// A call, which is in progress until this value is dropped.
+/// Call in progress. Dropping the value ends the call.
 pub(super) struct Call<'a> {
     cluster: &'a MemoryCluster,
     operation: Operation,

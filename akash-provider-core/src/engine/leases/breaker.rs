@@ -161,7 +161,7 @@ impl Breaker {
         Decision::Tripped(passed.saturating_add(1))
     }
 
-    /// Returns the number of granted requests within the window, by owner.
+    /// Returns how many requests of each owner the breaker granted within the window.
     fn by_owner(&self) -> BTreeMap<&Address, u32> {
         let mut counts = BTreeMap::new();
         for (_, owner) in &self.recent {
@@ -190,7 +190,8 @@ impl Breaker {
         self.warmup_ends.is_some_and(|at| before < at && at <= now)
     }
 
-    /// Starts the warm-up period after the first listing of the cluster. Later calls have no effect.
+    /// Starts the warm-up period. Called after each listing of the cluster; only the first call has an
+    /// effect.
     pub(crate) fn start(&mut self, config: &Config, now: Mono) {
         // Only the first call has an effect: later full scans must not restart the warm-up period.
         self.warmup_ends
@@ -202,7 +203,7 @@ impl Breaker {
         self.records_missing = Some(place);
     }
 
-    /// Ends the hold for missing records. Returns false if there was no such hold.
+    /// Stops holding requests because of missing records. Returns false if no records were missing.
     pub(crate) fn clear_records_missing(&mut self) -> bool {
         self.records_missing.take().is_some()
     }
@@ -230,8 +231,8 @@ impl Breaker {
         self.warmup_ends.filter(|_| is_deferred)
     }
 
-    /// Returns the reason for holding the requests of all owners, as text for users. Returns `None` if there
-    /// is no such hold.
+    /// Returns the reason why the breaker holds the requests of all owners, as text for users. Returns `None`
+    /// if the breaker does not hold the requests of all owners.
     #[must_use]
     pub(crate) fn hold_reason(&self, now: Mono) -> Option<String> {
         if self.tripped {

@@ -84,7 +84,7 @@ pub enum Input {
     Fetched(Result<Option<DeploymentRecord>, Failure>),
     /// Result of [`Action::Check`] for the first submission in the queue.
     Checked(Result<AcceptedManifest, Refusal>),
-    /// Result of `Record`, for the workload at the current index.
+    /// Result of the call `Record` for the workload at the current index.
     Recorded(Result<(), Failure>),
     /// A lease of this provider was added, or its manifest deadline changed.
     LeaseAdded {
@@ -384,8 +384,8 @@ impl Deployment {
         }
     }
 
-    /// Fetches the deployment again after a delay, or refuses the submission if the failure is permanent or
-    /// if no attempt or time is left.
+    /// Fetches the deployment again after a delay. Refuses the submission after a permanent failure, the last
+    /// attempt or the time limit.
     fn retry_or_refuse(
         mut self,
         cx: &Cx<'_>,
@@ -455,8 +455,8 @@ impl Deployment {
         self.reply(cx, Ok(()), out)
     }
 
-    /// Extends the manifest deadlines of the leases of a manifest that could not be stored, so that the
-    /// tenant can submit again. The cluster may contain the records of the first `tried` groups.
+    /// Extends the manifest deadlines after a manifest could not be stored, so that the tenant can submit
+    /// again. The cluster may contain the records of the first `tried` groups.
     fn manifest_not_stored(&mut self, cx: &Cx<'_>, accepted: &AcceptedManifest, tried: usize) {
         let again = cx.now.block_time.plus(RECORDING_GRACE);
         for (at, deployment) in accepted.deployments.iter().enumerate() {

@@ -236,8 +236,8 @@ impl HostnameLedger {
         names.map(|(n, lease)| (n.to_string(), lease.clone())).collect()
     }
 
-    /// Returns true if no tenant may hold the hostname: the name is blocked, looks like a blocked hostname
-    /// (Punycode), or is a wildcard for a parent domain of a blocked hostname.
+    /// Returns true if no tenant may hold the hostname. Besides blocked hostnames, these are hostnames that
+    /// imitate a blocked hostname in Punycode, and wildcards that include a blocked hostname.
     #[must_use]
     pub fn is_blocked(&self, hostname: &str) -> bool {
         let name = hostname.to_lowercase();

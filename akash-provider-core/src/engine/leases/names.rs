@@ -93,7 +93,7 @@ impl Engine {
         self.hostnames_freed(&gone);
     }
 
-    /// Restores the hostname claims of the running version.
+    /// Restores the hostname claims of the running workloads, because the accepted manifest is not deployed.
     pub(super) fn undo_claims(&mut self, accepted: &AcceptedManifest) {
         let mut freed = Vec::new();
         for deployment in &accepted.deployments {

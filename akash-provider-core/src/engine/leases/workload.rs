@@ -94,7 +94,7 @@ pub enum Input {
     Health(Health),
     /// Request to close the lease.
     End {
-        /// Reason that this provider states to the chain.
+        /// Close reason in the message to the chain.
         reason: CloseReason,
         /// True if the operator requested the close. The close then needs no permission of the circuit
         /// breaker.
@@ -148,7 +148,7 @@ pub struct Workload {
     reclamation: Option<Reclamation>,
     desired: Option<DesiredSpec>,
     applied: u64,
-    /// True if the deployed version must be applied again, because the deployed objects may have changed.
+    /// True if the current version must be deployed again. The objects of the last deploy may have changed.
     applies_again: bool,
     cluster: ClusterLane,
     cluster_attempts: u32,

@@ -396,14 +396,14 @@ impl Order {
         matches!(self.phase, Phase::Open { .. })
     }
 
-    /// Returns true if this process sent the bid, so that no other instance can have accepted a manifest for
-    /// the lease.
+    /// Returns true if this process sent the bid. In this case, no other instance accepted a manifest for the
+    /// lease.
     #[must_use]
     pub const fn is_own_bid(&self) -> bool {
         self.committed
     }
 
-    /// Returns true if this provider has a bid on the chain, or may have one.
+    /// Returns true if this provider has a bid on the chain, or possibly has a bid.
     #[must_use]
     pub const fn may_have_bid(&self) -> bool {
         match self.phase {

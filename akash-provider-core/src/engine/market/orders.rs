@@ -36,7 +36,8 @@ pub(in crate::engine) struct Orders {
     /// Last decline of each order, so that an equal decline is not published again.
     last_decline: FxHashMap<OrderId, Decline>,
     waiting_for_capacity: Vec<OrderId>,
-    /// Order with a rejected bid: the chain applied market parameters that the engine has not read yet.
+    /// Order with a bid that the chain rejected because of newer market parameters. The order waits until the
+    /// engine has read these parameters.
     awaits_parameters: Option<OrderId>,
     /// Value of `Retries::sequence` when capacity was reserved for the order.
     reserved: FxHashMap<OrderId, Sequence>,

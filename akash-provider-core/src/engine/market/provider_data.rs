@@ -114,8 +114,8 @@ impl ProviderData {
         !was_pending
     }
 
-    /// Stores the provider record, or retains the old record if the read failed. Returns true if the query
-    /// must be repeated.
+    /// Stores the provider record from the query. After a failed query, the old record remains. Returns true
+    /// if the query must be repeated.
     pub(in crate::engine) fn provider_read(
         &mut self,
         result: Result<Option<ProviderRecord>, Failure>,

@@ -30,7 +30,7 @@ pub(in crate::engine) struct Retries {
     capacity: BTreeMap<Sequence, OrderId>,
     declined: FxHashMap<OrderId, Sequence>,
     sequence: Sequence,
-    /// Orders with a failed decision or price calculation, sorted by the time of the next attempt.
+    /// Orders for which the decision or the price calculation failed, sorted by the time of the next attempt.
     undecided: BTreeSet<(Mono, OrderId)>,
     /// Number of consecutive failures of each order, and the time of the next attempt.
     failures: FxHashMap<OrderId, (u32, Mono)>,

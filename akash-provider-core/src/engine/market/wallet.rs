@@ -56,7 +56,7 @@ pub(in crate::engine) struct Wallet {
     next: Option<Mono>,
     /// True if an order or a payout waits for the balance.
     has_waiting: bool,
-    /// True if a transaction completed while a read was in flight.
+    /// True if a transaction completed while a read of the balance was in flight.
     is_changed: bool,
     /// Deposits that the chain rejected for insufficient balance, by denomination.
     rejected: BTreeMap<Denom, Rejection>,
@@ -93,7 +93,8 @@ impl Rejection {
         }
     }
 
-    /// Returns true if `balances` is sufficient, but was insufficient in the first read after the rejection.
+    /// Returns true if `balances` covers the rejected amount, but the first balance read after the rejection
+    /// did not.
     fn is_resolved(&self, balances: &BTreeMap<Denom, u128>) -> bool {
         let has_enough = amount(balances, &self.missing.denom) >= self.missing.amount;
         self.is_read && !self.is_unexplained && has_enough
@@ -205,7 +206,7 @@ impl Wallet {
         }
     }
 
-    /// Processes the result of a bid, or the end of its order. Returns true if this bid was the only bid
+    /// Processes the result of a bid, or the end of the order. Returns true for the single bid that is
     /// allowed while the balance is uncertain.
     pub(in crate::engine) fn sent(&mut self, order: &OrderId, has_landed: bool) -> bool {
         let was_single = self

@@ -64,7 +64,7 @@ impl Call {
 struct QueuedCall {
     id: EffectId,
     call: Call,
-    /// Ids of other leases' deploys that must complete before this call is sent.
+    /// Ids of deploys of other leases. This call is sent after these deploys are complete.
     after: BTreeSet<EffectId>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Lanes {
     by_lease: FxHashMap<LeaseId, Lane>,
     lease_of: FxHashMap<EffectId, LeaseId>,
     deploys: FxHashMap<EffectId, Arc<WorkloadSpec>>,
-    /// Hashes of the hostnames that incomplete deploys declare. A hash collision only delays a deploy.
+    /// Hashes of the hostnames in deploys that are not complete. A hash collision only delays a deploy.
     declaring: BTreeSet<(u64, EffectId)>,
     followers: FxHashMap<EffectId, BTreeSet<LeaseId>>,
     /// Leases with a manifest that is being recorded or is not accepted yet.
@@ -204,7 +204,7 @@ fn hashes(deployment: &WorkloadSpec) -> impl Iterator<Item = u64> {
 }
 
 impl Engine {
-    /// Sends a call now, or queues the call behind earlier calls of its lease.
+    /// Sends a call now, or queues the call behind earlier calls of the same lease.
     pub(super) fn send(&mut self, id: EffectId, call: Call) {
         let Some(lease) = call.workload().cloned() else {
             return self.outbox.emit(Effect::Call(id, call));

@@ -68,7 +68,7 @@ impl Engine {
         self.notify_deployments(&unusable);
     }
 
-    /// Returns the active leases with an unusable record or workload, each with its problem.
+    /// Returns the active leases with an unusable record or workload, and the problem of each lease.
     fn unusable_leases(&self, unusable: &[UnusableRecord]) -> BTreeMap<LeaseId, (RecordDefect, Arc<str>)> {
         if unusable.is_empty() {
             return BTreeMap::new();
@@ -224,8 +224,8 @@ impl Engine {
         label.is_some_and(|label| label.ends_with('.'))
     }
 
-    /// Returns each lease with a hostname or address record that differs from its deployed manifest, and the
-    /// first difference.
+    /// Compares the hostname and address records of each lease with the deployed manifest. Returns each lease
+    /// with a difference, and its first difference.
     pub(in crate::engine) fn misrouted_workloads(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
         if self.role.is_standby() {
             // The leader repairs differences.

@@ -20,7 +20,7 @@ const LISTING_INTERVAL: Duration = Duration::from_secs(20);
 /// Maximum number of reported findings. Further findings are only counted.
 const FINDINGS_MAX: usize = 100;
 
-/// Number of times that a requested scan starts again if its snapshot is outdated.
+/// Maximum number of times that a requested scan starts again because of an outdated snapshot.
 const REPETITIONS: u32 = 3;
 
 /// A scan in progress: a full scan, or only a listing of the cluster.

@@ -107,7 +107,7 @@ struct Luck {
     lost: u8,
     /// Additional delay of a request without a response.
     late: u64,
-    /// Duration of a suspension before the next step.
+    /// Duration for which the instance is suspended before its next step.
     stands_still: u64,
 }
 

@@ -9,8 +9,7 @@ use std::sync::Arc;
 /// Origin of a lease, which determines whether the lease can have a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Origin {
-    /// This process sent the winning bid, so that no other instance can have accepted a manifest for the
-    /// lease.
+    /// This process sent the winning bid. No other instance accepted a manifest for the lease.
     Won,
     /// The lease is older than this engine, or another instance may have won the lease. The cluster may have
     /// a manifest of the lease.
@@ -26,7 +25,7 @@ pub(super) enum Evidence {
     Missing,
     /// Only a later listing of the cluster shows whether a manifest exists.
     Unlisted,
-    /// The manifest deadline has passed, and the cluster is being listed again.
+    /// The manifest deadline has passed. Before the lease is closed, the cluster is listed again.
     Due,
     /// The cluster has a record or workload of the lease, but the record does not specify what to run.
     Unusable(Arc<str>),

@@ -17,7 +17,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Retry interval for a planned close that this instance is not allowed to send yet.
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
 
-/// State of the messages that close a lease and of the queries that prove the close.
+/// State of closing a lease on the chain: the messages that are sent, and the queries that confirm the close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ChainLane {
     /// No message or query is in progress.
@@ -179,7 +179,8 @@ impl Workload {
         self.chain = ChainLane::Fetching { retry_at };
     }
 
-    /// Determines the next message for an intended close, or the query that verifies a close report.
+    /// Verifies a close report by a query. Without a report, determines the next message of an intended
+    /// close.
     fn plan(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         if self.close_report.is_some() {
             self.chain_attempts = 0;

@@ -5,7 +5,7 @@ use crate::types::Mono;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Last observed health, and the unhealthy time counted before that observation.
+/// Last observed health, and the total unhealthy time before this observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct HealthClock {
     health: Health,
