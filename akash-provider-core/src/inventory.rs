@@ -96,8 +96,8 @@ pub struct NodeVerdict {
     pub unit: u32,
     /// Number of replicas of the unit that fit on this node alone.
     pub replicas: u32,
-    /// Resources that the node lacks for one more replica. Empty only if all replicas of the unit fit on the
-    /// node.
+    /// Resources that are insufficient on the node for one more replica. Empty only if all replicas of the
+    /// unit fit on the node.
     pub missing: Vec<String>,
 }
 
@@ -189,8 +189,8 @@ impl Metrics {
 ///
 /// # Contract
 /// An inventory is deterministic: the same calls in the same order return the same results. A failed call
-/// changes nothing. A `release` of the allocation that `adjust` returned restores the previous state. A
-/// `release` after `restore` also restores the previous state, for any allocation and in any order. The
+/// changes nothing. `release` restores the state before the `adjust` call that returned the allocation.
+/// `release` also restores the state before a `restore` call, for any allocation and in any order. The
 /// inventory selects the nodes. Every call returns within milliseconds, for any amounts.
 ///
 /// # Implementing
@@ -323,7 +323,7 @@ pub struct LeasedIpUsage {
 /// New capacity of the cluster, with the locations of the provider's pods.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InventoryUpdate {
-    /// Capacity of the cluster. Pods of the provider's leases do not count as used.
+    /// Capacity of the cluster. Resources that the provider's leases use count as free.
     #[serde(with = "written")]
     pub inventory: Arc<dyn Inventory>,
     /// Actual locations of the pods of the provider's leases.

@@ -147,7 +147,7 @@ pub struct HttpOptions {
     pub send_timeout: u32,
     /// Maximum number of replicas tried for one request.
     pub next_tries: u32,
-    /// Time limit for all tries of one request, in milliseconds; 0 means no limit.
+    /// Time limit for all attempts of one request, in milliseconds; 0 means no limit.
     pub next_timeout: u32,
     /// Conditions under which the proxy tries the next replica; omitted from the JSON when empty.
     #[serde(default, skip_serializing_if = "none_or_empty")]

@@ -96,7 +96,7 @@ pub enum TenantMsg {
     CreateDeployment {
         /// Owner and dseq of the deployment.
         id: DeploymentId,
-        /// Groups. The market sorts them by name and numbers them from gseq 1.
+        /// Groups. The market sorts the groups by name, and assigns gseq 1, 2, … in this order.
         groups: Vec<GroupSpec>,
         /// Hash of the manifest.
         hash: [u8; 32],

@@ -159,8 +159,8 @@ fn price_of(denom: &Denom, amount: Dec) -> Result<DecCoin, PriceError> {
 ///
 /// # Contract
 /// The price is for the whole group per block, is above zero, and has the denomination of the group. A price
-/// may exceed the maximum of the tenant, because the caller checks the maximum. A price is never reused for
-/// another order.
+/// may exceed the maximum of the tenant, because the caller checks the maximum. The caller never uses a
+/// price for another order.
 ///
 /// # Behavior
 /// - A group without units has no price: `Invalid`.

@@ -51,7 +51,9 @@ impl Provider {
     ///
     /// # Errors
     /// Returns the errors of [`Provider::run`], and [`ErrorKind::Aborted`](crate::error::ErrorKind::Aborted)
-    /// after an abort. In every case, pending requests of handles get a response, and later requests get
+    /// after an abort.
+    ///
+    /// Pending requests of provider handles always get a response. Later requests get
     /// [`ErrorKind::Stopped`](crate::error::ErrorKind::Stopped).
     pub async fn run_until(self, shutdown: CancellationToken, abort: CancellationToken) -> Result<(), Error> {
         runtime::run(self.parts, shutdown, abort).await

@@ -40,7 +40,7 @@ pub trait Recorder: fmt::Debug + Send {
 pub type Cover<'a> = dyn Fn(&str) -> String + 'a;
 
 /// Replaces the secrets of manifests in an input: values of environment variables, commands and their
-/// arguments, and registry logins except for the host.
+/// arguments, and registry logins. The hosts of registries are not replaced.
 pub fn hide_in_input(input: &mut Input, cover: &Cover<'_>) {
     match input {
         Input::Request(_, Request::SubmitManifest { manifest, .. }) => hide_in_manifest(manifest, cover),
@@ -62,14 +62,14 @@ pub fn hide_in_input(input: &mut Input, cover: &Cover<'_>) {
     }
 }
 
-/// Replaces all secrets in the state of an engine. The engine then decides as if all inputs had replaced
-/// secrets.
+/// Replaces all secrets in the state of an engine. Later decisions are the same as if the secrets in all
+/// earlier inputs had been replaced.
 pub fn hide_in_engine(engine: &mut Engine, cover: &Cover<'_>) {
     engine.hide(cover);
 }
 
-/// Returns a digest of the effects of a step. In builds of the same version, equal effects have equal
-/// digests. With `cover`, secrets are replaced before the digest is computed.
+/// Returns a digest of the effects of a step. All builds of one version return the same digest for equal
+/// effects. With `cover`, secrets are replaced before the digest is computed.
 #[must_use]
 pub fn digest(effects: &[Effect], cover: Option<&Cover<'_>>) -> u64 {
     // Always with the same keys, because digests of different processes are compared.

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 /// State to restore at the next start: the owners for which the circuit breaker has tripped.
 ///
-/// All other state is read from the chain and the cluster. Without this state, a provider continues to close
-/// leases that an operator has to review first.
+/// All other state is read from the chain and the cluster. Without this state, a provider would close leases
+/// before an operator has reviewed the closes.
 ///
 /// ```
 /// # use akash_provider_core::{Config, RestartState};
@@ -35,7 +35,7 @@ pub struct RestartState {
     pub breaker_held_owners: BTreeSet<Address>,
 }
 
-/// Error for a stored state that cannot be parsed.
+/// Error in a stored state: the text cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "cannot read state of the previous run: {problem}; start with `RestartState::unknown()`, review the leases and \

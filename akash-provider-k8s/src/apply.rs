@@ -39,8 +39,8 @@ pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
 /// Annotation of a workload that another provider program created. The pod template of the workload is
 /// unchanged.
 pub const KEPT: &str = "provider.akash.network/kept";
-/// Annotation of an object that this provider repaired with a patch. The next apply first takes over the
-/// patched fields.
+/// Annotation of an object that this provider repaired with a patch. The next deploy takes over the patched
+/// fields before its other writes.
 pub const REPAIRED: &str = "provider.akash.network/repaired";
 /// Annotation of a namespace: JSON with the hashes of the unwatched objects.
 pub const LEDGER: &str = "provider.akash.network/ledger";
@@ -66,7 +66,7 @@ pub(crate) struct Job<'a> {
     pub(crate) items: &'a [Item],
     /// Ledger of applied objects, as read from the namespace.
     pub(crate) ledger: &'a Ledger,
-    /// Kinds to list for leftover objects; empty if the namespace has a ledger.
+    /// Kinds of objects that are listed to find leftovers; empty if the namespace has a ledger.
     pub(crate) search: &'a [Kind],
     /// True if the namespace did not exist before the apply.
     pub(crate) is_new: bool,
@@ -105,7 +105,8 @@ pub fn ledger_of(namespace: &Namespace) -> Ledger {
         .collect()
 }
 
-/// Returns the namespace with its ledger and the hash of all objects. This hash marks a complete apply.
+/// Returns the namespace with two annotations: the ledger, and the hash of all objects. The second annotation
+/// shows that the apply is complete.
 pub(crate) fn marked(namespace: &Value, items: &[Item]) -> Value {
     // The hash covers the rendered namespace, independent of the uid.
     let mut rendered = namespace.clone();
@@ -125,7 +126,7 @@ fn text_of(ledger: &Ledger) -> Value {
 }
 
 impl Job<'_> {
-    /// Starts an apply: writes the namespace, then deletes the objects that must be recreated.
+    /// Starts to apply a lease: writes the namespace, then deletes the objects that must be recreated.
     pub(crate) async fn open(&self, calls: &Calls, plan: Plan) -> Result<Steps, Error> {
         // Checked before the first write: a write to an object being deleted would be lost.
         if let Some(id) = plan.blocked.first() {

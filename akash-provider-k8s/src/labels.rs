@@ -27,7 +27,7 @@ pub const LEASE_OSEQ: &str = "akash.network/lease.id.oseq";
 pub const LEASE_PROVIDER: &str = "akash.network/lease.id.provider";
 /// Labels that identify a lease.
 pub const LEASE: [&str; 5] = [LEASE_OWNER, LEASE_DSEQ, LEASE_GSEQ, LEASE_OSEQ, LEASE_PROVIDER];
-/// Label with the value `metal-lb` on Services of leased addresses.
+/// Label of the Services of leased IPs. The value is `metal-lb`.
 pub const SERVICE_TARGET: &str = "akash.network/service-target";
 /// Annotation of a ProviderHost: time of the last declaration, RFC 3339 in UTC.
 pub const UPDATED_AT: &str = "akash.network/lease.updated_at";
@@ -49,10 +49,10 @@ pub const ISOLATION: &str = "provider.akash.network/isolation";
 /// Label with the value `true` on a NetworkPolicy, Role or RoleBinding that an administrator added to the
 /// namespace of a lease. Without the label, such an object is deleted.
 pub const KEEP: &str = "provider.akash.network/keep";
-/// Annotation of a Manifest: values that the spec cannot express, as JSON.
+/// Annotation of a Manifest, as JSON: the values that the spec cannot express.
 pub const EXTRA: &str = "provider.akash.network/deployment";
 
-/// Annotation of a ProviderHost: state of the proof of ownership, as JSON.
+/// Annotation of a ProviderHost, as JSON: the state of the ownership proof.
 pub const HOSTNAME_PROOF: &str = "provider.akash.network/hostname-proof";
 /// Annotation of a ProviderHost: result of the last probe of the hostname, as JSON.
 pub const HOSTNAME_REACHABLE: &str = "provider.akash.network/hostname-reachable";

@@ -136,7 +136,7 @@ impl LeasedIpCount {
 }
 
 impl PartialEq for LeasedIpCount {
-    /// Returns true for any two values: the count is not a setting.
+    /// Returns true for any two values, because the number of leased IPs is not a setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -162,7 +162,7 @@ impl Settings {
 /// Pods of a proxy, selected by labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyPods {
-    /// Labels of the namespaces of the pods; empty for all namespaces.
+    /// Labels that select the namespaces of the pods; empty for all namespaces.
     pub namespace: Vec<(String, String)>,
     /// Labels of the pods; empty for all pods of these namespaces.
     pub pods: Vec<(String, String)>,

@@ -234,7 +234,7 @@ impl State {
     /// Returns the status of one service.
     ///
     /// # Errors
-    /// Returns an error as [`State::lease_status`] does, and for an unknown service.
+    /// Returns the errors of [`State::lease_status`], and `NotFound` for an unknown service.
     pub fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
         let view = self.current(lease)?;
         // Distinguishes a missing lease from a missing service.
@@ -244,7 +244,7 @@ impl State {
         status::service_status(&view, service).ok_or_else(|| no_service(lease, service))
     }
 
-    /// Returns the node ports of each service of a lease, which clients reach at the provider's public
+    /// Returns the node ports of each service of a lease. Clients reach these ports at the provider's public
     /// hostname.
     pub fn forwarded_ports(&self, lease: &LeaseId) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
         Ok(self.lease_status(lease)?.forwarded_ports)

@@ -20,8 +20,8 @@ pub struct TaskPanic {
 /// First panic in the process.
 static FIRST_PANIC: LazyLock<watch::Sender<Option<TaskPanic>>> = LazyLock::new(|| watch::Sender::new(None));
 
-/// Waits until a background task of this process panics. Restart the process afterwards: its clusters and
-/// operators are unreliable.
+/// Waits until a background task of this process panics. The process must then be restarted, because its
+/// clusters and operators are unreliable.
 pub async fn first_panic() -> TaskPanic {
     first(&FIRST_PANIC).await
 }

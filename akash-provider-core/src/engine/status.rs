@@ -179,7 +179,7 @@ pub struct DeploymentStatus {
     pub manifest: Option<String>,
     /// Block time at which a lease without a manifest is closed.
     pub manifest_deadline: Option<BlockTime>,
-    /// Number of submitted manifests without a response yet.
+    /// Number of submitted manifests that wait for a response.
     pub waiting_requests: u32,
 }
 

@@ -203,7 +203,7 @@ impl Layout {
         self.classes.binary_search_by(|c| c.name.as_str().cmp(name)).ok()
     }
 
-    /// Returns a bit mask of the node's slots with devices that match any of `wants`.
+    /// Returns a bit mask of the slots of a node. A bit is set if `wants` accepts the devices of the slot.
     pub(super) fn mask(&self, node: usize, wants: &[GpuRequest]) -> u16 {
         let accepted = |slot: &Slot| wants.iter().any(|w| w.accepts(&self.kinds[slot.kind]));
         let slots = self.slots[self.nodes[node].slots.clone()].iter().enumerate();

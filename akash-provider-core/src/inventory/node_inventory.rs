@@ -34,7 +34,7 @@ pub struct NodeInventory {
     pub(super) free: Vec<Free>,
     /// Free storage by class.
     pub(super) storage: Vec<i64>,
-    /// Number of devices that the provider has reserved, by node and set of acceptable kinds.
+    /// Number of devices that the provider has reserved, by node and by bit mask of the accepted kinds.
     gpu_claims: BTreeMap<(usize, u16), i64>,
     /// Number of the provider's replicas on each node.
     replicas: Vec<i64>,
@@ -125,8 +125,8 @@ impl NodeInventory {
         least.min(self.free[node].gpu).max(0)
     }
 
-    /// Returns the devices of a node. The available devices of all kinds of a model add up to the number that an
-    /// order for this model can get.
+    /// Returns the devices of a node, by kind. For each model, the sum of the available devices is the number
+    /// that one order can get.
     fn gpus(&self, index: usize) -> Vec<GpuMetrics> {
         let node = &self.layout.nodes[index];
         let mut gpus = self.layout.gpus(node);

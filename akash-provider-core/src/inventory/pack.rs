@@ -26,7 +26,8 @@ struct Reservation {
     replicas: i64,
 }
 
-/// GPU choices of a unit that were not tried yet, and the length of `Search::log` before the unit was placed.
+/// Point to which the search can return: the untried GPU choices of a unit, and the length of `Search::log`
+/// before the unit was placed.
 #[derive(Debug)]
 struct Decision {
     unit: usize,

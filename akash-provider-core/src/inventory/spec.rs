@@ -45,7 +45,7 @@ pub struct NodeSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_allocatable: Option<u32>,
     /// Number of devices of unknown kind that workloads other than the provider's leases use. On a node with
-    /// several kinds, these devices are subtracted from every kind.
+    /// several kinds, this number reduces the free devices of every kind.
     pub gpu_allocated: u32,
     /// Classes of persistent storage that the node can mount.
     pub storage_classes: Vec<String>,

@@ -38,7 +38,8 @@ const MAX_HOST_LABEL: usize = 63;
 /// [`limits`]. At least one service is reachable from outside.
 ///
 /// # Errors
-/// Returns [`ManifestError::Structure`] for the first violated rule, in the sequence of the manifest.
+/// Returns [`ManifestError::Structure`] for the first violated rule. The rules are checked in the order of
+/// the manifest.
 pub fn validate(manifest: &Manifest) -> Result<(), ManifestError> {
     faults(manifest, 1).pop().map_or(Ok(()), Err)
 }

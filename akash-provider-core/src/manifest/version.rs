@@ -28,8 +28,8 @@ const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "value",
 ];
 
-/// Two hashes of a received manifest: with its unknown fields, and without them. The chain can contain either
-/// hash.
+/// Two hashes of a received manifest: one with its unknown fields, one without them. The manifest matches the
+/// deployment if the chain contains one of these hashes.
 ///
 /// Without unknown fields, both hashes are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use data_encoding::BASE64;
 
 /// Maximum size of a parsed certificate, in bytes.
 const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
-/// Maximum length of a serial number in X.509, with one byte for the sign.
+/// Maximum length of an encoded serial number in X.509: 20 bytes and a leading zero byte.
 const SERIAL_BYTES_MAX: usize = 21;
 
 /// Decodes the first PEM block.

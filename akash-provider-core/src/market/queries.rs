@@ -9,12 +9,12 @@ use crate::types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Deposit of a bid, as a node reports it.
+/// Deposit of a bid, in the form that nodes report.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BidDeposit {
     /// Paid deposit, in whole units.
     pub coin: Coin,
-    /// Height at which the deposit was returned; `None` before the return.
+    /// Height at which the chain returned the deposit; `None` while the chain holds the deposit.
     pub returned_at: Option<Height>,
 }
 

@@ -44,8 +44,8 @@ pub struct ScaleConfig {
     pub endpoint: BigDecimal,
     /// Price of a leased IP (`bid-price-ip-scale`).
     pub ip: BigDecimal,
-    /// Price of a GPU, by model (see [`parse_gpu_prices`]). If the list is empty, GPUs cost nothing, as in
-    /// the Go provider. Otherwise the provider does not bid on an order with a GPU that no entry matches.
+    /// Price of a GPU, by model (see [`parse_gpu_prices`]). If the map is empty, GPUs cost nothing, as in the
+    /// Go provider. If the map has entries, the provider does not bid on an order with any other GPU.
     pub gpu: BTreeMap<String, BigDecimal>,
 }
 

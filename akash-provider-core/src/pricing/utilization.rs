@@ -13,7 +13,7 @@ pub struct ResourceUsage {
     /// Amount in use before the order is placed: the usage of other workloads, plus the reservations for bids
     /// and leases. The amount can exceed `total`.
     pub before: u64,
-    /// Amount in use with the order.
+    /// Amount in use, including the order.
     pub after: u64,
 }
 
@@ -122,7 +122,7 @@ impl Utilization {
         shares.reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
 
-    /// Adds reserved units of other orders to [`before`](ResourceUsage::before) and to
+    /// Adds the reserved units of other orders to both amounts, [`before`](ResourceUsage::before) and
     /// [`after`](ResourceUsage::after).
     pub(crate) fn hold(&mut self, units: &[ResourceUnit]) {
         self.take(units, false);

@@ -95,7 +95,7 @@ impl ProviderHandle {
     /// # Errors
     /// Returns `NoLease` if the lease has no deployed workload, `Hostname` if the lease cannot get one of the
     /// hostnames, `Rejected` if the manifest of the lease lacks one of the hostnames, and `NotLeader` on a
-    /// standby. Returns `Busy`, `Stopping` and `Unavailable` like every request.
+    /// standby. Like all requests, can return `Busy`, `Stopping` and `Unavailable`.
     pub async fn transfer_hostnames(&self, lease: &LeaseId, hostnames: Vec<String>) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::TransferHostnames { lease, hostnames }).await
@@ -105,7 +105,7 @@ impl ProviderHandle {
     ///
     /// # Errors
     /// Returns `NoLease` if this provider has no such active lease, `Rejected` for an invalid `reason`, and
-    /// `NotLeader` on a standby. Returns `Busy`, `Stopping` and `Unavailable` like every request.
+    /// `NotLeader` on a standby. Like all requests, can return `Busy`, `Stopping` and `Unavailable`.
     pub async fn end_lease(&self, lease: &LeaseId, reason: CloseReason) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::EndLease { lease, reason }).await
@@ -115,7 +115,7 @@ impl ProviderHandle {
     /// line each. Repairs the differences unless `dry_run` is true.
     ///
     /// # Errors
-    /// Returns `Busy`, `Stopping` and `Unavailable` like every request. Also returns `Unavailable` if the
+    /// Like all requests, can return `Busy`, `Stopping` and `Unavailable`. Also returns `Unavailable` if the
     /// chain or the cluster cannot be queried.
     pub async fn scan(&self, dry_run: bool) -> Result<Vec<String>, Refusal> {
         match self.request(Request::Scan { dry_run }).await? {
@@ -127,7 +127,7 @@ impl ProviderHandle {
     /// Releases the circuit breaker for all owners.
     ///
     /// # Errors
-    /// Returns `NotLeader` on a standby. Returns `Busy`, `Stopping` and `Unavailable` like every request.
+    /// Returns `NotLeader` on a standby. Like all requests, can return `Busy`, `Stopping` and `Unavailable`.
     pub async fn release_breaker(&self) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreaker).await
     }
@@ -136,7 +136,7 @@ impl ProviderHandle {
     ///
     /// # Errors
     /// Returns [`RefusalKind::Rejected`] if the breaker has not tripped for this owner, and `NotLeader` on a
-    /// standby. Returns `Busy`, `Stopping` and `Unavailable` like every request.
+    /// standby. Like all requests, can return `Busy`, `Stopping` and `Unavailable`.
     pub async fn release_breaker_for(&self, owner: Address) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreakerFor { owner }).await
     }

@@ -90,7 +90,8 @@ pub struct ProviderStatistics {
     pub reserving: DurationCounts,
     /// Durations of engine steps that reserve capacity, with the bounds [`RESERVATION_BOUNDS`].
     pub reserving_fine: DurationCounts,
-    /// Calls to ports by name and result (`success`, `fail`, `unknown`, `in_progress`).
+    /// Number of port calls, by the name of the call and its result (`success`, `fail`, `unknown`,
+    /// `in_progress`).
     pub calls: BTreeMap<(&'static str, &'static str), u64>,
     /// Durations of calls to ports by name.
     pub call_durations: BTreeMap<&'static str, DurationCounts>,

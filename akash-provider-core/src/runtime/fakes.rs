@@ -120,7 +120,7 @@ impl Script {
     }
 }
 
-/// Script of a port: for each subscription, the items of its stream. The last stream does not end.
+/// Scripted streams of a port: the items for each subscription. The last stream does not end.
 pub(crate) type Takes<T> = Mutex<VecDeque<Vec<Result<T, Error>>>>;
 
 fn take<T: Send + 'static>(takes: &Takes<T>) -> BoxStream<'static, Result<T, Error>> {

@@ -344,7 +344,7 @@ impl MeterCounts {
     }
 }
 
-/// Returns the time since the time in the header of a block; zero if the clock of the machine is behind.
+/// Returns the age of a block, from the time in its header; zero if the local clock is behind.
 fn lag(time: BlockTime) -> Duration {
     let time = Duration::from_millis(u64::try_from(time.0).unwrap_or_default());
     SystemTime::now()

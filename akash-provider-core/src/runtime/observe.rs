@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Minimum interval between status updates.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
-/// Minimum pause after a status update, as a multiple of the duration of the update.
+/// Ratio of the minimum pause after a status update to the duration of the update.
 const STATUS_SHARE: u32 = 50;
 
 /// Publisher of events to the bus and to the log. Only the method `finish` waits for the bus.
@@ -57,7 +57,7 @@ impl Observer {
         self.status_due
     }
 
-    /// Publishes the statuses that changed. `before` is the time at which the creation of `status` started.
+    /// Publishes the statuses that changed. The creation of `status` started at the time `before`.
     pub(crate) fn statuses(&mut self, status: &Status, before: Mono, now: Mono) {
         for (topic, body) in bodies(status) {
             if self.published.get(&topic) == Some(&body) {

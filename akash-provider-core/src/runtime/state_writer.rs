@@ -113,7 +113,7 @@ impl StateWriter {
         }
     }
 
-    /// Retries a failed write once, during shutdown.
+    /// Starts one more attempt of a failed write, during shutdown.
     pub(crate) fn try_again(&mut self) {
         if self.again_at.is_some() {
             self.begin();

@@ -153,7 +153,7 @@ impl<T: Clone> StreamGap<T> {
         }
     }
 
-    /// Ends the current gap: a valid item arrived.
+    /// Ends the current gap in the stream, because a valid item arrived.
     fn close(&mut self) {
         self.is_reset = true;
         self.waits = None;

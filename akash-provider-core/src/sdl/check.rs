@@ -84,7 +84,7 @@ fn profiles(document: &Document, placement: &str, placed: &PlacementEntry, notes
 #[derive(Default)]
 struct Ips<'a> {
     used: BTreeSet<&'a str>,
-    /// Location of the expose that occupies a port of a leased IP.
+    /// Location of the `expose` entry that uses a port of a leased IP.
     ports: BTreeMap<(&'a str, u16, Proto), &'a Location>,
 }
 

@@ -68,7 +68,8 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Returns the location of a service. `place` is a path in the manifest (`placement.service…`).
+    /// Returns the location of a service in the SDL. `place` starts with the names of the placement and the
+    /// service (`placement.service…`).
     pub(super) fn spot_of(&self, place: &str) -> Location {
         // With the dot, because the name of one placement can be a prefix of another.
         let below = |name: &String| place.strip_prefix(name.as_str())?.strip_prefix('.');

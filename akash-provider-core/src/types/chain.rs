@@ -516,8 +516,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns the time of the block at `height`, or the later time of the snapshot if the block time is
-    /// unknown.
+    /// Returns the time of the block at `height`. If the block time is unknown, returns the time of the
+    /// snapshot, which is later.
     #[must_use]
     pub fn block_time(&self, height: Height) -> BlockTime {
         self.block_times.get(&height).copied().unwrap_or(self.time)

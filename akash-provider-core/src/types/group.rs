@@ -103,7 +103,8 @@ impl GroupSpec {
     }
 }
 
-/// Returns the number of distinct sequence numbers of leased-IP endpoints in `units`.
+/// Returns the number of distinct leased IPs in `units`. Endpoints with the same sequence number share a
+/// leased IP.
 #[must_use]
 pub fn distinct_leased_ips(units: &[ResourceUnit]) -> u32 {
     let leased = units

@@ -238,7 +238,7 @@ impl DecCoin {
         }
     }
 
-    /// Returns the amount of a number of blocks at this price per block, or `None` on overflow.
+    /// Returns the total price of a number of blocks, or `None` on overflow.
     #[must_use]
     pub fn for_blocks(&self, blocks: u64) -> Option<Dec> {
         self.amount.checked_mul_int(i128::from(blocks))

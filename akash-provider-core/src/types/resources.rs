@@ -91,7 +91,8 @@ impl Storage {
             .map(|a| a.value.as_str())
     }
 
-    /// Returns whether `persistent` is true, parsed as by the Akash tools.
+    /// Returns whether the attribute `persistent` is true. Accepts the same spellings of true as the Akash
+    /// tools.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
         self.attribute("persistent")

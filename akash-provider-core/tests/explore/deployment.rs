@@ -45,7 +45,7 @@ struct DeploymentWorld {
     ended: u8,
     valid: bool,
     submissions: u64,
-    /// Number of times that the search can still let the manifest deadline pass.
+    /// Remaining number of times that the search lets the manifest deadline pass.
     blocks: u8,
     /// Number of times that the search can still return an unexpected cluster list.
     lists_left: u8,

@@ -18,7 +18,8 @@ fn sdl_texts() -> Vec<String> {
         .collect()
 }
 
-/// Asserts that the manifest of an accepted SDL is valid and unchanged by serialization.
+/// Asserts that an accepted SDL has a valid manifest, and that the serialized manifest is parsed without a
+/// change.
 fn assert_invariants(text: &str) {
     match sdl::parse(text) {
         Ok(sdl) => {

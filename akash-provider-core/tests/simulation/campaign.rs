@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// Regression seeds that run first: one per line, `#` starts a comment.
 const REGRESSIONS: &str = include_str!("seeds.txt");
-/// Maximum number of listed seeds per violated rule, after the first seed.
+/// Maximum number of listed seeds per violated rule, in addition to the first seed.
 const NAMED_MAX: usize = 10;
 /// Number of seeds of an ordinary test run.
 const SEEDS: u64 = 300;

@@ -136,7 +136,7 @@ impl Capacity {
 pub(crate) enum Cause {
     /// An inventory update.
     Capacity,
-    /// The engine may have read bids and leases of a previous process.
+    /// The engine processed data that can contain bids and leases of a previous process.
     Promises,
     Other,
 }

@@ -25,7 +25,7 @@ pub(crate) enum ReadLocation {
     Right,
     /// Wrong namespace, with the workloads but without the Manifest records.
     WrongNamespace,
-    /// Wrong cluster, without the earlier objects.
+    /// Wrong cluster. The objects that the provider created in the right cluster are missing.
     WrongCluster,
 }
 
@@ -168,7 +168,7 @@ impl ClusterState {
         }
     }
 
-    /// Lists the objects that the provider sees, without the leases for which `left_out` returns true.
+    /// Lists the objects that the provider sees. Omits a lease if `left_out` returns true.
     pub(crate) fn list(&self, left_out: &dyn Fn(&LeaseId) -> bool) -> Workloads {
         let names = self.hostnames.iter();
         let declared = |(hostname, lease): (&String, &LeaseId)| DeclaredHostname {

@@ -6,7 +6,7 @@ use akash_provider_core::Config;
 use akash_provider_core::error::{ErrorKind, Failure};
 use std::time::Duration;
 
-/// Rates of the faults, in percent; zero in the phase without faults.
+/// Rate of each fault, in percent. All rates are zero in the phase without faults.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Faults {
     /// Rate of calls that fail temporarily.
@@ -17,7 +17,7 @@ pub(crate) struct Faults {
     pub(crate) stale: u64,
     /// Rate of queries that return "not found" for an existing record.
     pub(crate) not_found: u64,
-    /// Rate of queries with a different result, or no result, from the second endpoint.
+    /// Rate of queries for which the second endpoint returns a different result, or no result.
     pub(crate) disagreeing: u64,
     /// Rate of call responses that are delivered twice.
     pub(crate) twice: u64,
@@ -59,7 +59,8 @@ impl Faults {
 }
 
 impl Faults {
-    /// Draws the fault rates of the cluster from `hands`, so that the other random choices do not change.
+    /// Sets the fault rates of the cluster at random. Uses the separate generator `hands`, so that other
+    /// random choices do not change.
     pub(crate) fn in_the_cluster(mut self, hands: &mut Random) -> Self {
         let most = [0, 2, 6][hands.index(3)];
         self.hands = hands.below(most + 1);

@@ -17,7 +17,7 @@ use std::time::Duration;
 const STEPS: u64 = 250;
 /// Maximum number of rounds until the state settles. Each round adds at least one block.
 const ROUNDS: u32 = 160;
-/// Number of rounds that complete a full scan, even at the longest scan interval.
+/// Number of rounds that are sufficient for a full scan at the longest scan interval.
 const ROUNDS_OF_A_SCAN: u32 = 60;
 
 const fn seconds(s: u64) -> Duration {

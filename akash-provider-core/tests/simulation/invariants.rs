@@ -519,7 +519,7 @@ impl SettledCheck<'_> {
 }
 
 impl SettledCheck<'_> {
-    /// Returns the orders created in blocks that the engine has received.
+    /// Returns the orders that were created at or below the newest height of the engine.
     pub(crate) fn orders(&self) -> BTreeSet<String> {
         let orders = self.market.orders().filter(|o| o.created_at <= self.model.height);
         orders.map(|o| o.id.to_string()).collect()

@@ -80,7 +80,7 @@ pub(crate) struct EngineModel {
     pub(crate) unread: BTreeMap<BidId, Coin>,
     /// Deposits that may not be deducted yet in the result of the pending account query.
     in_reading: Option<BTreeMap<BidId, Coin>>,
-    /// Block time at which each bid transaction with an unknown outcome expires.
+    /// Expiry of each bid transaction with an unknown outcome, as a block time.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
     /// Bids that the chain reported to the engine.
     pub(crate) visible: BTreeSet<BidId>,

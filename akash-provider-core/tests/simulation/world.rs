@@ -174,7 +174,8 @@ impl World {
         self.effects(effects)
     }
 
-    /// In every 11th step, returns the change counter, and the status without time-dependent values.
+    /// Returns the change counter and the status, without time-dependent values. Returns `None` except in
+    /// every 11th step.
     fn sampled_status(&self) -> Option<(u64, Status)> {
         self.steps.is_multiple_of(11).then(|| {
             let mut status = self.engine.status(self.now());

@@ -330,7 +330,8 @@ impl Calls {
         }
     }
 
-    /// Adds the cause to the error of a denied call (403): a missing right, or a denial by admission.
+    /// Adds the cause to the error of a denied call (403): a missing RBAC right, or a rejection by admission
+    /// control.
     async fn judged(
         &self,
         error: Error,
@@ -395,7 +396,8 @@ impl Calls {
         }
     }
 
-    /// Deletes an object. Returns false if the object is missing, or if another object has the name.
+    /// Deletes an object. Returns false if the object is missing, or if the object with this name has another
+    /// UID.
     pub(crate) async fn delete(
         &self,
         kind: Kind,

@@ -86,7 +86,7 @@ impl Kind {
         )
     }
 
-    /// Returns the watch of the kind. Secrets have no watch.
+    /// Returns the kind of watch for these objects, or `None` for Secrets, which are not watched.
     pub(crate) const fn watch(self) -> Option<crate::state::Kind> {
         use crate::state::Kind as Watch;
         match self {
@@ -211,7 +211,7 @@ impl Id {
     }
 }
 
-/// Hash of each data entry of a Secret, by its key.
+/// Hashes of the data entries of a Secret, by the key of the entry.
 pub type Data = BTreeMap<String, String>;
 
 /// Returns the hash of each data entry of an object from the API server.

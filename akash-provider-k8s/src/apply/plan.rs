@@ -282,8 +282,8 @@ pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
     patch
 }
 
-/// Copies the live pod template to `body` if `whole` is true, otherwise only the version label of the
-/// template. No pod is replaced.
+/// Copies the live pod template to `body`, so that no pod is replaced. If `whole` is false, copies only the
+/// version label of the template.
 fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     const TEMPLATE: &str = "/spec/template";
     let (Some(template), Some(live)) = (body.pointer_mut(TEMPLATE), live.pointer(TEMPLATE)) else {

@@ -6,7 +6,7 @@
 use crate::labels;
 use serde_json::{Map, Value};
 
-/// Lists of workloads and Services to which other clients may add elements.
+/// List fields of workloads and Services. Other clients may add elements to these lists.
 const OPEN_LISTS: [&str; 7] = [
     "containers",
     "env",
@@ -27,7 +27,8 @@ pub enum Lists {
     Closed,
 }
 
-/// Returns the path of the first rendered field that is missing or different in the live object.
+/// Returns the path of the first rendered field that the live object does not have, or has with another
+/// value.
 #[must_use]
 pub fn missing(wanted: &Value, live: &Value, lists: Lists) -> Option<String> {
     let mut path = Vec::new();

@@ -382,8 +382,8 @@ impl Inner {
         }
     }
 
-    /// Returns the pod templates that an earlier version applied without default ephemeral storage. An
-    /// upgrade must not restart their pods.
+    /// Returns the pod templates of services that an earlier version deployed without default ephemeral
+    /// storage. An upgrade must not restart the pods of these services.
     ///
     /// If `deleted` is true, services without a workload are included.
     fn unlimited(
@@ -504,8 +504,8 @@ pub(super) fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Iso
     })
 }
 
-/// Returns true if the namespace has no ledger: another provider program can have created objects in the
-/// namespace.
+/// Returns true if the namespace has no ledger. Such a namespace can contain objects of another provider
+/// program.
 fn is_searched(namespace: Option<&Namespace>) -> bool {
     namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
 }

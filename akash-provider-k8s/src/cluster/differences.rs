@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Rendered objects of a lease that was applied completely.
+/// Rendered objects of a completely applied lease.
 pub(super) struct AppliedItems {
     /// Rendered namespace, without the hash of all objects.
     pub(super) body: Value,
@@ -38,8 +38,8 @@ pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)
 }
 
 impl Inner {
-    /// Returns the objects of an applied lease that differ from `items` or are not in `items`, each with the
-    /// reason.
+    /// Compares the objects of an applied lease with `items`. Returns each object that differs from its item
+    /// or has no item, with the reason.
     pub(super) fn differences(&self, home: &str, items: &[Item]) -> Vec<(Id, String)> {
         let view = self.state.lease_in(home);
         let edits = drifted(items, &view).into_iter();
@@ -66,7 +66,8 @@ pub(super) fn meta_of<'a>(view: &'a LeaseView, id: &Id) -> Option<&'a ObjectMeta
 }
 
 impl LeaseView {
-    /// Returns the objects of kinds that can weaken the isolation of a lease.
+    /// Returns the network policies, roles and role bindings of a lease. Such objects can weaken the
+    /// isolation.
     pub(super) fn openings(&self) -> impl Iterator<Item = (Id, &ObjectMeta)> {
         let policies = self.policies.values().map(|o| (Kind::NetworkPolicy, o.meta()));
         let roles = self.roles.values().map(|o| (Kind::Role, o.meta()));

@@ -45,7 +45,7 @@ const RIGHTS: [(&str, &str, Option<&str>); 4] = [
 const ACCOUNT: &str = "system:serviceaccount:";
 
 impl Inner {
-    /// Determines once whether the account of the provider needs bindings.
+    /// Determines whether the account of the provider needs bindings. Later calls use the stored result.
     pub(super) async fn identify(&self, operation: &'static str) -> Result<(), Error> {
         let found = self.account.get_or_try_init(|| async {
             let calls = self.calls(operation);
@@ -73,8 +73,8 @@ impl Inner {
         found.await.map(drop)
     }
 
-    /// Returns false if the account may bind the ClusterRole outside of lease namespaces. The check is a dry
-    /// run.
+    /// Tries to bind the ClusterRole outside of lease namespaces, as a dry run. Returns false if this is
+    /// permitted.
     async fn is_confined(&self, operation: &'static str) -> Result<bool, Error> {
         let binding = RoleBinding {
             metadata: ObjectMeta {

@@ -79,7 +79,8 @@ impl KubeCluster {
 }
 
 impl Inner {
-    /// Deletes the password Secret of a rejected Manifest record, if the record does not exist.
+    /// Deletes the password Secret after a Manifest record was rejected. The Secret remains if the lease has
+    /// an earlier record.
     pub(super) async fn take_back_passwords(&self, lease: &LeaseId, operation: &'static str) {
         let there = self.records::<Manifest>(operation).read(&lease.namespace()).await;
         let taken = match there {
@@ -136,7 +137,8 @@ impl Inner {
         Ok(is_deleted)
     }
 
-    /// Returns the lease of a password Secret of this provider that is old enough to be deleted.
+    /// Returns the lease of a password Secret. Returns `None` unless the Secret belongs to this provider and
+    /// is old enough to be deleted.
     fn given_up(&self, secret: &ObjectMeta, now: Timestamp) -> Option<LeaseId> {
         let lease = secret.labels.as_ref().and_then(labels::lease_of)?;
         let is_ours = lease.provider == self.settings.provider

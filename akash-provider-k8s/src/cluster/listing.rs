@@ -123,7 +123,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Adds `findings` as remarks, except for records that the listing already reports as unusable.
+    /// Adds `findings` to the remarks of the listing. Omits records that the listing already reports as
+    /// unusable.
     fn remark(&self, findings: Result<Vec<Finding>, Error>, listing: &mut Listing) {
         let findings = match findings {
             Ok(findings) => findings,

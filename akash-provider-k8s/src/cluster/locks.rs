@@ -64,7 +64,7 @@ impl LeaseLocks {
 }
 
 impl Inner {
-    /// Runs `write` under the lock of a lease. Repairs are allowed after a success.
+    /// Runs `write` under the lock of a lease. Repairs of the lease are allowed after `write` has succeeded.
     pub(super) async fn with_lock<T, E>(
         &self,
         home: &str,

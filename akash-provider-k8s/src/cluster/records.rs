@@ -127,7 +127,8 @@ where
         }
     }
 
-    /// Adds the cause to the error of a denied call (403): a missing right, or a denial by admission.
+    /// Adds the cause to the error of a denied call (403): a missing RBAC right, or a rejection by admission
+    /// control.
     async fn judged(&self, error: kube::Error, verbs: &'static [&'static str]) -> Error {
         let error = from_kube(self.operation, error);
         let attempt = Attempt::at::<K>(verbs, self.api.namespace());
@@ -140,8 +141,8 @@ where
     }
 }
 
-/// Returns the error for a 404 of a request that needs no existing object: the kind or the namespace is
-/// missing. A later request can succeed.
+/// Returns the error for a missing kind or namespace, which the API server reports as 404. A later request
+/// can succeed.
 fn not_served(operation: &'static str, message: &str) -> Error {
     let message = format!(
         "cannot access the record: {message}; check the CustomResourceDefinitions of deploy/crds and the namespace of \

@@ -176,8 +176,8 @@ fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolatio
 }
 
 impl Item {
-    /// Derives the desired object without the hash of the applied object. Returns `None` if the object cannot
-    /// be derived.
+    /// Derives the desired object if the hash of the applied object is unknown. Returns `None` if the object
+    /// cannot be derived.
     fn without_hash(&self, live: Option<&LiveObject>) -> Option<DerivedItem> {
         let is_of_every_lease = self.id.name == objects::RESTRICTIONS || self.id.is_access();
         let body = match live {
@@ -192,8 +192,8 @@ impl Item {
     }
 }
 
-/// Converts the live object to the form of a rendered object. Without an edit, the result has the hash of the
-/// applied object.
+/// Converts the live object to the form of a rendered object. If no client edited the object, its hash is
+/// then the hash of the applied object.
 fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     let kind = rendered.id.kind;
     let mut body = rendered.body.clone();
@@ -294,8 +294,8 @@ fn pod(body: &mut Value, live: &Value, claims: &Value) {
     });
 }
 
-/// Adds the excluded networks of the live policy, because the rendered policy can lack nodes shortly after a
-/// start.
+/// Adds the excluded networks of the live policy. Shortly after a start, the rendered policy can lack the
+/// addresses of nodes.
 fn keep_closed(body: &mut Value, live: &Value) {
     let blocks = |body: &Value| -> Vec<Value> {
         let rules = elements(&body["spec"]["egress"]).iter();

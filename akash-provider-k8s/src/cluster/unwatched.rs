@@ -32,7 +32,7 @@ pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::RoleBinding,
 ];
 
-/// Duration for which deploys share the lists of the whole cluster, from the first use. Sharing saves calls
+/// Period after the first use in which deploys share the lists of the whole cluster. Sharing saves calls
 /// after a start.
 const START: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent lists.

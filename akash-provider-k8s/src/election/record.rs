@@ -53,7 +53,8 @@ pub(super) fn patch(claim: &Claim, version: &str) -> Value {
     })
 }
 
-/// Returns the annotation value with the additional state of the leader, if any.
+/// Returns the additional state of the leader as the value of an annotation. Returns `None` if there is no
+/// such state.
 fn beside(claim: &Claim) -> Option<String> {
     (claim.payload != RecordPayload::default()).then(|| claim.payload.to_json())
 }

@@ -11,7 +11,7 @@ pub struct PodFacts {
     /// UID; a new pod can have the name of an old pod.
     pub(crate) uid: Box<str>,
     pub(crate) node: NodeName,
-    /// Service of the lease; `None` if the labels of the pod do not name the lease of its namespace.
+    /// Service of the lease; `None` unless the labels of the pod match its namespace.
     pub(crate) service: Option<Box<str>>,
     /// The pod is being deleted.
     pub(crate) going: bool,

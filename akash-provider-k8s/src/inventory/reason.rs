@@ -98,7 +98,7 @@ pub(crate) enum GpuProblem {
     UncombinedAttributes { vendor: Vendor, model: String },
     /// No label names the model.
     UnknownModel { vendor: Vendor, capacity: i64 },
-    /// Only the vendor's label `source` names the model.
+    /// No label names the model, except the label `source` of the GPU vendor.
     VendorLabelOnly {
         vendor: Vendor,
         capacity: i64,

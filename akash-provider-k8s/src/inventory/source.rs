@@ -139,7 +139,7 @@ pub(super) struct Shared {
 struct Inner {
     tally: Tally,
     watches: BTreeMap<Kind, Watch>,
-    /// Time at which all essential kinds were listed; `None` during an outage.
+    /// Time at which all essential kinds of objects were listed; `None` during an outage.
     known_since: Option<Instant>,
     /// Whether the current failure of the essential watches was published.
     is_failure_reported: bool,
@@ -419,7 +419,8 @@ impl WholeInventory {
         }
     }
 
-    /// Waits for the next change. Returns a handle for the count, or the reason why the count is unknown.
+    /// Waits for the next change of the capacity count. Returns a handle for the count, or the reason why the
+    /// capacity is unknown.
     pub(crate) async fn next(&mut self) -> Result<CountHandle, String> {
         loop {
             if self.publications.changed().await.is_err() {

@@ -128,7 +128,7 @@ impl CapacityFacts {
 /// Settings of persistent storage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StorageOptions {
-    /// Size of each storage class, in bytes, for classes without a reported size or with a wrong size.
+    /// Sizes of storage classes, in bytes. An entry replaces a missing or wrong size of its class.
     pub capacity: BTreeMap<String, i64>,
     /// Whether classes of unknown size are offered without a limit.
     pub unknown_is_unlimited: bool,

@@ -114,7 +114,8 @@ fn service_ports(service: &Manifest, wanted: Selection) -> Result<Vec<ServicePor
     Ok(ports)
 }
 
-/// Checks that the Service names of leased addresses fit, and that each port has only one target.
+/// Checks that the names of the Services for leased IPs are short enough, and that each port has only one
+/// target.
 fn check_leased(service: &Manifest) -> Result<(), Refusal> {
     let mut seen: BTreeMap<(u16, Proto), &ServiceExpose> = BTreeMap::new();
     for (n, expose) in service.expose.iter().enumerate().filter(|(_, e)| is_leased_ip(e)) {
@@ -180,7 +181,7 @@ fn fits(service: &Manifest, object: &str) -> Result<(), Refusal> {
     Err(Refusal::new(&service.name, "name", problem))
 }
 
-/// Renders the Service of a leased address for a service of a lease. `pool` is the MetalLB pool of the address.
+/// Renders the Service of a leased IP. `pool` is the MetalLB pool of the address.
 #[must_use]
 pub fn leased_ip_service(lease: &LeaseId, ip: &IpDeclaration, pool: &str) -> Service {
     let name = leased_ip_service_name(&ip.service, ip.external_port, ip.proto);

@@ -63,7 +63,7 @@ impl Amounts {
         })
     }
 
-    /// Returns the resource requests: the limits, reduced by the commit levels of the settings.
+    /// Returns the resource requests. With overcommit, the requests are lower than the limits.
     pub(super) fn requested(self, cx: &Context<'_>) -> Self {
         let levels = &cx.settings.commit;
         Self {

@@ -37,7 +37,7 @@ const REPORT: Duration = Duration::from_secs(30);
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
                       `provider-daemon operator NAME confirm` in the pod of a stand-alone operator";
 
-/// Missing record that is the only reason for a deletion.
+/// Missing record. The operator has no other reason to delete the objects of this record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingRecord {
     /// Key of the record in the index.
@@ -47,7 +47,7 @@ pub struct MissingRecord {
     pub has_reason: bool,
 }
 
-/// Evidence that records are missing: a complete list of the existing records, and their
+/// Evidence that records are missing: a complete list of the records, and the UID of their
 /// CustomResourceDefinition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Evidence {
@@ -112,10 +112,10 @@ pub(super) struct Guard {
     released: VecDeque<Instant>,
     /// UID of the CustomResourceDefinition; `None` before the first reading.
     definition: Option<String>,
-    /// Time at which a changed UID of the CustomResourceDefinition was first read.
+    /// Time at which a new UID of the CustomResourceDefinition was first observed.
     replaced: Option<Instant>,
     evidence: Option<Evidence>,
-    /// Error of the last reading of the evidence; `None` after a successful reading.
+    /// Error of the last attempt to read the evidence; `None` after a success.
     problem: Option<String>,
     /// Time at which the held deletions are logged; `None` after they were logged.
     report: Option<Instant>,

@@ -175,7 +175,7 @@ impl InventoryOperator {
         self.shared.status()
     }
 
-    /// Stops the operator, and waits for running work for at most the timeout of one call.
+    /// Stops the operator. Running work can continue for at most the timeout of one call.
     pub async fn stop(&self) {
         self.running.stop().await;
     }

@@ -29,7 +29,7 @@ pub(super) trait Index: Debug + Send + 'static {
     type Event: Send;
     /// Work that brings the objects of one name into the desired state.
     type Work: Work;
-    /// Log message for a name with objects that differ from the declared state.
+    /// Log message if the objects of a name differ from the declared state.
     const PROBLEM: &'static str;
 
     /// Applies an event and returns the affected names: hostnames, Services or nodes.
@@ -249,7 +249,7 @@ impl<I: Index> OperatorState<I> {
         self.changes.subscribe()
     }
 
-    /// Subscribes to applied events that affect a name.
+    /// Subscribes to the events that affect a name. Notifies after the event was applied.
     pub(super) fn touches(&self) -> watch::Receiver<()> {
         self.touches.subscribe()
     }
@@ -359,7 +359,7 @@ impl<I: Index> OperatorState<I> {
         changed
     }
 
-    /// Removes the state of names without record and object.
+    /// Removes the state of each name that has no record and no object.
     pub(super) fn prune(&self) {
         let mut inner = self.inner();
         let names = inner.index.names();
@@ -370,7 +370,8 @@ impl<I: Index> OperatorState<I> {
         inner.index.prune();
     }
 
-    /// Queues the failed names that match `is_meant`, without back-off. Returns their number.
+    /// Queues all failed names for which `is_meant` returns true, without back-off. Returns the number of
+    /// queued names.
     pub(super) fn forget(&self, is_meant: impl Fn(&I, &str) -> bool) -> usize {
         let mut inner = self.inner();
         let Inner { index, queue, .. } = &mut *inner;

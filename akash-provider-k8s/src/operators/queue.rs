@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum back-off after a failure. Limits the delay after an outage of the API server.
+/// Maximum back-off after a failure. After an outage of the API server, no write is delayed longer.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 /// Age at which a write counts as stable. If another client reverts a stable write, the operator repairs the
 /// objects immediately.
@@ -143,7 +143,7 @@ impl Queue {
         meant.len()
     }
 
-    /// Queues the running names again after their writer has stopped.
+    /// Queues all running names again, because the writer has stopped.
     pub fn restart(&mut self) {
         for name in std::mem::take(&mut self.running) {
             self.push(name);
@@ -188,14 +188,14 @@ impl Queue {
         self.dues.first().map(|(due, _)| *due)
     }
 
-    /// Marks a running name that requires no work as done.
+    /// Marks the work on a running name as done, because no write is required.
     pub fn rest(&mut self, name: &str) {
         self.running.remove(name);
         self.unfail(name);
     }
 
-    /// Returns true if an object may be written now. After another client reverts a write, the next writes
-    /// are delayed.
+    /// Returns true if an object may be written now. Returns false for some time after another client has
+    /// reverted the same write.
     pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;
@@ -281,7 +281,8 @@ impl Queue {
         self.failed.iter()
     }
 
-    /// Returns the number of names by state. A failed name that was queued again counts as ready or running.
+    /// Returns the number of names in each state. A failed name that was queued again counts as ready or
+    /// running.
     #[must_use]
     pub fn depth(&self) -> QueueDepth {
         let resting = self.failed.iter().filter(|(name, _)| !self.is_busy(name));

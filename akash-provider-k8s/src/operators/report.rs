@@ -92,8 +92,8 @@ impl<I: Index> Inner<I> {
         statuses.collect()
     }
 
-    /// Returns the failures and problems by lease. `of` maps a name to its lease and its reported name, or to
-    /// `None` to omit the name.
+    /// Returns the failures and problems by lease. `of` returns the lease and the reported name of a name.
+    /// Names for which `of` returns `None` are omitted.
     pub(super) fn ignored(
         &self,
         of: impl Fn(&I, &str) -> Option<(LeaseId, String)>,

@@ -28,7 +28,7 @@ struct Listener {
     signals: broadcast::Receiver<Signal>,
     watches: watch::Receiver<Watches>,
     last_message: LastMessage,
-    /// Value of `Index::losses` at the last snapshot for the listener.
+    /// Value of `Index::losses` when the listener received its last snapshot.
     losses: u64,
 }
 

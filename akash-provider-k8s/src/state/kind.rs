@@ -23,7 +23,7 @@ pub enum Kind {
     Deployments,
     /// Workloads with persistent volumes.
     StatefulSets,
-    /// Pods of leases, with few of their fields.
+    /// Pods of leases. Only some fields are decoded.
     Pods,
     /// Services of leases, including those of the IP operator.
     Services,
@@ -48,7 +48,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, including those that the start does not require.
+    /// All kinds, including kinds that the provider does not need at the start.
     pub const ALL: [Self; 14] = [
         Self::Namespaces,
         Self::Deployments,

@@ -36,7 +36,7 @@ const WRONG_REFERENCE: [&str; 8] = [
     "no match for platform",
 ];
 
-/// Termination reasons after a restart of the node: the kubelet did not observe the termination.
+/// Reasons of a container termination that the kubelet did not observe, because the node was restarted.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
 /// Returns the health of a service that has fewer available replicas than `count`. The manifest contains
@@ -79,7 +79,7 @@ fn is_refused(view: &LeaseView, service: &str) -> bool {
     conditions.any(|c| c.type_ == "ReplicaFailure" && c.status == "True")
 }
 
-/// Returns the nodes with failing containers of a lease.
+/// Returns the nodes on which containers of a lease fail.
 pub(super) fn failing_nodes(view: &LeaseView) -> impl Iterator<Item = &str> {
     let failing = view.pods.values().filter(|pod| of_pod(pod) == Some(Health::Bad));
     failing.filter_map(|pod| node_of(pod))

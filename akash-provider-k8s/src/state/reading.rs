@@ -21,7 +21,7 @@ use std::pin::Pin;
 /// Maximum size of a watch event, in bytes: more than ten times the largest object of an API server.
 const LINE_MAX: u64 = 16 << 20;
 const LINE_ROOM: usize = 16 << 20;
-/// Capacity of the line buffer that is retained for the next event, in bytes.
+/// Capacity that the line buffer retains for the next event, in bytes.
 const LINE_KEPT: usize = 64 << 10;
 
 /// Paths in an object, from its root. A path into a list applies to each item.

@@ -97,7 +97,8 @@ fn last_termination(view: &LeaseView, service: &str) -> Option<Termination> {
     })
 }
 
-/// Returns the current termination of a container, or else the previous one.
+/// Returns the current termination of a container. If the container is not terminated, returns its previous
+/// termination.
 pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     let states = [&container.state, &container.last_state];
     states

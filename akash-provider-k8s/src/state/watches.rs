@@ -76,7 +76,7 @@ impl WatchPublisher {
         self.0.subscribe()
     }
 
-    /// Updates a counter without a notification.
+    /// Updates a counter. Receivers are not notified.
     pub(super) fn count(&self, kind: Kind, f: impl FnOnce(&mut WatchState)) {
         self.0.send_if_modified(|all| {
             f(all.entry(kind).or_default());

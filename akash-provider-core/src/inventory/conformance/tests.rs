@@ -4,8 +4,8 @@ use crate::inventory::{Explanation, InsufficientCapacity, Metrics, NodeInventory
 use futures::stream::{self, StreamExt};
 use std::panic::AssertUnwindSafe;
 
-/// Deviation of a test inventory from the correct inventory. The suite must accept some deviations and report
-/// the others.
+/// Deviation of a test inventory from the usual behavior. The suite must accept some deviations, and report
+/// all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deviation {
     /// Fills the last node first.

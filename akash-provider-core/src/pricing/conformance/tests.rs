@@ -160,7 +160,7 @@ async fn the_suite_detects_each_violation() {
     }
 }
 
-/// Strategy with prices only for GPU orders in uakt, which the contract allows.
+/// Strategy that prices only GPU orders in uakt. The contract allows such a strategy.
 #[derive(Debug)]
 struct GpuOnlyStrategy;
 

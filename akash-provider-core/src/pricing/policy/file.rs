@@ -62,8 +62,8 @@ pub struct Prices {
     pub cpu: Amount,
     /// Price of a GiB of memory.
     pub memory: Amount,
-    /// Price of a GiB of storage, by storage class; `ephemeral` for ephemeral volumes. The provider does not
-    /// bid on an order with a class that has no price.
+    /// Price of a GiB of storage, by storage class. The class of ephemeral volumes is `ephemeral`. The
+    /// provider does not bid on an order with any other class.
     pub storage: BTreeMap<String, Amount>,
     /// Price of an endpoint. The endpoints of a resource unit count once, regardless of the number of replicas.
     pub endpoint: Amount,

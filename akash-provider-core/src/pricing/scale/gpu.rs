@@ -178,8 +178,7 @@ fn attribute_key(name: &str) -> String {
     format!("vendor/{vendor}/model/{rest}")
 }
 
-/// Returns whether the name of a price is valid: wildcards replace a whole vendor or model, and only RAM and
-/// interface follow a model.
+/// Returns whether the name of a price is `*`, `VENDOR/*`, or `VENDOR/MODEL` with optional RAM and interface.
 fn is_known_form(name: &str, gpu: &GpuModel<'_>) -> bool {
     let any_vendor = gpu.vendor.contains(ANY);
     let any_model = gpu.model.contains(ANY);

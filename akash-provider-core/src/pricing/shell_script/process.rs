@@ -71,8 +71,9 @@ pub(super) fn is_passed(name: &str) -> bool {
 }
 
 /// Runs a program: writes `input`, reads the output, and waits until the program closes its output and exits.
-/// If the future is dropped or an error occurs, the whole process group is killed. With a supervisor, all
-/// descendants of the program are killed.
+///
+/// If the future is dropped or an error occurs, the whole process group is killed. A supervisor also kills
+/// descendants that have left the group.
 ///
 /// The process is reaped only after its outputs are closed. Until then, the process id is not reused, so no
 /// unrelated process group is killed.
@@ -149,7 +150,7 @@ fn is_executable(program: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A process group. Dropping the value kills a group that has not ended.
+/// Process group of a program. Dropping the value kills the group, unless `ended` is true.
 struct Group {
     child: Box<dyn ChildWrapper>,
     is_supervised: bool,

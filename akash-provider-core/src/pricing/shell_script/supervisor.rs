@@ -13,7 +13,7 @@ use std::fs;
 use std::io;
 use std::process::{Command, ExitCode};
 
-/// Exit code of a supervisor after SIGTERM, as in a shell.
+/// Exit code of a supervisor after SIGTERM: 128 plus the number of the signal, as in shells.
 const ENDED: u8 = 143;
 
 /// Runs a price script as its supervisor, see

@@ -57,8 +57,8 @@ pub(super) async fn deploy(
     Ok(())
 }
 
-/// Removes the hostnames, the leased IPs and the workload of a lease. Runs all steps even if one fails, and
-/// returns `Done` only if all are done.
+/// Removes the hostnames, the leased IPs and the workload of a lease. A failed step does not prevent the
+/// other steps. Returns `Done` only if all steps are done.
 pub(super) async fn teardown(cluster: &dyn Cluster, lease: &LeaseId) -> Result<Teardown, Error> {
     let state = cluster.teardown_lease(lease).await;
     let hostnames = match cluster.hostnames() {

@@ -100,7 +100,8 @@ fn broadcast() -> Call {
     calls.find(|(_, name)| *name == "broadcast").unwrap().0
 }
 
-/// Returns whether the completion is a failure, or `None` if its kind does not match the call.
+/// Returns true if the completion reports a failure. Returns `None` if the completion does not belong to this
+/// kind of call.
 fn fits(call: &Call, completion: &Completion) -> Option<bool> {
     Some(match (call, completion) {
         (Call::FetchOrder(_), Completion::Order(r)) => r.is_err(),

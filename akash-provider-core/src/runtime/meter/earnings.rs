@@ -46,7 +46,8 @@ impl Account {
         self.earned.checked_add(later)
     }
 
-    /// Moves the account to a later height at which the chain transfers the earnings in whole base units.
+    /// Adds the earnings up to `height`. At this height, the chain transfers the earnings in whole base
+    /// units.
     fn pay(&mut self, height: Height) {
         self.earned = self.earned_at(height).unwrap_or(self.earned);
         self.since = self.since.max(height);
@@ -92,7 +93,8 @@ impl Earnings {
         }
     }
 
-    /// Adds a lease that was created at `height`, unless a snapshot contained its earnings.
+    /// Adds a lease that was created at `height`. If a snapshot contained the lease, its earnings remain
+    /// unchanged.
     pub(super) fn lease_won(&mut self, lease: &LeaseId, price: &DecCoin, height: Height) {
         self.0.entry(lease.clone()).or_insert_with(|| Account {
             price: price.clone(),

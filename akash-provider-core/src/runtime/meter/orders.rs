@@ -55,7 +55,7 @@ enum Stage {
     Undecided,
     /// The engine was reserving capacity for the order.
     Capacity,
-    /// The engine had already reserved capacity for the order.
+    /// The engine had reserved capacity for the order.
     Reserved,
 }
 

@@ -54,8 +54,8 @@ impl ScanTimes {
         }
     }
 
-    /// Records the end of an engine step. If no call is pending and the step read a snapshot, a running scan
-    /// ends.
+    /// Records the end of an engine step. If the step processed a snapshot and no call is pending, the
+    /// running scan ends.
     pub(super) fn step_ended(&mut self, is_snapshot: bool) {
         let ended = |running: &mut RunningScan| is_snapshot && running.calls == 0;
         if let Some(running) = self.running.take_if(ended) {

@@ -57,7 +57,7 @@ pub(crate) struct World {
     pub(crate) permanent: bool,
     /// Cluster calls that take effect but report a failure.
     pub(crate) lie: Option<Which>,
-    /// State of the chain on a lagging node, for queries of single records.
+    /// Older state of the chain on a lagging node. Queries of single records return this state.
     pub(crate) lagging: Option<Market>,
     pub(crate) price: Result<DecCoin, Failure>,
     pub(crate) agreement: Agreement,
@@ -67,7 +67,7 @@ pub(crate) struct World {
     pub(crate) unusable: Vec<UnusableRecord>,
     /// Leases that have a Manifest record but no running workload.
     pub(crate) incomplete: Vec<LeaseId>,
-    /// Whether the cluster reports that no hostname is declared yet.
+    /// Whether the cluster reports no declared hostnames.
     pub(crate) undeclared: bool,
     /// IP addresses in the next cluster lists. `None` means the addresses of the deployed workloads.
     pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,

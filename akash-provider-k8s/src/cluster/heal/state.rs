@@ -19,7 +19,7 @@ pub(super) struct RepairState {
     pub(super) labels: RepairBackoff<String>,
     /// Versions written by repairs and not yet reported by the watches, by namespace and object.
     pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
-    /// Time of the next comparison of a lease without a change, by namespace.
+    /// Time of the next comparison, by namespace. This comparison does not wait for a change of the lease.
     pub(super) later: BTreeMap<String, Instant>,
     /// Drifted objects that were logged and are not repaired, by namespace.
     pub(super) logged: BTreeMap<String, BTreeSet<Id>>,

@@ -49,7 +49,7 @@ impl Covered {
     }
 }
 
-/// Returns the annotation text for a deployment that was encoded as `spec`.
+/// Returns the annotation text for `deployment`. `spec` is the encoded form of `deployment`.
 pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<String, Refusal> {
     let cannot = |problem: String| Refusal::new("", "manifest", problem);
     // Decoded before the write: an undecodable record could not be deployed.

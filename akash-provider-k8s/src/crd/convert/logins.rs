@@ -29,7 +29,7 @@ pub fn passwords(group: &Group) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Sets the registry passwords with keys in `passwords`.
+/// Copies the registry passwords from `passwords` into a group.
 pub fn restore_passwords(group: &mut Group, passwords: &BTreeMap<String, String>) {
     for service in &mut group.services {
         for (key, login) in logins(service) {

@@ -333,7 +333,7 @@ async fn changed_number_of_addresses_is_published_alone() {
     assert_eq!(world.next_update().await, None);
 }
 
-/// Starts a capacity count with two nodes and a pod.
+/// Starts a capacity count of a cluster with two nodes and a pod.
 async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
     let (sender, publications) = watch::channel(None);
     let shared = Arc::new(Shared {

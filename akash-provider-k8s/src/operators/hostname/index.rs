@@ -92,7 +92,7 @@ pub struct Index {
     objects: BTreeMap<ObjectKind, Table>,
     /// Providers that have, or had, ProviderHost records in this cluster.
     providers: BTreeSet<Address>,
-    /// Hostnames for which a ProviderHost record was removed after the start.
+    /// Hostnames with a ProviderHost record that was removed after the operator started.
     removed: BTreeSet<Name>,
 }
 
@@ -126,7 +126,8 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
-    /// Whether this operator must first take over the fields of the object, to remove a surplus field.
+    /// Whether this operator must take over the fields of the object before the write. Otherwise, a surplus
+    /// field of another client would remain.
     pub take_over: bool,
     /// Merge patch that removes fields of other clients. If set, the patch replaces the apply.
     pub patch: Option<Value>,
@@ -277,7 +278,7 @@ impl Index {
         self.table(sort).get(name, namespace)
     }
 
-    /// Returns the namespaces with a route of the other mode that the operator may delete.
+    /// Returns the namespaces in which the operator may delete the route of the other mode.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).objects_of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));

@@ -26,7 +26,8 @@ pub struct LiveObject {
     pub lease: Option<LeaseId>,
     /// The object is being deleted.
     pub is_going: bool,
-    /// Status as reported by the proxy, or by cert-manager for a certificate.
+    /// Status of the object. cert-manager reports the status of certificates, and the proxy reports the
+    /// status of other objects.
     pub accepted: Acceptance,
     /// State of a certificate as reported by cert-manager.
     pub certificate: Option<CertificateState>,

@@ -55,7 +55,8 @@ impl Notes {
         }
     }
 
-    /// Returns the state of the proof of this tenant, if the record stores one.
+    /// Returns the state of the ownership proof of this tenant. Returns `None` if the record contains no such
+    /// proof.
     #[must_use]
     pub fn proof_of(&self, owner: &Address) -> Option<ProofState> {
         self.noted(&owner.to_string()).map(|proof| proof.state)

@@ -57,7 +57,8 @@ impl ObjectKind {
         matches!(self, Self::Ingress | Self::HttpRoute)
     }
 
-    /// Returns the kind of route that can reference an object of this kind. A route kind returns itself.
+    /// Returns the kind of route that can reference an object of this kind. For a route, returns the same
+    /// kind.
     #[must_use]
     pub const fn route(self) -> Self {
         match self {

@@ -204,7 +204,7 @@ fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> 
     route
 }
 
-/// Returns true for a route annotation that this operator or the Go operator writes.
+/// Returns true if this operator or the Go operator sets the annotation on routes.
 #[must_use]
 pub fn is_of_routes(annotation: &str) -> bool {
     let name = PREFIXES.iter().find_map(|prefix| annotation.strip_prefix(prefix));

@@ -132,7 +132,7 @@ impl Sink<DynamicObject> for RouteParentSink {
     }
 }
 
-/// Stores the result of the watch for the status, also during an outage.
+/// Reports the state of the watch to the status page, also during an outage.
 struct RouteParentReport(Arc<Shared>);
 
 impl Report for RouteParentReport {

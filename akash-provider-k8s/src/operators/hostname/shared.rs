@@ -184,7 +184,7 @@ impl Shared {
         Some((host, noted))
     }
 
-    /// Applies a write of this operator to the index before the watch reports it.
+    /// Adds a completed write of this operator to the index. The watch reports the same write later.
     pub(super) fn written(&self, name: &str, write: &Write, meta: &ObjectMeta) {
         self.state.inner().counts.written += 1;
         let place = (write.namespace.clone(), name.to_owned());

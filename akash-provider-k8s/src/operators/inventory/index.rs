@@ -23,7 +23,7 @@ type Name = String;
 pub enum Event {
     /// Change of nodes. The key is the name.
     Nodes(Change<Name, NodeView>),
-    /// Change of storage classes; the value is true with the label `akash.network=true`.
+    /// Change of storage classes. The value is true if the class has the label `akash.network=true`.
     Classes(Change<Name, bool>),
     /// Metadata of a node from a response of the API server.
     Answered(Name, Box<ObjectMeta>),
@@ -46,12 +46,13 @@ pub struct Index {
     offered: BTreeSet<Name>,
     rules: Arc<Rules>,
     list: Arc<Database>,
-    /// Discovered cards by node name, with the identity of the node at the discovery.
+    /// Discovered cards by node name, and the identity of the node at the time of discovery.
     found: BTreeMap<Name, (Machine, Cards)>,
     processors: Arc<Processors>,
 }
 
-/// Work for a node; empty if its labels are in the desired state.
+/// Labels to write to a node, and the problem of the node. Empty if the labels of the node are in the desired
+/// state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Work {
     /// Labels to write.
@@ -67,7 +68,7 @@ pub struct Write {
     pub patch: Value,
     /// Resource version of the node when the patch was computed.
     pub version: u64,
-    /// All desired labels, to detect another client that reverts them.
+    /// All desired labels. Used to detect that another client reverts the labels.
     pub wanted: Value,
 }
 

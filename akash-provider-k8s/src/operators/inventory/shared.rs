@@ -120,7 +120,7 @@ impl ClusterReport {
 pub(super) struct LastCount {
     /// Result of the last count; `None` before the first count.
     pub(super) inventory: Option<LazyInventory>,
-    /// Reason why the count of the cluster may be outdated.
+    /// Reason why the capacity count may be outdated.
     pub(super) error: Option<String>,
 }
 

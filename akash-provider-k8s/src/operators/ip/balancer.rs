@@ -94,7 +94,8 @@ pub fn is_ours(annotation: &str) -> bool {
     matches!(name, Some(SHARING_KEY | POOL))
 }
 
-/// Returns the sharing key in the annotations. Services with the same key can share an address.
+/// Returns the sharing key from the annotations of a Service. Services with the same key can share an
+/// address.
 pub(super) fn sharing_key<'a>(
     annotations: impl Iterator<Item = (&'a String, &'a String)>,
 ) -> Option<&'a str> {

@@ -43,7 +43,7 @@ pub struct Index {
     provider: Address,
     mode: Mode,
     records: Option<BTreeMap<Name, DecodedRecord>>,
-    /// Names of the records that declare each Service.
+    /// Names of the records that declare a Service, by the name of the Service.
     claims: BTreeMap<Name, BTreeSet<Name>>,
     manifests: Option<BTreeMap<Name, Option<DeclaredIps>>>,
     /// Load balancers, and Services with the labels of a leased address.
@@ -543,7 +543,7 @@ impl Index {
     }
 }
 
-/// Sets the load balancer class in `body` to `class`, the immutable class of the existing Service.
+/// Sets the load balancer class in `body` to the class of the existing Service, which is immutable.
 fn with_class(mut body: Value, class: Option<&str>) -> Value {
     if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
         match class {

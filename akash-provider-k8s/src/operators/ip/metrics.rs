@@ -41,7 +41,8 @@ pub struct MetricsStatus {
     pub total: Option<u32>,
     /// Number of used addresses in the counted pools, according to MetalLB.
     pub in_use: Option<u32>,
-    /// Difference between the counts of MetalLB and of this operator, if found twice in succession.
+    /// Difference between the counts of MetalLB and of this operator. `None` unless two successive
+    /// comparisons found a difference.
     pub differs: Option<String>,
     /// Reason why the counts are unknown.
     pub error: Option<String>,
@@ -182,8 +183,10 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
     }
 }
 
-/// Compares the counts of MetalLB with the operator's own counts. Returns the new status and the difference.
-/// The status contains this difference only if `last`, the previous difference, is set.
+/// Compares the counts of MetalLB with the counts of the operator. Returns the new status and the difference.
+///
+/// `last` is the difference in the previous comparison. If `last` is `None`, the status does not contain the
+/// difference.
 fn judged(
     of: &str,
     answer: Result<String, String>,

@@ -193,7 +193,7 @@ pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))
 }
 
-/// Returns the notices about assigned addresses and late addresses, by Service.
+/// Returns the notices by Service: unusual addresses, and addresses that are not assigned in time.
 pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Notice>> {
     let mut holders: BTreeMap<IpAddr, Vec<(&String, &LiveService)>> = BTreeMap::new();
     for (place, live) in index.services().filter(|(_, live)| live.is_balancer) {

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Adds failed container terminations to the history, for leases that change from now on.
+/// Adds failed container terminations to the history each time a lease changes.
 pub(in crate::state) fn follow(
     history: Arc<History>,
     shared: Arc<Shared>,

@@ -25,7 +25,7 @@ enum Step {
     Beat,
     /// A new node with the same name replaces the node.
     Anew,
-    /// The node is deleted or created again.
+    /// The node is deleted. If the node does not exist, the node is created.
     Gone,
     /// Toggles whether the storage class is offered to leases.
     Class,

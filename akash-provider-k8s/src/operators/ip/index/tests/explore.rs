@@ -16,7 +16,7 @@ enum Step {
     First,
     /// A record declares the port for the second lease of the tenant.
     Second,
-    /// The record changes to another container port of the first lease.
+    /// The record for the first lease changes to another container port.
     Inside,
     /// The record of the port is removed.
     Undeclared,
@@ -24,7 +24,7 @@ enum Step {
     Garbage,
     /// A record declares another IP address for the first lease.
     Other,
-    /// The record of the other IP address is removed.
+    /// The record that declares another IP address is removed.
     NoOther,
     /// Another client removes the sharing key from the Service.
     Edited,
