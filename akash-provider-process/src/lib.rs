@@ -43,8 +43,11 @@ pub struct ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Opens the cluster in a folder, and starts its deployed leases. Creates a missing folder. A lease
-    /// without a command for one of its images is not deployed; its next deploy reports the missing command.
+    /// Opens the cluster in a folder, and starts its deployed leases. Creates a missing folder.
+    ///
+    /// A lease is not started if one of its images has no command. The next deploy of the lease then reports
+    /// the missing command.
+    ///
     /// Requires a Tokio runtime.
     ///
     /// # Errors

@@ -183,7 +183,8 @@ impl Group {
         Ok(Self { child, ended: false })
     }
 
-    /// Reports the output until the process ends or is stopped, and returns the reason.
+    /// Reports the output until the process ends, and returns the reason for the end. Returns an empty text
+    /// if the process was stopped.
     async fn live(&mut self, report: &(impl Fn(ReplicaEvent) + Sync), stop: &CancellationToken) -> String {
         let (out, err) = (self.child.stdout().take(), self.child.stderr().take());
         let killed = CancellationToken::new();

@@ -88,8 +88,9 @@ impl Endpoint {
             .await
     }
 
-    /// Returns the master that all responding sentinels name, or else the master that more than half of all
-    /// sentinels name. Queries every sentinel, because all instances of a provider must use one master.
+    /// Queries every sentinel, because all instances of a provider must use one master. Returns the master
+    /// that all responding sentinels name. If the sentinels disagree, returns the master that more than half
+    /// of all sentinels name.
     async fn elected_master(&self, master: &str) -> RedisResult<Client> {
         let addresses: Vec<_> = self.location.addresses().collect();
         let count = addresses.len();

@@ -22,9 +22,11 @@ use std::time::Duration;
 /// Maximum time for a response.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Writes the record if it still has the expected version; an empty version means a missing record. Returns
-/// the term of the written record. A new term is the requested term, or the highest term in Redis plus 1 if
-/// that is higher. An implausible highest term is forged and counts as 0, so all terms are exact in Lua.
+/// Writes the record if the record has the expected version; an empty version means a missing record. Returns
+/// the term of the written record.
+///
+/// A new term is the requested term, or the highest term in Redis plus 1 if the latter is higher. An
+/// implausible highest term is forged and counts as 0. For this reason, all terms are exact in Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''
 if version ~= ARGV[1] then

@@ -21,7 +21,8 @@ const BLOCK: Duration = Duration::from_secs(2);
 const RESPONSE_LIMIT: Duration = Duration::from_secs(7);
 /// Maximum number of entries per stream in a response.
 const BATCH: usize = 256;
-/// Maximum size of one response, in bytes. A response always has the first entry of each stream.
+/// Size at which a response is complete, in bytes. Of each further stream, the response contains only the
+/// first entry.
 const BATCH_BYTES: usize = BYTES_MAX;
 
 /// Reads entries up to a maximum number and a maximum total size. `XREAD` would limit only the number. For an
@@ -279,8 +280,8 @@ impl Reader {
         }
     }
 
-    /// Returns the entries in order of publication, each with the index of its topic. Omits entries that an
-    /// older entry of another stream can still precede. These entries are read again.
+    /// Returns the entries in order of publication, each with the index of its topic. Omits an entry if
+    /// another stream can still contain an older entry. Omitted entries are read again.
     fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
         let keys: Vec<String> = self
             .topics

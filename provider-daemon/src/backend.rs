@@ -124,7 +124,7 @@ impl Backend {
         }
     }
 
-    /// Stops processes; pods continue to run.
+    /// Stops the processes of a process cluster. Pods of a Kubernetes cluster continue to run.
     ///
     /// # Errors
     /// Returns an error if the working directory cannot be removed.

@@ -49,8 +49,8 @@ impl Networks {
         ))
     }
 
-    /// Returns the IPv4 addresses of cloud metadata services, which are also closed to leases of other
-    /// programs.
+    /// Returns the IPv4 addresses of cloud metadata services. Leases with the isolation level `legacy` also
+    /// have no access to these addresses.
     pub(super) fn metadata() -> Vec<Ipv4Net> {
         Self::merge(excluded()).v4
     }

@@ -37,7 +37,7 @@ async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Opti
     Some(object)
 }
 
-/// Kind and name of an object, and a function that returns its merge patch.
+/// Kind and name of an object, and a function that returns a merge patch for the object.
 type Edit = (&'static str, &'static str, fn(Value) -> Value);
 
 /// Edits that the provider repairs even without the Manifest record.

@@ -487,7 +487,7 @@ pub(crate) fn rights(namespace: &str) -> Vec<Value> {
     files.map(|file| rights_of(file, namespace)).concat()
 }
 
-/// Returns the roles in one file of `deploy`, moved to a namespace.
+/// Returns the roles in one file of `deploy/rbac`, with the namespace `namespace`.
 pub(crate) fn rights_of(file: &str, namespace: &str) -> Vec<Value> {
     let mut rights = documents(&format!("rbac/{file}"));
     for document in &mut rights {

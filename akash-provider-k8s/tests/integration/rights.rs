@@ -77,7 +77,8 @@ type Right = (String, String, String, String, String);
 /// ClusterRole with the rights in the namespaces of leases.
 const LEASE_ROLE: &str = "akash-provider-rs-lease";
 
-/// Returns rights from `deploy/rbac`: those in lease namespaces if `is_lease` is true, or else all others.
+/// Returns rights from `deploy/rbac`. If `is_lease` is true, returns the rights in lease namespaces,
+/// otherwise all other rights.
 fn deployed_rights(is_lease: bool) -> BTreeSet<Right> {
     let texts = |value: &Value| -> Vec<String> {
         let texts = value.as_array().into_iter().flatten();

@@ -12,7 +12,8 @@ use tokio::time::{sleep, timeout};
 
 /// Prints a number five times a second, and ends on SIGTERM.
 const CLOCK: &str = "trap 'exit 0' TERM; i=0; while :; do echo $i; i=$((i+1)); sleep 0.2 & wait $!; done";
-/// Script that uses all memory of the container once a file exists. A restart removes this file.
+/// Script that waits for the file `/tmp/eat`, and then uses all memory of the container. A restart removes
+/// this file.
 const HUNGRY: &str =
     "trap 'exit 0' TERM; while [ ! -e /tmp/eat ]; do sleep 0.2 & wait $!; done; exec tail /dev/zero";
 const QUIET: &str = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done";

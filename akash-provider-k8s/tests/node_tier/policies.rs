@@ -285,8 +285,8 @@ impl<'a> Surroundings<'a> {
             .on_node("ip", &["route", action, &network, "via", &self.world])
     }
 
-    /// Tests the flows of leases with and without network policies, until all flows are as expected or the
-    /// time limit is reached. Returns the unexpected flows.
+    /// Tests the flows of leases with network policies, and of leases without network policies. Repeats the
+    /// test until all flows are as expected, or until the time limit. Returns the unexpected flows.
     fn check(&self, testbed: &Testbed, with: &Pair, without: &Pair) -> Result<(), String> {
         let listener = TcpListener::bind((testbed.addresses().host, 0)).unwrap();
         let host_port = listener.local_addr().unwrap().port();

@@ -47,7 +47,7 @@ pub(crate) fn on_node(test: impl AsyncFnOnce(&TestCluster)) {
     block_on(test(&place));
 }
 
-/// Runs a test with a lease, with `script` in its service `web`. Deletes the lease afterwards.
+/// Runs a test with a lease. The service `web` of the lease runs `script`. Deletes the lease afterwards.
 pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFuture<'a, ()>) {
     on_node(async |place| {
         let tenant = Tenant::with(&place.kubeconfig, |_| {}).await;

@@ -105,8 +105,8 @@ async fn keys_deleted_during_a_read_are_reported_as_loss() {
     assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 2));
 }
 
-/// A busy reader does not check for lost events. The publisher detects the loss by its highest sequence
-/// number.
+/// A busy reader does not check for lost events. The publisher detects lost events, because it stores the
+/// highest published sequence number.
 #[tokio::test]
 async fn publisher_detects_truncated_stream() {
     let Some(server) = Server::start() else { return };

@@ -124,7 +124,7 @@ async fn lagging_new_master_is_reported_as_loss() {
     assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 30));
 }
 
-/// As in a network partition, two servers accept writes, and sentinels name different masters.
+/// Two servers accept writes, and sentinels name different masters, as in a network partition.
 #[tokio::test]
 async fn disagreeing_sentinels_are_reported_and_majority_decides() {
     let (Some(one), Some(other)) = (Server::start(), Server::start()) else {

@@ -185,7 +185,8 @@ impl Play {
         Ok(())
     }
 
-    /// Closes the deployment. Returns the earnings of the provider after the release of the lease.
+    /// Closes the deployment, and waits until the provider has released the lease. Returns the earnings of
+    /// the provider.
     ///
     /// # Errors
     /// The provider does not release all resources of the lease.

@@ -27,7 +27,7 @@ struct Place {
     topics: Vec<Topic>,
     /// Number of the next line to read.
     next: u64,
-    /// File with the next line, and number of its first line.
+    /// File that contains the next line, and the number of the first line in this file.
     file: Option<(u64, BufReader<File>)>,
     half: Vec<u8>,
 }

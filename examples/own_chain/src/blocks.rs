@@ -133,7 +133,7 @@ impl OwnChain {
         }
     }
 
-    /// Executes a message of the tenant. Returns the height of its block.
+    /// Executes a message of the tenant. Returns the height of the block that contains the message.
     ///
     /// # Errors
     /// `Conflict` if the chain refuses the message, and the errors of [`ChainTx::broadcast_msgs`].

@@ -142,7 +142,7 @@ impl Reader for State {
     }
 }
 
-/// Locks a mutex, even if a thread panicked while it held the lock: the data is consistent.
+/// Locks a mutex. Also locks a poisoned mutex, because a panic does not leave inconsistent data.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

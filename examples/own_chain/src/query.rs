@@ -19,7 +19,7 @@ impl OwnChain {
     }
 
     /// Returns the record that `answer` finds in the market. After lost lines, the result is
-    /// [`Agreement::Disputed`], so that the provider closes no lease for a missing record.
+    /// [`Agreement::Disputed`]. The provider then closes no lease because of a missing record.
     fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
         let state: &State = &lock(&self.0.state);
         Observed {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub struct Settings {
     /// URLs of chain nodes.
     pub nodes: Vec<String>,
-    /// Path of the private key file of the account, with 64 hexadecimal digits.
+    /// Path of the file with the private key of the account, as 64 hexadecimal digits.
     pub key: PathBuf,
     /// Path of the file with the state that survives restarts.
     pub state: PathBuf,
@@ -24,7 +24,7 @@ pub struct Settings {
     pub provider: Config,
 }
 
-/// Price of one unit of each resource per block, in the denomination of the order, as decimal text.
+/// Prices per block, in the denomination of the order, as decimal text.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum duration of a request from this machine.
+/// Maximum duration of a request. Also the pause after a failure of the server.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves the page until `stop` is cancelled, one request after the other.

@@ -44,8 +44,8 @@ pub async fn endpoints(args: &NodeArgs) -> anyhow::Result<Endpoints> {
     )?)
 }
 
-/// Returns the nodes of `--node`, for commands that sign. Requires `--chain-id`, so that a node of another
-/// chain is not accepted.
+/// Returns the nodes of `--node` for commands that sign transactions. Requires `--chain-id`, so that a node
+/// of another chain is not accepted.
 ///
 /// # Errors
 /// Returns an error if the chain ID is missing or an address is invalid.

@@ -79,8 +79,8 @@ pub fn go_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Converts a log level of the Go provider to a filter. `fatal` and `panic` become `error`. A list such as
-/// `state:debug,*:error` becomes its `*` level, or `info` without `*`.
+/// Converts a log level of the Go provider to a filter. `fatal` and `panic` become `error`. In a list such as
+/// `state:debug,*:error`, only the level of `*` is used; without `*`, the level is `info`.
 #[must_use]
 pub fn log_levels(text: &str) -> String {
     let is_go = |part: &str| part.contains(':') && !part.contains("::");

@@ -180,7 +180,7 @@ impl Block {
         commit(self.height, &self.hash, &self.chain_id, self.time)
     }
 
-    /// Returns the events of the block outside of transactions.
+    /// Returns the events of the block that belong to no transaction.
     pub(super) fn events(&self) -> Vec<Event> {
         let zero = || "0.000000000000000000".to_owned();
         vec![Event::new(

@@ -108,7 +108,7 @@ impl RecentHashes {
 }
 
 impl Node {
-    /// Creates a node with only the newest block of a market.
+    /// Creates a node that stores only the newest block of a market.
     pub(super) fn new(rules: Rules, market: &Market) -> Self {
         let (height, time) = (market.height(), market.time());
         let block = Block::new(&rules.chain_id, height, time, Vec::new(), None);

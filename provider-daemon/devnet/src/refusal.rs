@@ -50,7 +50,7 @@ impl Refusal {
     }
 }
 
-/// Returns the text of an error code on the Akash network, or `None` for a variable text.
+/// Returns the text of an error code on the Akash network. Returns `None` if the text is not constant.
 fn network_text(space: &str, code: u32) -> Option<&'static str> {
     if space != "market" {
         return None;

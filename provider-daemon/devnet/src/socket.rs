@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of subscriptions of one client, the default of Akash nodes.
+/// Maximum number of subscriptions per client: the default of Akash nodes.
 const SUBSCRIPTIONS_MAX: usize = 5;
 /// Maximum length of a subscription query, the same as on Akash nodes.
 const QUERY_MAX: usize = 512;

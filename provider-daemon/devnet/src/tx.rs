@@ -113,7 +113,7 @@ impl Tx {
         )
     }
 
-    /// Returns the coins of the fee, in the order of the transaction; possibly none.
+    /// Returns the coins of the fee, in the same sequence as in the transaction. The list can be empty.
     pub(super) fn fee_coins(&self) -> Result<Vec<Coin>, Refusal> {
         let coins = self.fee.amount.iter().map(|coin| {
             let amount = coin.amount.parse::<u128>().ok();

@@ -181,8 +181,8 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Creates an authenticator. Refuses tokens with a lifetime above `lifetime_max`. Queries the chain again
-    /// about a certificate after `limits.recheck`.
+    /// Creates an authenticator. Tokens with a lifetime above `lifetime_max` are refused. A confirmed
+    /// certificate is looked up on the chain again after `limits.recheck`.
     #[must_use]
     pub(crate) fn new(
         provider: Address,

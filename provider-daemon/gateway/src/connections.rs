@@ -33,7 +33,7 @@ const RESERVED_MAX: usize = 64;
 const LEASED_OF_ACCOUNT: usize = 512;
 /// Maximum number of connections of an account without a live lease. Further connections count as anonymous.
 const UNLEASED_OF_ACCOUNT: usize = 32;
-/// IP network under which all clients on this machine are counted.
+/// Address that represents all clients on this machine in the counts per IP network.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Classes of connections, from low to high. Lower classes are closed first.
@@ -58,7 +58,8 @@ pub(crate) struct Connections {
 
 #[derive(Debug)]
 struct Table {
-    /// Counter of new connections and uses. The values sort the entries by last use.
+    /// Counter that increases with each new connection and each use of a connection. An entry with a higher
+    /// value was used later.
     clock: u64,
     open: HashMap<u64, Entry>,
     /// Number of connections without a live lease, for each IP network.
@@ -98,7 +99,7 @@ pub(crate) struct Connection {
     _place: OwnedSemaphorePermit,
 }
 
-/// Returns the IP network under which a client is counted.
+/// Returns the IP network of a client, for the counts per IP network.
 pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
     let is_local = |ip: IpAddr| {
         ip == LOCAL || ip == Ipv6Addr::LOCALHOST || server.is_some_and(|server| server.to_canonical() == ip)

@@ -97,8 +97,8 @@ pub fn certificate(input: &[u8]) {
     }
 }
 
-/// Parses the input as a manifest. Checks the hash, and that the manifest stays equal when encoded and parsed
-/// again.
+/// Parses the input as a manifest. Checks the hash. Also checks that the parsed manifest can be encoded and
+/// parsed without a change.
 pub fn manifest_json(input: &[u8]) {
     let Ok((read, hashes)) = manifest::parse(input) else {
         return;

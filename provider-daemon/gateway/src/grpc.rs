@@ -161,7 +161,7 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(app), count_requests))
 }
 
-/// Counts a call, except a health check, against the request budget of the client's IP network. Also limits
+/// Counts a call in the request budget of the client's IP network. Health checks are not counted. Also limits
 /// the time to receive the request body.
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
     // A probe may share its address with many clients. If counted, it would fail with them and restart the process.

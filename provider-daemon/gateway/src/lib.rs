@@ -129,7 +129,7 @@ struct App {
     chain: Arc<dyn ChainQuery>,
     clock: Clock,
     screening: Option<Screening>,
-    /// Instructions for the operator of the provider, which `/readyz` returns.
+    /// Instructions that `/readyz` returns for the operator of the provider.
     notes: Vec<String>,
     problem: Option<ProblemSource>,
     leadership: Option<LeadershipSource>,
@@ -184,7 +184,8 @@ impl App {
         }
     }
 
-    /// Replaces a "not found" error by "unavailable" until the state of chain and cluster is complete.
+    /// Replaces a "not found" error by "unavailable" while the state of the chain or of the cluster is
+    /// incomplete.
     async fn settled(&self, operation: &'static str, error: Error) -> Error {
         // Only "not found" depends on the completeness of the state.
         if error.kind() != ErrorKind::NotFound {
@@ -373,7 +374,7 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, 
     listener.map_err(|why| GatewayError::Listen { flag, address, why })
 }
 
-/// Loads the public certificate again after each change of its files. Never returns.
+/// Reloads the public certificate each time its files change. Never returns.
 async fn follow_files(tls: &Tls, settings: &Settings) {
     let Some(files) = &settings.public_certificate else {
         return std::future::pending().await;

@@ -71,7 +71,7 @@ pub(super) struct ScreeningResult {
     pub(super) code: Option<DeclineCode>,
     /// Reasons against a bid; empty if the provider would bid.
     pub(super) reasons: Vec<String>,
-    /// Resources that the provider does not offer, if the group does not fit the offered resources.
+    /// Resources that the provider does not offer. Empty unless the group does not fit the offered resources.
     pub(super) ignored: Vec<IgnoredResource>,
     /// Resources that the bid would offer.
     pub(super) offers: Vec<ResourceUnit>,
@@ -193,7 +193,8 @@ fn unavailable(error: &Error) -> ScreeningError {
     ScreeningError::Unavailable("cannot query the chain or the provider; try again")
 }
 
-/// Returns the request to the price strategy, or the result if the provider would not bid.
+/// Decides whether the provider would bid. Returns the request for the price strategy, or the result with the
+/// reasons against a bid.
 async fn judge(
     app: &App,
     screening: &Screening,

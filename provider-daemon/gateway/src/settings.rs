@@ -28,7 +28,7 @@ pub struct Settings {
     pub screening: Option<Screening>,
     /// Name and version of the program that serves the gateway, for `/version`.
     pub program: Program,
-    /// Instructions for the operator about missing features, which `/readyz` returns.
+    /// Instructions about missing features that `/readyz` returns for the operator.
     pub notes: Vec<String>,
     /// Source of a problem that `/readyz` reports. The problem does not affect requests of tenants.
     pub problem: Option<ProblemSource>,
@@ -125,8 +125,8 @@ pub struct CertificateFiles {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Maximum number of concurrent connections on each port, including streams. Lower if the limit of open
-    /// files is too low. A connection uses about 10 KiB.
+    /// Maximum number of concurrent connections on each port, including streams. The limit of open files can
+    /// reduce this maximum. A connection uses about 10 KiB.
     pub connections: usize,
     /// Maximum number of concurrent connections per IP network, on both ports together. Connections of
     /// accounts with a live lease are not counted. At the maximum, a new connection replaces an old
@@ -138,7 +138,8 @@ pub struct Limits {
     pub screenings_per_network: u32,
     /// Maximum number of concurrent screenings. A screening ends when its response is written.
     pub screenings: usize,
-    /// Maximum number of chain queries per minute for unknown accounts or certificates, for each IP network.
+    /// Maximum number of chain queries per minute and IP network. Only queries for unknown accounts or
+    /// certificates count.
     pub unknown_per_network: u32,
     /// Maximum number of concurrent gRPC status streams of all clients.
     pub status_streams: usize,

@@ -83,7 +83,8 @@ pub struct GatewayStatistics {
     pub refused_streams: BTreeMap<StreamKind, u64>,
     /// Number of requests and connections with rejected credentials, by reason.
     pub rejected_credentials: BTreeMap<&'static str, u64>,
-    /// Number of requests without credentials that were refused because of the budget of their IP network.
+    /// Number of requests without credentials that were refused, because their IP network has used its
+    /// budget.
     pub over_budget: u64,
 }
 

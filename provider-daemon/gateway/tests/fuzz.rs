@@ -162,7 +162,7 @@ fn tried(name: &str) {
     );
 }
 
-/// The fuzz programs are not compiled here.
+/// This test does not compile the fuzz programs.
 #[test]
 fn every_target_has_a_program_and_a_corpus() {
     println!("skipped: compiling gateway/fuzz takes minutes: run `cargo xtask campaign fuzz`");

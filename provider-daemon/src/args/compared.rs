@@ -13,7 +13,7 @@ enum ComparedPart {
     Value,
     /// Content of the file that the flag names.
     Content,
-    /// Content of the file that the flag names, or the value if the file does not exist.
+    /// Content of the file that the flag names. If the file does not exist, the value of the flag.
     ContentOrValue,
 }
 

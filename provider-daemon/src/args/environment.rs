@@ -40,11 +40,12 @@ pub(crate) const COMMANDS: [&str; 24] = [
     "show-cluster-ns",
 ];
 
-/// Flags of `explain` without environment variables, because tenant commands use these variables differently.
+/// Flags of `explain` that are not read from environment variables. Tenant commands use these variables with
+/// another meaning.
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
-/// Adds environment variables to the flags of `root`. `look` returns the value of a variable. `is_real` is
-/// true if the arguments of `explain` name a real provider.
+/// Sets the environment variable for each flag of `root`. `look` returns the value of a variable. `is_real`
+/// is true if the arguments of `explain` name a real provider.
 #[must_use]
 pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<String>) -> Command {
     let root = root.mut_args(|arg| settable(arg, &look));

@@ -64,7 +64,7 @@ const EVERYWHERE: &str = "\
 Environment variables set flags too: AP_CHAIN_ID or AKASH_CHAIN_ID sets --chain-id. The help of each command lists the \
 variables and has examples: provider-daemon query leases --help";
 
-/// Adds examples to the help of every command, and groups the commands of the program.
+/// Adds examples to the help of every command. The help of the program lists the commands in groups.
 #[must_use]
 pub fn with_examples(root: Command) -> Command {
     let template = grouped(&root, |list| list);

@@ -20,7 +20,7 @@ pub(super) use keys::nearest;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Settings from all settings files, with notes about the lines that are not settings.
+/// Settings from all settings files, and notes about invalid lines.
 #[derive(Debug, Default)]
 pub struct FileSettings {
     entries: Vec<Entry>,

@@ -75,8 +75,7 @@ impl AuditLog for FileLog {
 /// Performs an act without a transaction, and records its intent and outcome.
 ///
 /// # Errors
-/// Returns the error of the act, or an error if the intent cannot be recorded. The act does not start without
-/// this record.
+/// Returns the error of the act. Returns an error without starting the act if the intent cannot be recorded.
 pub(crate) fn audited<T>(
     settings: Option<&AuditSettings>,
     act: Act,

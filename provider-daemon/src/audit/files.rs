@@ -95,7 +95,8 @@ fn write(mut file: File, bytes: u64, lines: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends a last line that a crash truncated, so that the next line is readable.
+/// Adds a missing newline at the end of the file, so that the next line is readable. A crash can truncate the
+/// last line.
 fn end_last_line(file: &mut File, bytes: u64) -> std::io::Result<()> {
     let Some(last) = bytes.checked_sub(1) else {
         return Ok(());

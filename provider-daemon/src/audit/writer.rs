@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Time for which the writer collects lines before a write. A crash loses the collected lines. Lines with a
-/// waiting sender are written immediately.
+/// Time for which the writer collects lines before a write. A crash loses the collected lines. A line is
+/// written immediately if its sender waits for the write.
 const COLLECT: Duration = Duration::from_millis(50);
 /// Maximum number of messages per write.
 const BATCH_MAX: usize = 1024;

@@ -85,8 +85,9 @@ impl Kubernetes {
         .await
     }
 
-    /// Connects to a cluster for a real chain, possibly with existing leases. Without a kubeconfig, uses the
-    /// cluster of `KUBECONFIG`, `~/.kube/config` or this pod. Writes only while the provider leads.
+    /// Connects to a cluster for a real chain. The cluster can contain leases. Without a kubeconfig, uses the
+    /// cluster of `KUBECONFIG`, `~/.kube/config` or this pod. The backend writes only while the provider
+    /// leads.
     ///
     /// # Errors
     /// Returns an error if the kubeconfig is invalid, or if the cluster does not respond.
@@ -112,8 +113,8 @@ impl Kubernetes {
         Self::start(clients, args, provider, chain_id, capacity, leading, deletions).await
     }
 
-    /// Starts the Kubernetes backend. `guarded` writes only while the provider leads. The embedded operators
-    /// use `client`, because operators have their own leader elections.
+    /// Starts the Kubernetes backend. The client `guarded` can write only while the provider leads. The
+    /// embedded operators use the other client, `client`, because operators have their own leader elections.
     async fn start(
         (client, guarded): (Client, Client),
         args: &KubernetesArgs,

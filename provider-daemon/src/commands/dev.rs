@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Number, for `trial::tenant`, of the account that deploys the SDL files.
+/// Account that deploys the SDL files, as the number for `trial::tenant`.
 const GIVEN: u32 = 0;
 /// Maximum time to wait until closed leases are removed from the cluster.
 const SETTLE: Duration = Duration::from_secs(20);
@@ -57,7 +57,8 @@ fn sdls(args: &DevArgs) -> anyhow::Result<Vec<(String, Sdl)>> {
         .collect()
 }
 
-/// Returns a short name: the name of the file, or of its directory if the file is named `input`.
+/// Returns the name of an SDL file without the extension. If this name is `input`, returns the name of the
+/// directory.
 fn name_of(path: &Path) -> String {
     let part = |p: Option<&std::ffi::OsStr>| p.map(|s| s.to_string_lossy().into_owned());
     let stem = part(path.file_stem()).unwrap_or_default();

@@ -103,7 +103,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the time limit of a check: `limit`, or the remaining time of all checks if shorter.
+    /// Returns the time limit of a check: the shorter of `limit` and the remaining time of all checks.
     fn remaining(&self, limit: Duration) -> Duration {
         limit.min(CHECK_LIMIT.saturating_sub(self.began.elapsed()))
     }

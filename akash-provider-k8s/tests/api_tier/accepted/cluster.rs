@@ -48,7 +48,7 @@ impl Cluster {
         })
     }
 
-    /// Installs custom resource definitions and waits until they are served.
+    /// Installs custom resource definitions. Waits until the API server serves the resources.
     pub(crate) async fn install(&self, definitions: Vec<CustomResourceDefinition>) {
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         for definition in definitions {
@@ -146,7 +146,7 @@ impl Trial {
         }
     }
 
-    /// Creates an object as a dry run. Returns the reason for a refusal.
+    /// Creates an object as a dry run. Returns an error with the reason if the API server refuses the object.
     pub(crate) async fn created<K>(&self, case: &str, object: &K) -> Result<(), String>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex};
 const NAME: &str = "shop.example.com";
 const AUTOMATIC: &str = "abc.ingress.test";
 
-/// Rate of the checks, with short intervals for the tests.
+/// Rate of the hostname checks, with short intervals for the tests.
 const BUDGET: Budget = Budget {
     every: Duration::from_secs(1),
     per_minute: 6_000,
 };
 
-/// Declares the hostname as the provider does, so that it appears in the lease status.
+/// Declares the hostname in the same way as the provider. The lease status then contains the hostname.
 async fn declare_by(cluster: &KubeCluster, lease: &LeaseId) {
     let name = HostnameDeclaration {
         hostname: NAME.to_owned(),

@@ -41,7 +41,8 @@ deployment:
   web: {anywhere: {profile: web, count: 1}}
 "#;
 
-/// Provider on an in-memory chain that deploys to the test cluster. Dropping the value stops the provider.
+/// Provider that uses an in-memory chain and deploys to the test cluster. Dropping the value stops the
+/// provider.
 pub(super) struct OnChain {
     chain: MemoryChain,
     handle: ProviderHandle,

@@ -76,7 +76,7 @@ impl Recording {
         }
     }
 
-    /// Returns the SDL as a deployment of the recorded lease, with the recorded scheduler parameters.
+    /// Creates the workload of the recorded lease from the SDL and the recorded scheduler parameters.
     pub(super) fn deployment(&self) -> WorkloadSpec {
         let text = std::fs::read_to_string(&self.sdl).unwrap();
         let parsed = sdl::parse(&text).unwrap();

@@ -69,7 +69,7 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the number of websockets to open: ten thousand, or fewer within the limit of open files.
+/// Returns the number of websockets to open: ten thousand, unless the limit of open files allows fewer.
 fn websockets_that_fit() -> anyhow::Result<usize> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let fit = usize::try_from(most)?.saturating_sub(RESERVE) / 8 * 3;

@@ -79,7 +79,7 @@ async fn tenant(address: SocketAddr, over: &AtomicBool) -> anyhow::Result<Vec<u3
     Ok(took)
 }
 
-/// Connects all clients. Each request is refused, or its connection is closed.
+/// Connects all clients. Asserts that each request is refused or gets no response.
 async fn storm(address: SocketAddr, configs: Vec<Arc<ClientConfig>>) -> anyhow::Result<()> {
     let mut coming = JoinSet::new();
     let mut refused = 0_u32;

@@ -102,9 +102,9 @@ pub enum Access {
     Full,
     /// Only these scopes, on all of the caller's leases.
     Scoped(Scopes),
-    /// These grants, each for one deployment.
+    /// The listed grants. Each grant is for one deployment.
     Granular(Vec<DeploymentGrant>),
-    /// No permissions here, because the token grants permissions at other providers only.
+    /// No permissions at this provider. The token grants permissions only at other providers.
     OtherProviders,
 }
 

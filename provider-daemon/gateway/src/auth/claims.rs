@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Maximum lead of a tenant's clock over the local clock.
+/// Maximum time by which a tenant's clock may be ahead of the local clock.
 const SKEW: Duration = Duration::from_secs(60);
 
 /// Reason why the claims of a token are refused.
@@ -31,7 +31,7 @@ pub struct Claims {
     pub issued_at: Duration,
     /// `nbf`, since the Unix epoch. Has no leeway, in contrast to `iat`.
     pub not_before: Duration,
-    /// `exp`, since the Unix epoch: the token is invalid from this time on.
+    /// `exp`, since the Unix epoch. The token is invalid from this time.
     pub expires: Duration,
     /// `jti` for log messages, truncated to 64 characters. Tokens cannot be revoked by this ID.
     pub id: Option<String>,

@@ -42,8 +42,8 @@ impl Lookups {
         self.unknown.take(peer);
     }
 
-    /// Runs a chain query for the client at `peer`. A query that returns `Ok(None)` (unknown account) counts
-    /// against the client's IP network.
+    /// Runs a chain query for the client at `peer`. If the query returns `Ok(None)` (unknown account), the
+    /// query budget of the client's IP network decreases.
     pub(super) async fn query<T>(
         &self,
         peer: IpAddr,

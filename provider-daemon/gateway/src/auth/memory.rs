@@ -14,10 +14,10 @@ pub type Fingerprint = [u8; 32];
 /// Store of public keys and certificates that the chain has confirmed.
 ///
 /// # Behavior
-/// - a stored entry is found until the entry is removed, or evicted in favor of newer entries
-/// - removing a missing entry succeeds
-/// - a backend that cannot read or write logs the error and returns no entry: the gateway then queries the
-///   chain again
+/// - A stored entry is returned until a caller removes the entry. A full store can evict old entries.
+/// - Removing a missing entry succeeds.
+/// - If the backend cannot read or write, the backend logs the error and returns no entry. The gateway then
+///   queries the chain again.
 pub trait Memory: fmt::Debug + Send + Sync + 'static {
     /// Returns the public key of an account. The key of an account never changes.
     fn key(&self, account: &Address) -> Option<PublicKeyBytes>;

@@ -59,7 +59,8 @@ impl Caller {
     }
 }
 
-/// Returns the services of `target` that the permission `scope` covers, or the 401 response.
+/// Returns the services of `target` that the permission `scope` covers. Without this permission, returns the
+/// 401 response.
 pub(crate) fn permit(identity: &Identity, scope: Scope, target: Target) -> Result<Services, Rejection> {
     identity.permits(scope, target).ok_or_else(unauthorized)
 }

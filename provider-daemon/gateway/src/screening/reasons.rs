@@ -3,7 +3,8 @@
 use akash_provider_core::inventory::{Explanation, IgnoredKind, IgnoredResource};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of reasons about the whole cluster, and of reasons about nodes.
+/// Maximum number of reasons that concern the whole cluster. The same maximum applies to reasons that concern
+/// nodes.
 const REASONS_MAX: usize = 16;
 /// Maximum number of example nodes in each reason.
 const EXAMPLES: usize = 3;
@@ -54,8 +55,8 @@ pub(super) fn summarize(explained: &Explanation) -> Vec<String> {
     reasons
 }
 
-/// Returns the first resources that the provider does not offer, with short texts. If there are more, the last
-/// entry is their number.
+/// Returns the first resources that the provider does not offer, with short texts. For a longer list, the
+/// last entry contains the number of omitted resources.
 pub(super) fn ignored(explained: &Explanation) -> Vec<IgnoredResource> {
     let shortened = |resource: &IgnoredResource| {
         IgnoredResource::new(

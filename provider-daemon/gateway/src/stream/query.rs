@@ -66,7 +66,7 @@ impl Query {
         }
     }
 
-    /// Returns the requested services. The parameter is either `service` or `services`.
+    /// Returns the requested services from the parameters `service` and `services`.
     fn services(&self) -> Result<Vec<String>, Rejection> {
         let mut all = Vec::new();
         for name in ["service", "services"] {

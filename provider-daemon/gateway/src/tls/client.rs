@@ -15,7 +15,7 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Verifier of a client certificate's format. The gateway looks up the certificate on the chain later.
+/// Verifier for the format of client certificates. The gateway looks up the certificate on the chain later.
 #[derive(Debug)]
 pub(super) struct NetworkCertVerifier {
     algorithms: WebPkiSupportedAlgorithms,

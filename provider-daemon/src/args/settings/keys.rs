@@ -170,7 +170,7 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// Returns the flags that a key of a settings file sets, with their values.
+    /// Converts a key of a settings file to flags. Returns each flag with its values.
     fn meant(&self, key: &str, name: &str, values: Vec<String>) -> Vec<(String, Vec<String>)> {
         let first = values.first().cloned().unwrap_or_default();
         if self.args.contains_key(name) {

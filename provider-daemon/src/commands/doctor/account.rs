@@ -142,8 +142,8 @@ impl Funds {
     }
 }
 
-/// Judges whether the balance pays for bid deposits in one denomination. `is_one_paid` is true if the balance
-/// pays for a bid in some accepted denomination.
+/// Checks whether the balance is sufficient for bid deposits in one denomination. `is_one_paid` is true if
+/// the balance is sufficient for a bid in any accepted denomination.
 fn judge_deposit(funds: &Funds, deposit: &Coin, is_one_paid: bool) -> Check {
     let subject = format!("balance for deposits in {}", deposit.denom);
     let Some(minimum) = funds.minimum(deposit) else {

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const HOME: &str = "home directory";
 const MODES: &str = "file modes";
 const CLOCK: &str = "clock";
-/// Free disk space, in bytes, below which the check warns.
+/// Minimum free disk space, in bytes. `doctor` warns if less space is free.
 const SPACE_FEW: u64 = 1 << 30;
 /// Free disk space, in bytes, below which the check fails.
 const SPACE_MIN: u64 = 100 << 20;
@@ -25,7 +25,7 @@ const SPACE_MIN: u64 = 100 << 20;
 const FILES_ENOUGH: u64 = 4096;
 /// Clock error in seconds above which the times in logs and tokens are wrong.
 const SKEW_FEW: i64 = 5;
-/// Clock error in seconds at which the provider rejects the nodes of the chain.
+/// Clock error that makes the provider reject the nodes of the chain, in seconds.
 const SKEW_MAX: i64 = 60;
 /// Mode bits that give access to system users other than the owner.
 const OTHERS: u32 = 0o077;
@@ -113,7 +113,7 @@ fn secret_files(args: &RunArgs, home: Option<&Path>) -> Vec<(PathBuf, u32)> {
         .collect()
 }
 
-/// Checks the machine, except its clock, which [`clock`] checks.
+/// Checks the machine. The clock of the machine is not included; [`clock`] checks the clock.
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     if let Some(home) = context.home {

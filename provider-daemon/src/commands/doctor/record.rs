@@ -56,8 +56,8 @@ pub(super) fn judge(
     checks
 }
 
-/// Returns the attributes in only one of the lists, with `+` if missing on the chain and `-` if missing in
-/// the file.
+/// Returns the differences between the lists. `+` marks an attribute that only the file contains, and `-` an
+/// attribute that only the chain contains.
 fn differences(chain: &[Attribute], file: &[Attribute]) -> String {
     let pair = |attribute: &Attribute| format!("{}={}", attribute.key, attribute.value);
     let [chain, file] = [chain, file].map(|list| list.iter().map(pair).collect::<BTreeSet<_>>());

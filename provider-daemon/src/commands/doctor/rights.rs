@@ -132,7 +132,7 @@ async fn review(client: &Client, (rule, resource, verb): Right, namespace: Strin
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Rights in the cluster and in the namespace of the custom resources.
+    /// Rights in the whole cluster, and rights in the namespace of the custom resources.
     Provider,
     /// Rights in the namespaces of some leases. The field is the total number of leases.
     Leases(usize),
