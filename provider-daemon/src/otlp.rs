@@ -128,7 +128,7 @@ fn invalid(error: String) -> WithHelp {
     )
 }
 
-/// Returns the attributes of this process, with those from `OTEL_SERVICE_NAME` and
+/// Returns the attributes of this process, including the attributes from `OTEL_SERVICE_NAME` and
 /// `OTEL_RESOURCE_ATTRIBUTES`.
 fn resource(provider: &Address, chain_id: &str) -> Resource {
     let own = [

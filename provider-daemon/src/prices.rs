@@ -35,7 +35,7 @@ struct State {
     policy: Arc<Policy>,
     /// Number of successful reloads.
     version: u64,
-    /// Policy that applied when the first order of a block was priced.
+    /// Policy for each recent block. All orders of a block have the policy of the first priced order.
     block_policies: VecDeque<(Height, Arc<Policy>)>,
     /// File metadata at the last read; `None` after a failed read.
     stamp: Option<Stamp>,

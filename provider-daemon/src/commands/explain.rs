@@ -107,7 +107,7 @@ pub fn run(args: &ExplainArgs, home: impl FnOnce() -> anyhow::Result<PathBuf>) -
     block_on(from_flags::explain(args, &sdl))
 }
 
-/// Provider for which bids are explained: its capacity and its record.
+/// Capacity and record of the provider for which the command explains bids.
 struct ExplainedProvider {
     capacity: Capacity,
     /// Registered attributes; `None` if the provider is not registered.

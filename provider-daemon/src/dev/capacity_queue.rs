@@ -5,7 +5,8 @@ use akash_provider_core::types::DeclineCode;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Decline reasons for missing capacity. A new order may succeed after other tenants release resources.
+/// Codes of declines because of missing capacity. A new order may succeed after other tenants release
+/// resources.
 const FOR_CAPACITY: [DeclineCode; 3] = [
     DeclineCode::InsufficientCapacity,
     DeclineCode::LeasedIpsExhausted,
@@ -15,7 +16,7 @@ const FOR_CAPACITY: [DeclineCode; 3] = [
 const RELEASED: usize = 4;
 /// Maximum number of unused permits. Each permit allows one retry.
 const RELEASED_MAX: usize = 32;
-/// Interval at which a waiting tenant checks for resources in use.
+/// Interval at which a waiting tenant checks whether resources are in use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Queue of tenants that retry after other tenants release resources.
@@ -47,8 +48,8 @@ impl CapacityQueue {
         }
     }
 
-    /// Waits for a permit, in the order of the calls. Returns `false` if no resources were in use for the
-    /// time `limit`.
+    /// Waits for a permit; the earliest call gets the first permit. Returns `false` if no resources were in
+    /// use during the period `limit`.
     pub async fn wait(&self, is_taken: impl Fn() -> bool, limit: Duration) -> bool {
         // One place in the queue for the whole wait. A new place for each check would never reach the front.
         let (turn, mut since) = (self.free.acquire(), Instant::now());

@@ -28,7 +28,8 @@ pub struct Link {
     wire: Option<(Devnet, JoinHandle<()>)>,
 }
 
-/// Returns the account of the provider. With `--wire`, an account with a known key, for signatures.
+/// Returns the account of the provider. With `--wire`, the account has a known private key, because the
+/// provider signs transactions.
 ///
 /// # Errors
 /// Returns an error only for an invalid constant.

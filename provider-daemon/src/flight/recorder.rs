@@ -36,7 +36,8 @@ pub struct FlightRecorder {
     health: Health,
     /// Whether the writer has ended.
     stopped: bool,
-    /// Number of steps that a full queue has rejected since the last accepted message.
+    /// Number of steps that were dropped because the queue was full. Counted since the queue last accepted a
+    /// message.
     missed: u64,
     /// Time of the last rejected state. The next attempt waits, because copying the state is expensive.
     refused: Option<Instant>,

@@ -72,7 +72,7 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
 pub(super) struct Outcome {
     /// Number of replayed inputs and timeouts.
     pub(super) inputs: u64,
-    /// Number of effects of the replayed inputs and timeouts.
+    /// Number of effects that resulted from the replayed inputs and timeouts.
     pub(super) effects: u64,
     /// Number of differences between recording and replay: steps with other effects, and states with another
     /// status.

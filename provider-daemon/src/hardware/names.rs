@@ -25,8 +25,8 @@ const PLACES: [&str; 3] = [
 ];
 const UNKNOWN: &str = "unknown";
 
-/// Names by key: `v` with the numbers of vendor, product and subsystem, or `c` with the numbers of class,
-/// subclass and interface.
+/// Names of PCI devices and classes. A key is `v` and the numbers of vendor, product and subsystem, or `c`
+/// and the numbers of class, subclass and interface.
 #[derive(Debug, Default)]
 pub(crate) struct Names(BTreeMap<String, String>);
 
@@ -79,7 +79,7 @@ impl Names {
         self.0.is_empty()
     }
 
-    /// Returns the name for these numbers in lower-case hexadecimal.
+    /// Returns the name for `numbers`, which are lower-case hexadecimal.
     pub(super) fn name(&self, kind: char, numbers: &[&str]) -> String {
         let key = format!("{kind}{}", numbers.concat());
         self.0.get(&key).map_or(UNKNOWN, String::as_str).to_owned()

@@ -7,7 +7,7 @@ use serde::Serialize;
 const DEVICES: &str = "/sys/bus/pci/devices";
 const DEVICES_MAX: usize = 4096;
 
-/// PCI devices, with the JSON field of the library ghw.
+/// PCI devices. The JSON field has the same name as in the library ghw.
 #[derive(Debug, Serialize)]
 pub(crate) struct Pci {
     #[serde(rename = "Devices")]

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 const CHANGES_MAX: usize = 3;
-/// Maximum number of distinct causes; further causes are ignored.
+/// Maximum number of distinct entries in `Causes::missing`. Further entries are ignored.
 const CAUSES_MAX: usize = 10_000;
 /// Hundredths of a percent in 100 %.
 const SCALE: i64 = 10_000;
@@ -116,7 +116,8 @@ impl Causes {
         }
     }
 
-    /// Returns the changes that would have won or admitted the most orders, the best change first.
+    /// Returns changes of price or capacity, the best change first. The best change would have won or
+    /// admitted the most orders.
     pub(super) fn changes(self) -> Vec<Change> {
         let mut changes: Vec<Change> = Vec::new();
         changes.extend(price_change(

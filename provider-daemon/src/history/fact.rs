@@ -230,7 +230,7 @@ fn simple_step(event: &Event) -> (&'static str, String) {
     }
 }
 
-/// Returns the name of a close reason, with spaces.
+/// Returns the name of a close reason, with spaces instead of underscores.
 pub(super) fn reason_text(reason: CloseReason) -> String {
     match reason {
         CloseReason::Other(_) => format!("{reason:?}"),

@@ -28,7 +28,7 @@ const COLLECT: Duration = Duration::from_millis(500);
 const FLUSH: Duration = Duration::from_secs(2);
 /// Maximum time to write the queued facts when the provider stops.
 const LAST: Duration = Duration::from_secs(5);
-/// Maximum number of orders in the file that an event of a deployment updates.
+/// Maximum number of stored orders that one event of a deployment updates.
 const ORDERS_OF_DEPLOYMENT_MAX: usize = 256;
 
 /// Access to the history file and the free space of its disk.
@@ -299,7 +299,7 @@ impl Writer {
         }
     }
 
-    /// Writes the batch. A failure counts its facts as dropped.
+    /// Writes the batch. After a failure, the facts of the batch count as dropped.
     fn write(&mut self) {
         let changed = std::mem::take(&mut self.changed);
         let is_written = !changed.is_empty();

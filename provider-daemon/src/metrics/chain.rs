@@ -32,7 +32,7 @@ struct Balances {
 }
 
 impl ChainSource {
-    /// Creates the metric source for the chain client of an account. Scrapes query the balances at most every
+    /// Creates the metric source for the chain client of an account. The balances are queried at most every
     /// 30 s.
     pub(crate) fn new(client: AkashClient, account: Address, mut denoms: Vec<Denom>) -> Self {
         denoms.sort();

@@ -87,7 +87,7 @@ impl Measure {
     }
 
     /// Creates a counter with a name of the Go provider, without the suffix `_total`. `OpenMetrics` requires
-    /// this suffix for counters, so the type there is `unknown`.
+    /// this suffix for counters. For this reason, the type in `OpenMetrics` is `unknown`.
     #[must_use]
     pub const fn go_counter(name: &'static str, help: &'static str) -> Self {
         Self::new(name, help, Kind::GoCounter)

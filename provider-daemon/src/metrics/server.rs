@@ -15,7 +15,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Ratio of the lifetime of a cached text, at most [`LIFETIME_MAX`], to the duration of its computation.
+/// Ratio of the lifetime of a cached text to the duration of its computation. The lifetime is at most
+/// [`LIFETIME_MAX`].
 const LIFETIME_RATIO: u32 = 50;
 /// Maximum lifetime of a cached text.
 const LIFETIME_MAX: Duration = Duration::from_secs(5);

@@ -109,7 +109,7 @@ fn stopped(home: &Path) -> anyhow::Result<HistoryStore> {
     })
 }
 
-/// Combines a result with the status of the recording.
+/// Combines a result with the status of the order history.
 fn object(name: &str, result: Value, health: &HistoryHealth) -> Value {
     let mut object = json!({ "dropped": health.dropped });
     object[name] = result;

@@ -51,7 +51,7 @@ const REFRESH: Duration = Duration::from_secs(5);
 pub(super) trait Operator: Send + Sync + 'static {
     /// Name of the operator. Its election Lease is `akash-operator-NAME`.
     const NAME: &'static str;
-    /// Paths of cached responses, besides the paths of every operator.
+    /// Paths of cached responses, in addition to the paths that all operators serve.
     const TEXTS: &'static [&'static str];
 
     /// Returns true after the initial lists of all watches.
@@ -60,7 +60,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns the unmet conditions for readiness, one per line.
     fn awaited(&self) -> String;
 
-    /// Returns the new JSON response to a path in [`Operator::TEXTS`], or `None` if the cached response is
+    /// Returns a new JSON response to a path in [`Operator::TEXTS`]. Returns `None` if the cached response is
     /// valid.
     fn text(&self, path: &str) -> Option<Vec<u8>>;
 

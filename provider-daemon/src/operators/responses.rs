@@ -50,8 +50,8 @@ pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body
     (!is_local).then(|| status(StatusCode::FORBIDDEN, words))
 }
 
-/// Calls `forget`, which retries the failed objects of a lease, and returns the response. Rejects remote
-/// clients, because retries write to the cluster.
+/// Calls `forget` to retry the failed objects of a lease. Returns the HTTP response. Rejects remote clients,
+/// because retries write to the cluster.
 pub(super) fn forgotten(
     operator: &str,
     Peer(peer): Peer,

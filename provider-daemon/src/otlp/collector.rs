@@ -118,7 +118,7 @@ fn is_transient(status: StatusCode) -> bool {
     )
 }
 
-/// Returns the rejections in a response; zero for an undecodable response.
+/// Returns the number of rejected items in a response, and the message; zero for an undecodable response.
 fn rejection(body: &Bytes) -> Rejection {
     let response = ExportTraceServiceResponse::decode(body.clone()).unwrap_or_default();
     let Some(partial) = response.partial_success else {

@@ -7,7 +7,7 @@ use crate::metrics::{Measure, MetricSource};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Source of the metrics of the exports.
+/// Source of metrics about the exports of traces and logs.
 #[derive(Debug)]
 pub(crate) struct OtlpSource {
     /// Counters of the trace export; `None` if disabled.

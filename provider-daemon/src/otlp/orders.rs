@@ -42,8 +42,8 @@ impl Orders {
         self.traces.get_mut(order)
     }
 
-    /// Returns the trace of an order, and creates it if missing. `seen` is `None` if another process exported
-    /// the root span.
+    /// Returns the trace of an order. Creates the trace if missing, with the time `seen` of the order event.
+    /// `seen` is `None` if another process exported the root span.
     pub(super) fn get_or_create(&mut self, order: &OrderId, seen: Option<SystemTime>) -> &mut OrderTrace {
         if !self.traces.contains_key(order) {
             self.make_room();

@@ -148,7 +148,7 @@ impl Ha {
         self.election.as_ref().map(|election| election.gate())
     }
 
-    /// Returns the factory of clients and buses that write only while this instance leads. `lease` is the
+    /// Returns a factory of clients and buses, which write only while this instance leads. `lease` is the
     /// duration of the election lease.
     pub(super) fn writers(&self, lease: Duration) -> Writers {
         Writers::new(self.gate(), lease)

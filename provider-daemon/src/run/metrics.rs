@@ -74,7 +74,8 @@ pub(super) fn chain_source(chain: &AkashClient, config: &Config, gas_prices: &st
     ChainSource::new(chain.clone(), config.provider.clone(), denoms)
 }
 
-/// Adds the metrics of the engine, including an estimate of how long the balances from `chain` suffice.
+/// Adds the metrics of the engine. Also adds an estimate of the time until the balances from `chain` are used
+/// up.
 pub(super) fn add_engine(metrics: &Metrics, args: &RunArgs, handle: &ProviderHandle, chain: ChainSource) {
     let ports = args.cluster.cluster_node_port_quantity;
     let is_per_lease = args.metrics.metrics_per_lease;

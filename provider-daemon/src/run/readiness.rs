@@ -31,7 +31,7 @@ const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
 const LOOP_LIMIT: Duration = Duration::from_secs(180);
 /// Maximum time between two responses of the provider.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
-/// Minimum duration of a lost chain connection that counts as an outage.
+/// Minimum duration of an outage of the chain connection. Shorter interruptions do not count as outages.
 const OUTAGE_MIN: Duration = Duration::from_secs(2);
 /// Maximum number of failed chain nodes in a message.
 const REASONS_MAX: usize = 4;

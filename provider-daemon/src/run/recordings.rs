@@ -97,7 +97,7 @@ impl Recordings {
         Ok((builder, recordings))
     }
 
-    /// Writes and sends the last records after the provider has stopped.
+    /// Finishes the recordings after the provider has stopped. Writes and sends all remaining data.
     pub(super) async fn finish(self) {
         if let Some(flight) = self.flight {
             flight.wait().await;

@@ -33,7 +33,7 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct Pending<T> {
-    /// Latest value; may not be written yet. `None` before the first value.
+    /// Latest value, which is possibly not written yet. `None` before the first value.
     newest: Option<T>,
     /// True while the latest value is not stored.
     is_due: bool,

@@ -33,7 +33,7 @@ pub(super) fn file(path: &Path) -> io::Result<()> {
     opened.map(drop)
 }
 
-/// Function that is called with the path and mode of each entry that is too accessible.
+/// Function that receives the path and the mode of each entry with too much access.
 type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
 
 /// Denies group and others access to the home directory and its content. In the user's Unix home and in `/`,
@@ -50,7 +50,8 @@ pub(super) fn close(home: &Path, owned: &Path) {
     }
 }
 
-/// Restricts the same entries as [`close`]. Returns one line for each failure.
+/// Removes the permissions of other users from the same files and directories as [`close`]. Returns one line
+/// for each failure.
 pub(super) fn restrict(home: &Path, owned: &Path) -> Vec<String> {
     visit(home, owned, &mut |path, mode| {
         fs::set_permissions(path, Permissions::from_mode(mode & 0o700))
@@ -106,7 +107,7 @@ fn visit_all(
     }
 }
 
-/// Checks one entry. Returns true for a directory.
+/// Calls `act` if the mode of an entry grants too much access. Returns true for a directory.
 fn check(path: &Path, act: &mut Action<'_>, failures: &mut Vec<String>) -> bool {
     let about = match fs::symlink_metadata(path) {
         Ok(about) => about,

@@ -143,7 +143,8 @@ impl Pulse {
         None
     }
 
-    /// Restarts the time measurements after a pause of the whole process, so that the pause is not a stall.
+    /// Restarts the time measurements after a pause of the whole process. The pause then does not count as a
+    /// stall.
     pub(super) fn reset(&self) {
         let now = self.mark();
         for at in [&self.0.step, &self.0.beat] {

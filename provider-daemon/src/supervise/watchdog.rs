@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Interval of the stall checks, unless systemd requires a shorter one.
+/// Interval of the stall checks. systemd can require a shorter interval.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Maximum delay of a check. A longer delay means that the whole process was paused, and the watchdog reports
 /// no stalls.

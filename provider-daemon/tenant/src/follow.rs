@@ -39,7 +39,7 @@ pub(super) struct Subscription<'a> {
     pub(super) query: Vec<(String, String)>,
     /// Creates the message history that is necessary to resume a stream. `None` without `--follow`.
     pub(super) new_history: Option<NewHistory>,
-    /// Formats a message; `None` for an unknown kind of message.
+    /// Function that formats a message, and returns `None` for an unknown kind of message.
     pub(super) show: &'a (dyn Fn(&LeaseId, Json) -> anyhow::Result<Option<String>> + 'a),
 }
 
@@ -323,7 +323,7 @@ impl Outage {
     }
 }
 
-/// Receives the next message. Returns `Next::Quiet` at `due`, to print buffered messages.
+/// Receives the next message. Returns `Next::Quiet` if no message arrives before `due`.
 async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<Next, ProviderError> {
     let receive = match due {
         None => reader.next().await?,

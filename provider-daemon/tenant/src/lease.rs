@@ -133,8 +133,8 @@ impl Tenant {
         }
     }
 
-    /// Returns the manifest version of a deployment on the chain, in lower-case hex. Returns `None` without a
-    /// node, or if the node lacks the deployment.
+    /// Returns the manifest version that the chain stores for a deployment, in lower-case hex. Returns `None`
+    /// without a node, or if the node does not have the deployment.
     ///
     /// # Errors
     /// Returns an error if the deployment query fails.

@@ -16,7 +16,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of lines per pod, or events per lease, in the history; also requested to resume a log.
+/// Maximum number of lines per pod, or events per lease, in the history. The same number is requested when a
+/// log is resumed.
 pub(super) const HISTORY_MAX: usize = 5000;
 /// Maximum number of pods in the history, including replaced pods.
 const PODS_MAX: usize = 64;
@@ -71,7 +72,8 @@ struct Replay {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     seen: VecDeque<u64>,
-    /// State after a reconnect: expected repetitions of each event, and the time of the last repetition.
+    /// State after a reconnect: how often each event is expected again, and the time of the last repeated
+    /// event.
     replay: Option<(HashMap<u64, usize>, Option<Instant>)>,
 }
 
@@ -205,7 +207,7 @@ impl Lines {
         self.release(Replay::is_full)
     }
 
-    /// Returns the buffered lines of each pod with a complete replay.
+    /// Returns the new lines of each pod for which the replay is complete.
     fn release(&mut self, is_complete: impl Fn(&Replay) -> bool) -> NewMessages {
         let mut new_messages = NewMessages::default();
         for (name, pod) in &mut self.pods {

@@ -68,7 +68,7 @@ async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyh
     }
 }
 
-/// Returns the missing or outdated services of a lease, or `None` if all are available.
+/// Returns the missing or outdated services of a lease. Returns `None` if all services are available.
 async fn missing_of(
     tenant: &Tenant,
     lease: &LeaseId,
@@ -105,8 +105,8 @@ async fn missing_of(
     Ok((!late.is_empty()).then_some(summary))
 }
 
-/// Returns an error text if the provider has not deployed the manifest `version`. Returns `None` if the
-/// provider has, or reports no version.
+/// Returns an error text if the provider has not deployed the manifest `version`. Returns `None` if this
+/// version is deployed, or if the provider reports no manifest.
 fn outdated(status: &Json, version: &str) -> Option<String> {
     let manifest = status.field("manifest")?;
     let short = |version: &str| shortened(version.get(..12).unwrap_or(version));

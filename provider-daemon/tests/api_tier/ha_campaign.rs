@@ -58,7 +58,7 @@ pub(crate) enum Way {
 
 const WAYS: [Way; 5] = [Way::Kill, Way::Term, Way::Pause, Way::Cut, Way::Deaf];
 
-/// Random numbers from a seed (splitmix64).
+/// State of a random number generator (splitmix64).
 struct Lots(u64);
 
 impl Lots {

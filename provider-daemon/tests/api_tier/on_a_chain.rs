@@ -246,8 +246,8 @@ fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
     assert!(code != 0 && err.contains("no provider runs"), "{err}");
 }
 
-/// Checks that the metrics agree with `status`, the status of the operator. Call within ten seconds after a
-/// node heartbeat.
+/// Checks that the metrics agree with `status`, the status of the operator. The caller must have observed a
+/// node heartbeat within the last ten seconds.
 fn check_metrics(port: u16, provider: &Running, status: &Value) {
     let queue = |state: &str| {
         format!("akash_provider_operator_queue_depth{{operator=\"inventory\",state=\"{state}\"}}")

@@ -144,7 +144,7 @@ fn class() -> Value {
     })
 }
 
-/// Marks the node as ready, with two GPUs and their model label.
+/// Marks the node as ready. Adds two GPUs, and the label with the GPU model.
 fn ready(cluster: &Cluster) {
     let room = json!({
         "cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50", "nvidia.com/gpu": "2",
@@ -186,7 +186,7 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Creates pods, after their namespaces have a default ServiceAccount.
+/// Waits until the namespace of each pod has a default ServiceAccount, and then creates the pods.
 fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
     for pod in pods {
         let space = format!("--namespace={}", pod["metadata"]["namespace"].as_str().unwrap());

@@ -293,8 +293,8 @@ fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 
-/// Script that starts two background processes in their own sessions, without environment: a child of the
-/// script, and an orphan.
+/// Script that starts two background processes: a child of the script, and an orphan. Each process has a
+/// separate session and no environment.
 const LEAVING: &str = "
 left() { env -i setsid /bin/bash -c \"echo \\$\\$ > '$1'; exec sleep 300\" >/dev/null 2>&1 </dev/null & }
 left DIR/child

@@ -48,7 +48,7 @@ pub(crate) struct MarketFixture {
     _alone: Hold,
 }
 
-/// Returns the number in the variable `name`, or `small`.
+/// Returns the number in the environment variable `name`, or `small` if the variable is not set.
 pub(crate) fn number(name: &str, small: u64) -> u64 {
     std::env::var(name).map_or(small, |text| {
         text.parse()
@@ -251,7 +251,7 @@ fn leftovers_of_a_killed_test_are_deleted() {
     assert_eq!(stage.labelled(), "");
 }
 
-/// Asserts that only tenants closed leases, and that no bid without a lease was closed.
+/// Asserts that only tenants closed leases, and that every closed bid has a lease.
 pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     let mut leases = 0;
     for record in market.leases() {

@@ -61,7 +61,8 @@ fn kills_at_any_time_do_not_change_the_result() {
     println!("killed {killed} times in {lives} leases, seed {seed}: no object of a lease remains");
 }
 
-/// Kills the program once it reports the manifest. Asserts that the next start deploys the manifest.
+/// Kills the program after the program has reported the manifest. Asserts that the next start deploys the
+/// manifest.
 fn kill_after_manifest(stage: &Stage, scratch: &Scratch) -> u64 {
     let state = scratch.path("state");
     let mut daemon = Daemon::start(stage, scratch, &state, &["--once", "--block-time=500ms"]);

@@ -8,8 +8,8 @@ use futures::FutureExt;
 use std::net::UdpSocket;
 use tokio::task::block_in_place;
 
-/// Returns an SDL with the web server and a second service with equal resources and ports, so that a test can
-/// exchange them.
+/// Returns an SDL with the web server and a second service. Both services have equal resources and ports, so
+/// a test can exchange the services.
 fn pair() -> String {
     let neighbour = "
   side:

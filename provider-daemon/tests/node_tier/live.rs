@@ -208,7 +208,7 @@ impl<'a> Fixture<'a> {
         )
     }
 
-    /// Waits until `persistent_state` is stable, and returns it.
+    /// Waits until `persistent_state` no longer changes, and returns this state.
     fn settled(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let mut persistent_state = self.persistent_state();
         until("the state of the cluster no longer changes", || {
@@ -337,8 +337,8 @@ impl<'a> Fixture<'a> {
         self.goes_on("second", tick)
     }
 
-    /// Kills the provider while streams are open. Asserts that they end without a close frame, and that the
-    /// lease still runs after a new start.
+    /// Kills the provider while streams are open. Asserts that the streams end without a close frame. Also
+    /// asserts that the lease still runs after the next start.
     fn killed(&self, mut provider: Daemon) -> Daemon {
         let streams = Streams::open(self.network, &self.tenant);
         let tick = streams.tick;

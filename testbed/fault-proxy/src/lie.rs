@@ -50,7 +50,7 @@ impl Lie {
         }
     }
 
-    /// Falsifies the result of a request for the height `asked`; 0 for the newest.
+    /// Falsifies the result of a request. `asked` is the requested height, or 0 for the newest height.
     pub(crate) fn change_result(self, method: &str, path: &str, asked: u64, result: &mut Value) {
         let named = |true_height: &Value, higher: u64| {
             let height = match asked {

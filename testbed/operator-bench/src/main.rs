@@ -118,8 +118,8 @@ async fn measure(args: Args) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Prints requests and CPU time per minute of each idle operator. Does not count lease renewals and watch
-/// restarts.
+/// For each idle operator, prints the requests per minute and the CPU time per minute. Lease renewals and
+/// watch restarts are not counted.
 async fn rest(running: &[(Operator<'_>, Program)]) -> Result<(), Failed> {
     // Wait until the work of the last part is done.
     sleep(Duration::from_secs(pick(1, 10))).await;

@@ -90,7 +90,8 @@ impl Program {
         Ok(body.to_owned())
     }
 
-    /// Polls the status at `path` until the condition holds. Returns the time since the start of the program.
+    /// Polls the status at `path` until `is_so` returns true. Returns the time since the start of the
+    /// program.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Result<Duration, Failed> {
         loop {
             let status: Value = serde_json::from_str(&self.get(path).await?).unwrap_or_default();

@@ -98,7 +98,7 @@ fn unfinished(subject: &str) -> Check {
     )
 }
 
-/// RBAC right: its rule, resource and verb.
+/// RBAC right: the rule that contains the right, the resource and the verb.
 type Right = (&'static Rule, &'static str, &'static str);
 
 fn rights_of(rules: &'static [Rule]) -> impl Iterator<Item = Right> {

@@ -15,10 +15,10 @@ use std::time::Duration;
 const CLASS: &str = "ingress class";
 const CONTROLLER: &str = "ingress controller";
 const GATEWAY: &str = "gateway";
-/// Label of pods with the name of their application.
+/// Label with the name of the application in a pod.
 const APP: &str = "app.kubernetes.io/name";
-/// Values of the label [`APP`] in the charts of ingress controllers, by the start of the controller name in an
-/// `IngressClass`.
+/// Start of the controller name in an `IngressClass`, and the value of the label [`APP`] in the chart of this
+/// controller.
 const APPS: [(&str, &str); 5] = [
     ("k8s.io/ingress-nginx", "ingress-nginx"),
     ("nginx.org/ingress-controller", "nginx-ingress"),

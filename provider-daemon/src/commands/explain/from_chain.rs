@@ -91,7 +91,7 @@ fn account(args: &RunArgs, home: &Path) -> anyhow::Result<Address> {
 }
 
 /// Connects to the configured Kubernetes cluster, or creates an in-memory cluster from the flags. Also
-/// returns a description for the output.
+/// returns a description of the cluster for the output.
 async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'static str)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         let backend = Backend::in_memory(&args.cluster).await;

@@ -14,7 +14,7 @@ use hickory_resolver::proto::rr::RData;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Maximum duration of one of the three attempts of a DNS query.
+/// Maximum duration of each attempt of a DNS query. A query has three attempts.
 const LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of DNS records that one query returns. Further records are ignored.
 const RECORDS_MAX: usize = 256;

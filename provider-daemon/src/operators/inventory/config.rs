@@ -27,7 +27,8 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Creates the source from a flag value. A value that ends with `yaml` is a path.
+    /// Creates the source from a flag value. A value that ends with `yaml` is a path; any other value is the
+    /// content.
     pub(super) fn from_flag(flag: &'static str, given: &str) -> Self {
         if given.ends_with("yaml") {
             Self::File(given.into())

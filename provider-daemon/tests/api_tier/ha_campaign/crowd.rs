@@ -238,7 +238,7 @@ pub(crate) fn bids(chain: &MemoryChain, id: &DeploymentId) -> Vec<Bid> {
     })
 }
 
-/// Returns the number of leases and bids that closed although their deployments are open.
+/// Returns the number of closed leases and bids that belong to open deployments.
 pub(crate) fn wrongly_closed(stage: &Stage, all: &[Deployment]) -> usize {
     let is_wanted = |id: &DeploymentId| all.iter().any(|one| one.id == *id && !one.closed);
     stage.chain.market(|market| {

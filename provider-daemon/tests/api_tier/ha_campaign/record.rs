@@ -158,7 +158,7 @@ impl Away {
 }
 
 /// Writes of daemons that were not the leader, and the number of late writes. A late write was sent before a
-/// fault of its daemon, and arrived after the start of the fault.
+/// fault of the daemon, and arrived after the fault started.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) two_writers: Vec<String>,

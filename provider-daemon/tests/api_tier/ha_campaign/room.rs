@@ -29,8 +29,8 @@ pub(crate) enum To {
 }
 
 impl To {
-    /// Returns bytes that occur only in writes to this target; `None` for the API server, because its
-    /// connections are encrypted.
+    /// Returns bytes that occur only in writes to this target. Returns `None` for the API server, because
+    /// connections to the API server are encrypted.
     const fn mark(self) -> Option<&'static [u8]> {
         match self {
             Self::Chain => Some(b"broadcast_tx"),

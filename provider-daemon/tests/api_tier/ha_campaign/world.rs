@@ -68,7 +68,8 @@ pub(crate) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// Starts the chain, the network, and with `has_bus` a bus. `lease` is the election lease duration.
+    /// Starts the chain and the network, and also a bus if `has_bus` is true. `lease` is the election lease
+    /// duration.
     pub(crate) fn new(cluster: &'a Cluster, lease: Duration, has_bus: bool) -> Self {
         let mut stage = Stage::new("ha-campaign", true);
         stage.start_node(Some(BLOCK));

@@ -54,7 +54,8 @@ impl Recorded {
     }
 }
 
-/// Returns the recorded response, or else the response to the same query with other parameters.
+/// Returns the recorded response. If the parameters were not recorded, returns a response to the same query
+/// with other parameters.
 fn queried(answers: &Answers, params: &Value) -> Value {
     let unknown = json!({"response": {
         "code": 6, "codespace": "sdk", "log": "unknown query path", "height": "0", "value": null,

@@ -161,7 +161,7 @@ fn steps_of_the_chart_work_and_run_once() {
     takes_its_steps("chart", "provider");
 }
 
-/// `from` is the address of the account, as guides recommend.
+/// `from` is the address of the account, as guides recommend, and not the name of the key.
 #[test]
 fn steps_of_the_chart_work_with_key_named_by_address() {
     takes_its_steps("chart-address", ADDRESS);

@@ -13,7 +13,7 @@ use testbed::free_port;
 const BLOCK: Duration = Duration::from_millis(1);
 const NOTHING: fn() = || {};
 
-/// Change of the installation, flags of `doctor`, and the expected severities by subject.
+/// One step: a change of the installation, the flags of `doctor`, and the expected severity of each subject.
 type Step<'a> = (&'a dyn Fn(), &'a [&'a str], &'a [(&'a str, &'a str)]);
 
 /// An installation, and a proxy to its node.

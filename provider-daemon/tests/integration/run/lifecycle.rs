@@ -201,7 +201,7 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     reading.join().unwrap().unwrap();
 }
 
-/// Without a new block, the bid stays in the mempool, and the shutdown waits for its result.
+/// Without a new block, the bid stays in the mempool. The shutdown waits for the result of the bid.
 #[test]
 fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     let mut served = Served::start("drains", None, &["--shutdown-grace=1h"]);

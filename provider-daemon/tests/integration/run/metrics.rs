@@ -107,7 +107,7 @@ fn check_transactions(served: &Served, values: &Values) {
     assert_eq!(balance, Some(uakt as f64));
 }
 
-/// Asserts the metrics of a running chain endpoint and of one without a node (`DOWN`).
+/// Asserts the metrics of two chain endpoints: a running node, and an address without a node (`DOWN`).
 fn check_endpoints(served: &Served, values: &Values) {
     let live = served.stage.url();
     let value = |name: &str, url: &str| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Prefix of the metrics of the Go provider.
 const PREFIX: &str = "provider_";
-/// Metrics other than histograms, with their sample labels.
+/// Metrics that are not histograms, and the labels of their samples.
 const VALUES: [(&str, &[&str]); 16] = [
     ("provider_order_handler", &["action=start", "action=stop"]),
     ("provider_order_manager", &[""]),

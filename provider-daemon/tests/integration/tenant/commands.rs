@@ -192,8 +192,8 @@ fn endpoints_move_between_deployments() {
     refused.failed(&["status 400", "destination deployment does not exist"]);
 }
 
-/// Creates a deployment with a lease at each of two providers, and sends the manifest. Returns the providers,
-/// the leases and the SDL path.
+/// Creates a deployment with two leases at different providers, and sends the manifest. Returns the
+/// providers, the leases and the SDL path.
 fn at_two_providers(stage: &Stage) -> (RunningProvider, RunningProvider, Vec<LeaseId>, String) {
     let (first, second) = (stage.provider(33), stage.provider(34));
     let sdl = stage.file("two.yaml", TWO_GROUPS);

@@ -163,8 +163,8 @@ fn printed_commands_of_dev_work_with_wire_chain() {
     assert_printed_commands_work(&["--wire"]);
 }
 
-/// Runs `dev` in a new network namespace, after the shell command `more`. Returns the printed node address
-/// and the output; `None` without permission for the namespace.
+/// Runs the shell command `more`, and then `dev`, in a new network namespace. Returns the printed node
+/// address and the output. Returns `None` without permission to create the namespace.
 fn node_of(more: &str) -> Option<(String, String)> {
     let line = format!(
         "ip link set lo up && {more} exec {} dev --block-time 200ms",

@@ -121,8 +121,8 @@ fn serve(mut tls: Tls, recording: &Value, received: &Mutex<Vec<u8>>) -> std::io:
     tls.flush()
 }
 
-/// Sends the recorded response head with this client's accept key, then the recorded server frames. Waits for
-/// a client frame where the recording has one.
+/// Sends the recorded response head with the accept key for this client, then the recorded server frames. At
+/// each recorded client frame, waits for a frame of the client.
 fn websocket(
     tls: &mut Tls,
     recording: &Value,
