@@ -129,7 +129,7 @@ fn check_go() -> Result<()> {
     })
 }
 
-/// Returns the cache directory of programs: `$AKASH_TESTBED`, or one in the user's cache.
+/// Returns the cache directory of programs: `$AKASH_TESTBED`, or a directory in the user's cache.
 fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
     if let Some(folder) = variable(VARIABLE) {
         return Ok(folder);

@@ -67,7 +67,7 @@ pub(crate) fn write(layout: &Layout) -> Result<()> {
     }
 }
 
-/// Writes `ca.crt` and the administrator's kubeconfig, which contain the API server's certificate authority.
+/// Writes the certificate authority of the API server to `ca.crt` and to the administrator's kubeconfig.
 pub(crate) fn write_authority(layout: &Layout) -> Result<()> {
     let chain = read(&layout.secret("apiserver.crt"))?;
     let authority = last_certificate(&chain).ok_or_else(|| {

@@ -14,7 +14,8 @@ use crate::layout::Layout;
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n\
                       tenant:x:1000:1000:tenant:/home/tenant:/bin/sh\n\
                       nobody:x:65534:65534:nobody:/:/bin/false\n";
-/// Script that sleeps until SIGTERM, which the first process of a container ignores without a trap.
+/// Script that sleeps until SIGTERM. The trap is necessary, because the first process of a container
+/// otherwise ignores SIGTERM.
 const PAUSE: &str = "trap 'exit 0' TERM; sleep 2147483647 & wait";
 /// Duration of an endless sleep, in seconds.
 const FOR_EVER: &str = "2147483647";

@@ -39,7 +39,7 @@ fn parse(table: &str, folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Decodes a path of a mount table, with octal codes for space, tab, newline and backslash.
+/// Decodes a path from a mount table, in which octal codes replace space, tab, newline and backslash.
 fn plain(path: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()

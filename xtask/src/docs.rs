@@ -20,8 +20,8 @@ pub(crate) struct Args {
     write: bool,
 }
 
-/// Checks links and the table of log messages, builds the documentation and runs its code. With `--write`,
-/// only writes the table.
+/// Checks links and the table of log messages, builds the documentation, and runs the examples of the
+/// documentation. With `--write`, only writes the table.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     if args.write {
         return write_messages(workspace);

@@ -121,7 +121,7 @@ fn shards(total: usize, count: u64) -> u64 {
     u64::try_from(total).unwrap_or(u64::MAX).div_ceil(count).max(1)
 }
 
-/// Part of a crate's mutants: number `index`, and every `of`-th after it.
+/// Part of a crate's mutants. With `index` 1 and `of` 4, these are the mutants 1, 5, 9 and so on.
 struct Shard {
     index: u64,
     of: u64,

@@ -15,7 +15,7 @@ pub(crate) struct Args {
     file: PathBuf,
 }
 
-/// Simulates the history of an event log again, and prints its events.
+/// Repeats the simulation that an event log recorded, and prints its events.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     // The simulation runs in the folder of the core, so a relative path would name another file.
     let file = args

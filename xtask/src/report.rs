@@ -156,7 +156,8 @@ fn counted(lines: &[String]) -> Vec<(&str, usize)> {
     counted
 }
 
-/// Returns the available memory and disk space, because errors on a full disk may not mention the disk.
+/// Returns the available memory and disk space. If the disk is full, errors of tests often do not mention the
+/// disk.
 fn free_resources() -> String {
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = memory.lines().find(|line| line.starts_with("MemAvailable:"));

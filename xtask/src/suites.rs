@@ -45,8 +45,8 @@ pub(crate) struct Suite {
     folder: PathBuf,
 }
 
-/// Builds and runs the tests of `cargo test` with these arguments. A failed test runs again alone. If it then
-/// passes, the notes list it as unstable.
+/// Builds and runs the tests of `cargo test` with these arguments. A failed test is repeated alone. If the
+/// repetition passes, the notes list the test as unstable.
 ///
 /// # Errors
 /// Fails if a test fails, if no test ran, or if no conformance test ran.

@@ -21,8 +21,8 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     ),
     (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
 ];
-/// Prefix of the second cluster's name, as in `second-TIER`. This name must not contain `test-TIER`, by which
-/// a check finds processes of the first cluster.
+/// Prefix of the second cluster's name, as in `second-TIER`. The name must not contain `test-TIER`, because a
+/// check finds the processes of the first cluster by this text.
 const SECOND: &str = "second";
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
@@ -144,7 +144,7 @@ fn node_campaign(
     })
 }
 
-/// Runs of the campaign: election store, election lease duration in seconds, and number of fail-overs.
+/// Test runs of the campaign: election store, election lease duration in seconds, and number of fail-overs.
 const HAND_OVERS: [(&str, &str, &str); 3] = [
     ("kubernetes", "4", "100"),
     ("kubernetes", "12", "20"),

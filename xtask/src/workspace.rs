@@ -175,7 +175,7 @@ impl Workspace {
             .filter(|package| !self.members.contains(&package.id))
     }
 
-    /// Returns the number of external packages if no member depended on `without`.
+    /// Returns the number of external packages that remain if no member depends on `without`.
     pub(crate) fn packages_without(&self, without: &str) -> usize {
         let dropped: BTreeSet<&str> = self
             .packages

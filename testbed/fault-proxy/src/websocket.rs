@@ -96,8 +96,8 @@ where
     }
 }
 
-/// Pushes a block to the client, unless the fault `lose_events` drops it. The fault `repeat_events` then
-/// repeats the previous block.
+/// Pushes a block to the client, unless the fault `lose_events` drops the block. With the fault
+/// `repeat_events`, a block is pushed again after the next block.
 async fn push<S>(
     shared: &Shared,
     to_client: &mut S,

@@ -78,7 +78,7 @@ fn enters(cluster: &Cluster) -> Result<()> {
     holds("another user", &outcome.stdout, "uid=1000(tenant)")
 }
 
-/// Checks that a claim gets a volume, and that its data survives the end of a pod.
+/// Checks that a claim gets a volume, and that data on the volume survives the end of a pod.
 fn keeps(cluster: &Cluster) -> Result<()> {
     let pod = |name: &str, script: &str| {
         let overrides = json!({"spec": {

@@ -36,11 +36,11 @@ impl Cluster {
         Ok(None)
     }
 
-    /// Returns a cluster as [`Self::from_env`] does, with exclusive access. Selects the last unused cluster
-    /// if `AKASH_TESTBED_DIR` lists several (separated as in `PATH`).
+    /// Returns a cluster with exclusive access. If `AKASH_TESTBED_DIR` lists several clusters (separated as
+    /// in `PATH`), selects the last unused cluster in the list.
     ///
     /// # Errors
-    /// Fails as [`Self::from_env`], or if a state folder cannot be written.
+    /// Returns the errors of [`Self::from_env`]. Also fails if a state folder cannot be written.
     pub fn exclusive_from_env(wanted: Tier) -> Result<Option<(Self, Hold)>> {
         let dirs = dirs();
         if dirs.len() < 2 {

@@ -81,7 +81,7 @@ fn holds_yaml(folder: &Path) -> Result<bool> {
     }
 }
 
-/// Waits for the node, cluster DNS and the objects of controllers.
+/// Waits until the cluster can run pods. In the node tier, also waits for the node and the cluster DNS.
 pub(super) fn await_ready(layout: &Layout) -> Result<()> {
     // Pods are refused until their namespace has its service account.
     await_that(

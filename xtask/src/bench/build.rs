@@ -51,7 +51,7 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
     Ok(())
 }
 
-/// Runs a build into an empty folder, calls `look`, and deletes the folder. Returns the build time in
+/// Runs a build with an empty target folder, calls `look`, and deletes the folder. Returns the build time in
 /// seconds, and the result of `look`.
 fn cold<T>(
     workspace: &Workspace,

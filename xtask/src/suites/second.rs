@@ -66,7 +66,7 @@ mod tests {
     use super::super::tests::shell;
     use super::*;
 
-    /// Runs the program `script` with `tests` failed tests again.
+    /// Creates `tests` failed tests of the program `script`, and repeats these tests.
     fn second(script: &str, name: &str, tests: usize) -> Result<Notes> {
         let suite = shell(script, name);
         let program = suite.program.clone();

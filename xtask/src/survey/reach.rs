@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Identifiers in the public declarations, some of them type names.
+/// Identifiers that occur in the public declarations, by type or function.
 #[derive(Default)]
 pub(super) struct Declarations<'a> {
     of_type: BTreeMap<&'a str, HashSet<&'a str>>,

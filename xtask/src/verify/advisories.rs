@@ -23,7 +23,7 @@ const HOME: &str = "https://github.com/RustSec/advisory-db";
 const VARIABLE: &str = "ADVISORY_DB";
 /// Time limit of a download of about ten megabytes.
 const FETCH_MAX: Duration = Duration::from_mins(1);
-/// Maximum age of a copy that needs no update.
+/// Maximum age of a copy of the database. An older copy is updated.
 const FRESH: Duration = Duration::from_hours(6);
 const DAY: Duration = Duration::from_hours(24);
 
@@ -115,8 +115,9 @@ impl Locations {
         }
     }
 
-    /// Returns the database copy that the environment variable selects, or else the newest copy. Without the
-    /// variable, first updates a missing or old copy of this check. Returns `None` if no copy exists.
+    /// Returns the database copy that the environment variable selects. Without the variable, updates a
+    /// missing or old copy of this check, and then returns the newest of all copies. Returns `None` if no
+    /// copy exists.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {
             if !named.join("crates").is_dir() {
@@ -150,7 +151,7 @@ impl Locations {
     }
 }
 
-/// Updates the database copy of this check. Prints a failure.
+/// Downloads or updates the database copy of this check. A failure is only printed.
 fn fetch(home: &str, own: &Path) {
     if let Err(error) = fetched(home, own) {
         eprintln!("cannot download the security advisories: {error}");

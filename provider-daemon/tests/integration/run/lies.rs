@@ -51,7 +51,7 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// Starts the provider, which prefers the faster node with false responses.
+    /// Starts the provider. The provider prefers the faster node, which returns false responses.
     fn provider(self, stage: &Stage, lying: &Proxy, honest: &Proxy, name: &str) -> Running {
         let nodes = match self.is_alone {
             true => lying.url(),
