@@ -105,8 +105,8 @@ pub fn ledger_of(namespace: &Namespace) -> Ledger {
         .collect()
 }
 
-/// Returns the namespace with two annotations: the ledger, and the hash of all objects. The second annotation
-/// shows that the apply is complete.
+/// Returns the namespace with two annotations: the ledger, and the hash of all objects. The hash shows that
+/// all objects were applied.
 pub(crate) fn marked(namespace: &Value, items: &[Item]) -> Value {
     // The hash covers the rendered namespace, independent of the uid.
     let mut rendered = namespace.clone();

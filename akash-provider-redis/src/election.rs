@@ -25,8 +25,9 @@ const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 /// Writes the record if the record has the expected version; an empty version means a missing record. Returns
 /// the term of the written record.
 ///
-/// A new term is the requested term, or the highest term in Redis plus 1 if the latter is higher. An
-/// implausible highest term is forged and counts as 0. For this reason, all terms are exact in Lua.
+/// A new term is the requested term. If Redis contains this term or a higher term, the new term is the
+/// highest term in Redis plus 1. An implausibly high term in Redis is forged and counts as 0. For this
+/// reason, all terms are exact in Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''
 if version ~= ARGV[1] then

@@ -364,7 +364,7 @@ impl Planner {
         self.queue.insert((priority, request.ticket), request);
     }
 
-    /// Removes a call without a sent transaction, and returns true. Returns false if a node may have the
+    /// Removes a call before its transaction is sent, and returns true. Returns false if a node may have the
     /// transaction.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let before = self.queue.len();

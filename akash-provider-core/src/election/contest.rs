@@ -62,7 +62,6 @@ enum CachedRecord {
     There(Stored),
 }
 
-/// A term in which this instance leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct OwnTerm {
     term: u64,

@@ -30,7 +30,7 @@ pub enum Effect {
 pub enum Call {
     /// Chain: fetch one order in any state.
     FetchOrder(OrderId),
-    /// Chain: count the bids on an order, as the chain does for its limit of bids.
+    /// Chain: count the bids on an order. The chain limits this number.
     CountBids(OrderId),
     /// Chain: fetch the record of this provider.
     FetchProvider,

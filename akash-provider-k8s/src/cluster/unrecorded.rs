@@ -192,8 +192,8 @@ impl Item {
     }
 }
 
-/// Converts the live object to the form of a rendered object. If no client edited the object, its hash is
-/// then the hash of the applied object.
+/// Converts the live object to the form of a rendered object. If no client edited the object, the result has
+/// the same hash as the applied object.
 fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     let kind = rendered.id.kind;
     let mut body = rendered.body.clone();

@@ -32,8 +32,8 @@ pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::RoleBinding,
 ];
 
-/// Period after the first use in which deploys share the lists of the whole cluster. Sharing saves calls
-/// after a start.
+/// Deploys share the lists of the whole cluster for this time after the first use. Sharing saves calls after
+/// a start.
 const START: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent lists.
 const LISTS: usize = 4;

@@ -11,7 +11,7 @@ pub struct PodFacts {
     /// UID; a new pod can have the name of an old pod.
     pub(crate) uid: Box<str>,
     pub(crate) node: NodeName,
-    /// Service of the lease; `None` unless the labels of the pod match its namespace.
+    /// Service of the lease; `None` unless the labels and the namespace of the pod belong to the same lease.
     pub(crate) service: Option<Box<str>>,
     /// The pod is being deleted.
     pub(crate) going: bool,

@@ -92,7 +92,7 @@ impl<I: Index> Inner<I> {
         statuses.collect()
     }
 
-    /// Returns the failures and problems by lease. `of` returns the lease and the reported name of a name.
+    /// Returns the failures and problems by lease. `of` returns the lease of a name, and the text to report.
     /// Names for which `of` returns `None` are omitted.
     pub(super) fn ignored(
         &self,

@@ -108,7 +108,7 @@ pub(crate) trait Report: Send + Sync {
     fn failed(&self, error: String, since: Instant) -> bool;
 }
 
-/// Follows the objects of one kind with list and watch requests.
+/// Task that follows the objects of one kind with list and watch requests.
 pub(crate) struct Follower<T, S, R> {
     pub(crate) api: Api<T>,
     /// Label selector; empty for all objects.

@@ -139,8 +139,8 @@ fn open(path: &Path) -> io::Result<Socket> {
     })
 }
 
-/// Returns true if the peer is root or the owner of the socket. Other users are possible, because a user can
-/// connect before the file mode is set.
+/// Returns true if the peer is root or the owner of the socket. This check is necessary, because another user
+/// can connect before the file mode is set.
 fn is_allowed(stream: &UnixStream, owner: u32) -> bool {
     const ROOT: u32 = 0;
     stream

@@ -42,7 +42,7 @@ impl Orders {
         self.traces.get_mut(order)
     }
 
-    /// Returns the trace of an order. Creates the trace if missing, with the time `seen` of the order event.
+    /// Returns the trace of an order. A missing trace is created with `seen`, the time of the order event.
     /// `seen` is `None` if another process exported the root span.
     pub(super) fn get_or_create(&mut self, order: &OrderId, seen: Option<SystemTime>) -> &mut OrderTrace {
         if !self.traces.contains_key(order) {

@@ -45,8 +45,8 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// Block that the first node pushes three times, with the next three heights instead of the height of the
-    /// block.
+    /// Height of a block. The first node pushes this block three times, each time with a different false
+    /// height.
     pushes_next: Option<Height>,
 }
 

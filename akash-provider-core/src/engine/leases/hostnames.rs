@@ -236,8 +236,8 @@ impl HostnameLedger {
         names.map(|(n, lease)| (n.to_string(), lease.clone())).collect()
     }
 
-    /// Returns true if no tenant may hold the hostname. Besides blocked hostnames, these are hostnames that
-    /// imitate a blocked hostname in Punycode, and wildcards that include a blocked hostname.
+    /// Returns true if no tenant may hold the hostname: the hostname is blocked, imitates a blocked hostname
+    /// in Punycode, or is a wildcard that includes a blocked hostname.
     #[must_use]
     pub fn is_blocked(&self, hostname: &str) -> bool {
         let name = hostname.to_lowercase();

@@ -93,8 +93,8 @@ impl Rejection {
         }
     }
 
-    /// Returns true if `balances` covers the rejected amount, but the first balance read after the rejection
-    /// did not.
+    /// Returns true if the balance has become sufficient since the rejection, and `balances` covers the
+    /// rejected amount.
     fn is_resolved(&self, balances: &BTreeMap<Denom, u128>) -> bool {
         let has_enough = amount(balances, &self.missing.denom) >= self.missing.amount;
         self.is_read && !self.is_unexplained && has_enough

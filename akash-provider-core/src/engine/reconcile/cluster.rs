@@ -224,8 +224,8 @@ impl Engine {
         label.is_some_and(|label| label.ends_with('.'))
     }
 
-    /// Compares the hostname and address records of each lease with the deployed manifest. Returns each lease
-    /// with a difference, and its first difference.
+    /// Compares the hostname and address records of each lease with the deployed manifest. Returns the leases
+    /// with a difference, and the first difference of each lease.
     pub(in crate::engine) fn misrouted_workloads(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
         if self.role.is_standby() {
             // The leader repairs differences.

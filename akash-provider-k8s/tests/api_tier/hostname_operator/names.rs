@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex};
 const NAME: &str = "shop.example.com";
 const AUTOMATIC: &str = "abc.ingress.test";
 
-/// Rate of the hostname checks, with short intervals for the tests.
 const BUDGET: Budget = Budget {
     every: Duration::from_secs(1),
     per_minute: 6_000,

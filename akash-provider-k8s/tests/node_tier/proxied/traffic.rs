@@ -56,8 +56,8 @@ impl Traffic {
         self.target.store(port, Ordering::Relaxed);
     }
 
-    /// Asserts that every request since the last call got a response in `allowed`. Also asserts that requests
-    /// from now on get the last response in `allowed`. Returns the number of requests.
+    /// Asserts that every request since the last call got a response in `allowed`. Also asserts that later
+    /// requests get the last response in `allowed`. Returns the number of requests.
     pub(crate) async fn assert_responses(&self, allowed: &[&str]) -> usize {
         let from = Instant::now() + OVERLAP;
         let enough = async {
