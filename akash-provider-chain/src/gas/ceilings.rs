@@ -92,8 +92,8 @@ impl Scope {
         }
     }
 
-    /// Returns the maximum gas of one such message on the Akash network, or `None` for [`Self::Transaction`]
-    /// and [`Self::Hour`].
+    /// Returns the gas of the most expensive message of this type on the Akash network. Returns `None` for
+    /// [`Self::Transaction`] and [`Self::Hour`].
     const fn observed_gas(self) -> Option<u64> {
         match self {
             Self::Bid => Some(125_000),

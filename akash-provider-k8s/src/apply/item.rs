@@ -229,7 +229,7 @@ pub fn data_of(body: &Value) -> Data {
 pub struct Item {
     /// Kind and name of the object.
     pub id: Id,
-    /// Rendered object. The annotations that an apply adds are not included.
+    /// Rendered object. Does not contain the annotations that are added when the object is applied.
     pub body: Value,
     /// Hash of the object. Excludes the data of a Secret, because readers of metadata can see this hash.
     pub hash: String,

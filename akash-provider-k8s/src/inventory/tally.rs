@@ -73,7 +73,7 @@ struct Space {
 #[derive(Debug, Default)]
 struct Dirty {
     any: bool,
-    /// True if a node was added or removed, or if more than the amounts of a node changed.
+    /// True if a node was added or removed, or if a node changed. Changed amounts do not count.
     structure: bool,
     nodes: BTreeSet<NodeName>,
     spaces: HashSet<Arc<str>>,

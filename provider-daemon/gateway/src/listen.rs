@@ -72,8 +72,7 @@ pub(crate) struct Listener {
     pub(crate) counters: GatewayCounters,
     /// Open connections of both ports.
     pub(crate) table: Arc<Connections>,
-    /// Maximum number of concurrent connections on this port. Lower than the configured number if the process
-    /// may open too few files.
+    /// Maximum number of concurrent connections on this port. A low limit of open files reduces this number.
     pub(crate) places: usize,
 }
 

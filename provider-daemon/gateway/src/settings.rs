@@ -129,8 +129,8 @@ pub struct Limits {
     /// reduce this maximum. A connection uses about 10 KiB.
     pub connections: usize,
     /// Maximum number of concurrent connections per IP network, on both ports together. Connections of
-    /// accounts with a live lease are not counted. At the maximum, a new connection replaces an old
-    /// connection: first the anonymous connections, then the least recently used connection.
+    /// accounts with a live lease are not counted. At the maximum, a new connection replaces the least
+    /// recently used connection. Anonymous connections are replaced first.
     pub unleased_per_network: usize,
     /// Maximum number of anonymous requests of one IP network per minute.
     pub requests_per_network: u32,

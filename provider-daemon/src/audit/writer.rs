@@ -110,8 +110,8 @@ impl Writer {
     }
 
     /// Writes the pending lines. After a failure, first writes a line about the failure. Within [`RETRY`]
-    /// after a failed attempt, only sends the error to waiting senders. At the end of the log, writes at
-    /// once.
+    /// after a failed attempt, only sends the error to waiting senders. When the log ends, does not wait for
+    /// [`RETRY`].
     fn write(&mut self) {
         let is_recent = |failure: &Failure| failure.last.elapsed() < RETRY && !self.ends;
         if self.failure.as_ref().is_some_and(is_recent) {

@@ -97,7 +97,7 @@ impl Pulse {
         self.0.stalls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records a heartbeat. The next heartbeat is due within the duration `within`.
+    /// Records a heartbeat. `within` is the maximum time until the next heartbeat.
     pub fn beat(&self, within: Duration) {
         self.0.within.store(millis(within), Ordering::Relaxed);
         self.0.beat.store(self.mark(), Ordering::Relaxed);

@@ -128,8 +128,8 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity after the sequence number `sequence`. The
-    /// capacity that was reserved at this number is free again.
+    /// Queues the orders that were declined for lack of capacity after `sequence`. A reservation that started
+    /// at `sequence` was released.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));

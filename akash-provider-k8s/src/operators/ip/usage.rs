@@ -151,7 +151,7 @@ impl fmt::Display for Notice {
 #[derive(Debug, Default)]
 pub(super) struct NewNotices<'a> {
     late: Vec<&'a str>,
-    /// Notices about other problems than a pending address, each with the name of the Service.
+    /// Notices about problems other than a pending address, each with the name of the Service.
     pub(super) odd: Vec<(&'a str, &'a Notice)>,
 }
 
