@@ -100,8 +100,8 @@ pub(crate) struct Publisher {
     /// Number of the last sent event. The lock is held during a call, because the server drops events with
     /// lower numbers.
     sent: Mutex<u64>,
-    /// Highest sequence number that the server assigned to this publisher. A lower number in a later response
-    /// shows a loss.
+    /// Highest sequence number that the server assigned to this publisher. If a later response contains a
+    /// lower number, events were lost.
     acknowledged: AtomicU64,
     stored_facts: usize,
 }

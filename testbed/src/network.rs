@@ -60,7 +60,7 @@ pub(crate) fn delete(layout: &Layout) -> Result<()> {
     ip(&["netns", "delete", &layout.netns])
 }
 
-/// Returns the testbed's interface names in a list of `NAME@PEER …`.
+/// Returns the interfaces of the testbed. Each line of `links` has the form `NAME@PEER …`.
 fn links_of_testbed(links: &str) -> impl Iterator<Item = &str> {
     links
         .lines()

@@ -86,8 +86,8 @@ pub(super) fn offers(
         .map_err(|e: Malformed| e.within("resources_offer"))
 }
 
-/// Converts a close reason from its number in protobuf. Returns `None` for 0, which means that the record has no close
-/// reason.
+/// Converts a close reason from its number in protobuf. Returns `None` for 0, the number of a record without
+/// a close reason.
 pub(crate) fn close_reason(number: i32) -> Option<CloseReason> {
     let code = u32::try_from(number).ok().filter(|code| *code != 0)?;
     let reasons = [

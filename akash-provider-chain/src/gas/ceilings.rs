@@ -125,7 +125,7 @@ impl FromStr for Scope {
     }
 }
 
-/// Gas and fee of one transaction or of several transactions, or a ceiling for both.
+/// Gas and fee: the sum of one or more transactions, or a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cost {
     /// Total gas limit, in units of gas.

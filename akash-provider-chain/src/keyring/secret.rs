@@ -20,7 +20,7 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
-    /// Reads the secret, without one final line break.
+    /// Reads the secret. Removes one line break at the end.
     ///
     /// # Errors
     /// Returns an error if the secret is missing, empty, too large or not UTF-8. The error does not contain

@@ -136,7 +136,7 @@ impl Reader {
     }
 }
 
-/// Sets `may_have_arrived` if the node may have the transaction in spite of an error.
+/// Sets `may_have_arrived` if the call failed, but the node has possibly received the transaction.
 fn note_delivery<T>(response: Result<T, NodeError>, may_have_arrived: &AtomicBool) -> Result<T, NodeError> {
     if response.as_ref().is_err_and(|e| e.fault.may_have_been_received()) {
         may_have_arrived.store(true, Ordering::Relaxed);

@@ -404,7 +404,7 @@ impl Planner {
     }
 }
 
-/// Returns the reason why one transaction cannot contain these messages, if any.
+/// Returns a reason if one transaction cannot contain these messages.
 fn unfit(msgs: &[Msg]) -> Option<&'static str> {
     let bids = msgs.iter().any(|m| matches!(m, Msg::CreateBid { .. }));
     if bids && msgs.len() > 1 {

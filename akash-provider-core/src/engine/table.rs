@@ -42,7 +42,7 @@ pub(super) enum Lane {
 /// A machine with its deadlines and pending calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Slot<M> {
-    /// The machine. `None` while it processes an input.
+    /// State machine. `None` while the machine processes an input.
     machine: Option<M>,
     deadlines: Deadlines,
     in_flight: [Option<EffectId>; 2],

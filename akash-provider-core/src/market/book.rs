@@ -252,7 +252,7 @@ impl OrderBook {
         cx.events.push(ChainEvent::LeaseClosed { id, reason });
     }
 
-    /// Closes the lease, its bid and the order. Emits the events in the sequence of the chain.
+    /// Closes the lease, its bid and the order. Emits the events in the same order as the chain.
     pub(super) fn end_by_lease(&mut self, cx: &mut TxContext<'_>, reason: CloseReason) {
         self.close_lease(cx, LeaseState::Closed, reason);
         self.close_bids(cx);

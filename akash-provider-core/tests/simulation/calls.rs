@@ -83,7 +83,7 @@ impl World {
         self.pending[index].answer = Some(self.answer(&call));
     }
 
-    /// Executes a call, but reports a failure. A deploy can be executed only in part.
+    /// Executes a call, but reports a failure. Possibly executes only a part of a deploy.
     fn apply_and_fail(&mut self, call: &Call) {
         if let Call::Deploy { deployment, .. } = call
             && self.feature_random.percent(self.features.half)

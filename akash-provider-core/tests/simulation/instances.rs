@@ -87,7 +87,7 @@ impl World {
         self.feed(Input::Leadership(Leadership::Leader { epoch: self.epoch }))
     }
 
-    /// Stops one of two instances. Its calls in flight may or may not take effect.
+    /// Stops one of two instances. Calls that this instance has in flight may or may not take effect.
     pub(crate) fn stop_other_instance(&mut self) -> Checked {
         if self.other_leads() {
             self.swap();

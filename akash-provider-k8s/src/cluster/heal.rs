@@ -114,7 +114,8 @@ impl Inner {
         }
     }
 
-    /// Compares and repairs one lease. Returns the time of the next comparison; `None` to wait for a change.
+    /// Compares and repairs one lease. Returns the time of the next comparison. `None` means that the next
+    /// comparison follows a change.
     async fn heal_lease(&self, home: &str, repairs: &mut RepairState) -> Option<Instant> {
         // Read before the view: a list that is completed afterwards may be missing in the view.
         let listed = self.state.listed();

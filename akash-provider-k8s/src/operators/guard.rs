@@ -110,7 +110,7 @@ pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
     /// Times of the deletions that were permitted without a confirmation, within the last [`REMEMBER`].
     released: VecDeque<Instant>,
-    /// UID of the CustomResourceDefinition; `None` before the first reading.
+    /// UID of the CustomResourceDefinition; `None` before the definition was read.
     definition: Option<String>,
     /// Time at which a new UID of the CustomResourceDefinition was first observed.
     replaced: Option<Instant>,

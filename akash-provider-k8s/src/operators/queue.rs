@@ -127,7 +127,7 @@ impl Queue {
         }
     }
 
-    /// Queues the failed names that match `is_meant`, without back-off. Returns their number.
+    /// Queues the failed names that match `is_meant`, without back-off. Returns the number of these names.
     pub fn forget(&mut self, is_meant: impl Fn(&str) -> bool) -> usize {
         let meant: Vec<String> = self
             .failed

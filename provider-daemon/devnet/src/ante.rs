@@ -64,7 +64,7 @@ pub(super) enum Stage {
     Check,
     /// The transaction is checked in a block, after the earlier transactions.
     Deliver,
-    /// The transaction is simulated to estimate its gas, without checks of signature and gas limit.
+    /// The transaction is simulated to estimate its gas. The signature and the gas limit are not checked.
     Simulate,
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Lifetime of a transaction, in block time.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Gas limit of a transaction while it is simulated.
+/// Gas limit of a transaction during the simulation.
 const TRIAL_GAS: u64 = 2_000_000;
 /// Interval between queries for a pending transaction.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

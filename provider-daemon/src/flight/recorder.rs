@@ -99,7 +99,7 @@ pub(super) fn with_queue(
 }
 
 impl FlightRecorder {
-    /// Sends the engine's state, for the start of a file or the end of a gap.
+    /// Sends the engine's state. A new file and the end of a gap require this state.
     fn offer_state(&mut self, engine: &Engine, now: Now) {
         if self.refused.is_some_and(|at| at.elapsed() < RETRY) {
             return;

@@ -139,7 +139,7 @@ mod tests {
     /// Characters that both formats escape, for use in a label value.
     const LABEL: &str = "\"\\\n";
 
-    /// Metric source that counts its scrapes, with a label value of 4 KiB.
+    /// Metric source with a label value of 4 KiB. Counts its scrapes.
     #[derive(Debug, Clone, Default)]
     struct Source(Arc<AtomicU32>);
 

@@ -36,7 +36,7 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 const LEASES: [u64; 3] = [7, 8, 9];
-/// Time for which the leases are observed. A wrong close happens within one second.
+/// Time for which the leases are observed. An incorrect close would happen within one second.
 const WATCHED: Duration = Duration::from_secs(8);
 /// Manifest timeouts of the first and the second start. The second is so short that leases without a record
 /// would be closed.

@@ -147,7 +147,7 @@ fn in_short(error: &str) -> String {
     reason.chars().take(200).collect()
 }
 
-/// Returns the command that checks a component; exit code 0 for a healthy one.
+/// Returns the command that checks a component. The exit code 0 means that the component is healthy.
 fn probe(layout: &Layout, component: Component) -> Run {
     let node = layout.addresses().node;
     let get = |url: &str| {

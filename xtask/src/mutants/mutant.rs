@@ -22,7 +22,7 @@ pub(super) enum Outcome {
     Caught,
     /// Every test passed.
     Survived,
-    /// The tests exceeded their time limit, which counts as detected.
+    /// The tests exceeded their time limit. The mutant counts as detected.
     TimedOut,
     /// The mutant does not compile.
     Unviable,

@@ -60,7 +60,7 @@ pub(crate) struct Breaker {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CloseRequest<'a> {
     pub(crate) lease: &'a LeaseId,
-    /// True if the lease is already closed on the chain, so that only its workload must be removed.
+    /// True if the lease is already closed on the chain. Only the workload must then be removed.
     pub(crate) is_over: bool,
     /// True if this instance won the lease, and the lease never had a manifest or a workload.
     pub(crate) destroys_nothing: bool,

@@ -165,7 +165,7 @@ impl Lanes {
         Some((first.id, first.call))
     }
 
-    /// Unblocks the deploys of a deployment, and returns the affected leases.
+    /// Unblocks the deploy calls for a deployment, and returns the affected leases.
     fn end_recording(&mut self, id: &DeploymentId) -> BTreeSet<LeaseId> {
         let leases = self.recording.remove(id).unwrap_or_default();
         for lease in &leases {

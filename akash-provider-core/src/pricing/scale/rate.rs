@@ -14,7 +14,7 @@ const MIB_BITS: u32 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantity {
-    /// Number of millicores, endpoints, IPs or GPUs, with a price for each one.
+    /// Number of millicores, endpoints, IPs or GPUs, with a price per unit.
     Whole(u128),
     /// Number of bytes, with a price per MiB.
     Bytes(u128),

@@ -58,7 +58,7 @@ pub struct Assignment {
 /// Difference between an existing and a desired Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Path of the first field that differs, or the surplus annotation.
+    /// Path of the first field that differs, or of an annotation that the desired Service lacks.
     pub at: String,
     /// True for an annotation that must be removed. Before the removal, the operator takes over the ownership
     /// of the annotation.
@@ -161,7 +161,7 @@ impl LiveService {
         Some(Difference { at, is_surplus })
     }
 
-    /// Returns a surplus annotation of MetalLB.
+    /// Returns the path of an annotation for MetalLB that the desired Service lacks.
     fn surplus(&self, wanted: &Value) -> Option<String> {
         let annotations = |value: &Value| -> Map<String, Value> {
             let all = value.pointer("/metadata/annotations");

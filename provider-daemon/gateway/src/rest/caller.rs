@@ -45,7 +45,8 @@ impl Caller {
         self.identity.is_none()
     }
 
-    /// Returns the identity of a caller that has a permission at this provider, otherwise the 401 response.
+    /// Returns the identity of a caller that has a permission at this provider. For other callers, returns
+    /// the 401 response.
     pub(crate) fn tenant(&self) -> Result<&Arc<Identity>, Rejection> {
         match &self.identity {
             Some(identity) if identity.access != Access::OtherProviders => Ok(identity),

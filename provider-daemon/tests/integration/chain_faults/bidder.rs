@@ -21,7 +21,7 @@ pub(crate) struct Record {
     /// Blocks in event order. Each `Resync` starts a new run.
     pub(crate) runs: Vec<Run>,
     pub(crate) calls: Vec<Call>,
-    /// Orders with a bid of this provider, or with a bid being sent.
+    /// Orders for which this provider has sent or is sending a bid.
     pub(crate) seen: BTreeSet<OrderId>,
     pub(crate) under_way: usize,
     pub(crate) errors: u32,

@@ -97,8 +97,8 @@ impl Case {
         }
     }
 
-    /// Runs a provider with false responses for `length`. Returns the time from the last false response to
-    /// the next bid, and the number of false responses.
+    /// Runs a provider for the duration `length`, with false responses. Returns the time from the last false
+    /// response to the next bid, and the number of false responses.
     fn run(self, number: usize, length: Duration) -> (Duration, u64) {
         let ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stage = Stage::new(&format!("lies-{number}"), true);

@@ -127,7 +127,7 @@ pub(crate) fn check_money(served: &Served, values: &Values) {
     }
 }
 
-/// Requests two scans. Checks their metrics, and that each scan recounts the reserved capacity once.
+/// Requests two scans. Checks the metrics of the scans. Each scan must recount the reserved capacity once.
 pub(crate) fn check_scans(served: &Served, port: u16) {
     let starts = |values: &Values, kind: &str, reason: &str| {
         values[&format!("akash_provider_scan_starts_total{{kind=\"{kind}\",reason=\"{reason}\"}}")]

@@ -22,7 +22,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts the provider, creates a lease and waits until its workload runs. With `block_time` as `None`,
+    /// Starts the provider, creates a lease and waits until its workload runs. If `block_time` is `None`,
     /// blocks are created only while the test waits.
     pub(crate) fn start(name: &str, block_time: Option<Duration>, more: &[&str]) -> Self {
         Self::on(Stage::new(name, true), block_time, more)

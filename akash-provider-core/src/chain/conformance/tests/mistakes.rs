@@ -148,7 +148,7 @@ impl FaultyClient {
         }
     }
 
-    /// Applies the mistake to the events of one block, which end with [`ChainEvent::Block`].
+    /// Applies the mistake to the events of one block. The last event of the block is [`ChainEvent::Block`].
     fn block(&self, mut block: Vec<ChainEvent>) -> Vec<ChainEvent> {
         let created = |event: &ChainEvent| matches!(event, ChainEvent::DeploymentCreated { .. });
         match self.mistake {
