@@ -23,7 +23,7 @@ struct Queue<T> {
     closed: bool,
 }
 
-/// Sender of the queue. Dropping the sender ends the stream after the queued items.
+/// Sender of the queue. After the sender is dropped, the stream returns the queued items and ends.
 pub(crate) struct Feed<T> {
     // The consumer owns the queue, so that a dropped consumer frees it and is detected.
     shared: Weak<Shared<T>>,

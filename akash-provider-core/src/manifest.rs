@@ -145,7 +145,7 @@ pub struct HttpOptions {
     pub read_timeout: u32,
     /// Send timeout of the proxy in milliseconds, at most 60000.
     pub send_timeout: u32,
-    /// Maximum number of replicas tried for one request.
+    /// Maximum number of replicas that the proxy tries for one request.
     pub next_tries: u32,
     /// Time limit for all attempts of one request, in milliseconds; 0 means no limit.
     pub next_timeout: u32,

@@ -71,7 +71,7 @@ impl RestartState {
         *self == Self::default()
     }
 
-    /// Applies an event. Returns whether the state changed and must be stored.
+    /// Applies an event. Returns true if the state changed. The caller must then store the state.
     pub fn apply(&mut self, event: &Event) -> bool {
         let before = self.clone();
         match event {

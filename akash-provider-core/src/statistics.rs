@@ -37,7 +37,7 @@ pub const CALL_BOUNDS: [Duration; 10] = [
 #[derive(Debug)]
 pub struct DurationHistogram {
     bounds: &'static [Duration],
-    /// Number of durations of each bucket. The last bucket has no upper bound.
+    /// Number of durations in each bucket. The last bucket has no upper bound.
     counts: Box<[AtomicU64]>,
     sum_us: AtomicU64,
 }

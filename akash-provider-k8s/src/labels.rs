@@ -34,7 +34,7 @@ pub const UPDATED_AT: &str = "akash.network/lease.updated_at";
 
 /// Prefix of the annotations of this provider program. The Go provider preserves these annotations.
 pub const OURS: &str = "provider.akash.network/";
-/// Annotation of an object of a lease: id of the chain of the lease.
+/// Annotation on the objects of a lease: the chain id of the lease.
 pub const CHAIN_ID: &str = "provider.akash.network/chain-id";
 /// Annotation of a namespace: hash of all applied objects, written last.
 pub const APPLIED: &str = "provider.akash.network/applied";

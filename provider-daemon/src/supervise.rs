@@ -65,7 +65,7 @@ impl Supervisor {
         self.supervise(part, pulse, move |pulse| Some(begin(pulse)));
     }
 
-    /// Adds a part without running the part, and returns its pulse for the watchdog.
+    /// Adds a part, but does not run the part. Returns the pulse of the part for the watchdog.
     #[must_use]
     pub fn pulse(&self, part: Part) -> Pulse {
         self.pulses.add(part)

@@ -277,7 +277,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     Error::from_findings("missing figures", &missing(&found, wanted))
 }
 
-/// Runs a program, and adds its figures to `found`, even if it fails later.
+/// Runs a program, and adds its figures to `found`. Figures from before a failure are added too.
 fn collect(program: Process, found: &mut Vec<Figure>) -> Result<()> {
     let (lines, outcome) = program.collect(|_| {})?;
     found.extend(figures::find(lines.iter().map(String::as_str)));

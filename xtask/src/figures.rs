@@ -21,7 +21,7 @@ impl Figure {
     }
 }
 
-/// Returns the figures among other lines of output.
+/// Returns the figures in the output of a program. Other lines are ignored.
 pub(crate) fn find<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Figure> {
     lines.into_iter().filter_map(parse).collect()
 }

@@ -114,8 +114,8 @@ fn chain_dropped(operation: &'static str, error: oneshot::error::RecvError) -> E
     Error::new(ErrorKind::Stopped, operation, "the chain was dropped").with_source(error)
 }
 
-/// Adds transactions to every block and receives every completed block. A block maker must not call the
-/// chain, which is locked during the call.
+/// Adds transactions to every block and receives every completed block. The methods of a block maker must not
+/// call the chain, because the chain is locked during these methods.
 pub trait BlockMaker: Send + 'static {
     /// Executes pending transactions in a block with the given time and returns the facts.
     fn execute(&mut self, market: &mut Market, time: BlockTime) -> Vec<ChainEvent>;

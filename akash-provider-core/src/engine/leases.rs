@@ -37,7 +37,7 @@ pub(super) struct Leases {
     hostnames: HostnameLedger,
     /// Hostnames that a lease needs but another lease of the same tenant holds.
     hostname_queue: HostnameQueue,
-    /// New leases, each with the height of the block after which its manifest timeout starts.
+    /// New leases. The manifest timeout of each lease starts after the block at this height.
     won: Vec<(LeaseId, Height)>,
     breaker: Breaker,
     /// True while the watch of the cluster is interrupted.

@@ -355,7 +355,7 @@ impl Reservations {
         }
     }
 
-    /// Marks a reservation for a comparison of its units with the bid on the chain.
+    /// Marks a reservation. The engine then compares the reserved units with the bid on the chain.
     pub fn recheck_offer(&mut self, order: &OrderId) {
         if let Some(reservation) = self.reservations.get_mut(order) {
             reservation.needs_recheck = true;

@@ -17,7 +17,7 @@ mod tests;
 /// Maximum number of GPU choices tried for one group.
 const CHOICES_TRIED: u32 = 64;
 
-/// Reserved replicas on a node, with the data for their release.
+/// Reserved replicas on a node. Contains the data to release the replicas.
 #[derive(Debug, Clone, Copy)]
 struct Reservation {
     unit: usize,

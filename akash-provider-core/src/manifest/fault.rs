@@ -219,7 +219,7 @@ pub enum CrossFault {
         id: u32,
         /// Number of replicas of the service.
         wanted: u32,
-        /// Number of replicas of the unit that remain after the previous services.
+        /// Number of replicas in the unit that the previous services do not use.
         left: u32,
     },
     /// A service and its resource unit have different resources.

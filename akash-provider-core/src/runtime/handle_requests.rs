@@ -13,7 +13,7 @@ const QUEUE: usize = 256;
 /// Maximum number of requests that wait for a reply of the engine.
 const WAITING: usize = 1024;
 
-/// A request of a handle. A dropped reply sender means that the provider has stopped.
+/// A request from a handle. If the provider has stopped, the reply sender is dropped.
 #[derive(Debug)]
 pub(crate) enum HandleRequest {
     Request(Request, oneshot::Sender<Response>),

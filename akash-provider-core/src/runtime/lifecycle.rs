@@ -32,7 +32,7 @@ impl ProgressSender {
         self.0.borrow().lifecycle
     }
 
-    /// Enters a later phase. An earlier phase is ignored.
+    /// Enters the phase `lifecycle` if this phase is later than the current phase.
     pub(crate) fn enter(&self, lifecycle: Lifecycle) {
         let moved = self.0.send_if_modified(|progress| {
             let forward = progress.lifecycle < lifecycle;

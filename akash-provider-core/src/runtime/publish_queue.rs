@@ -24,7 +24,7 @@ const QUEUE: usize = 1024;
 const PUBLISH_LIMIT: Duration = Duration::from_secs(10);
 /// Minimum interval between log messages about failures.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
-/// Delay before refused statuses are published again.
+/// If the bus refused a status, the status is published again after this delay.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Counter of the facts that did not reach a bus.
@@ -56,7 +56,7 @@ impl LostFacts {
     }
 }
 
-/// Queue of events for the bus, with the task that publishes them.
+/// Queue of events for the bus, and the task that publishes the events.
 #[derive(Debug)]
 pub(crate) struct PublishQueue {
     queue: mpsc::Sender<(Topic, Arc<Event>)>,

@@ -130,7 +130,7 @@ pub(super) struct Mount {
     pub(super) read_only: bool,
 }
 
-/// A parsed resource, with the text of its quantity in the SDL.
+/// A parsed resource, and the text of its quantity in the SDL.
 #[derive(Debug, Default)]
 pub(super) struct Sourced<T> {
     pub(super) value: T,

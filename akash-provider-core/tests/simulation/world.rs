@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// Feeds the engine a current inventory update with the placement of the pods.
+    /// Sends a current inventory update to the engine. The update contains the placement of the pods.
     pub(crate) fn inventory(&mut self) -> Checked {
         let node = |(index, used): (usize, &u64)| {
             let mut node = NodeSpec::new(format!("node-{index}"), 4_000, 64 * GI, 512 * GI);

@@ -101,8 +101,8 @@ impl Inner {
         }
     }
 
-    /// Returns the account to bind in the namespace of each lease; `None` if no binding is needed, or before
-    /// [`Inner::identify`].
+    /// Returns the account to bind in the namespace of each lease. Returns `None` if no binding is needed, or
+    /// if [`Inner::identify`] was not called.
     pub(super) fn lease_account(&self) -> Option<Subject> {
         self.account.get().cloned().flatten()
     }

@@ -28,7 +28,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 
 const ROLLOUT: &str = "rollout";
-/// Label of a pod with the revision of its StatefulSet.
+/// Pod label with the revision of the StatefulSet.
 const REVISION: &str = "controller-revision-hash";
 /// Delay before the next attempt after a failed deletion.
 const AGAIN: Duration = Duration::from_secs(10);

@@ -41,7 +41,7 @@ impl Kind {
         Self::CephPool,
     ];
 
-    /// Returns the plural name, for display and for the paths of Rook's kinds.
+    /// Returns the plural name. The name is displayed, and is part of the API paths of Rook's kinds.
     #[must_use]
     pub const fn plural(self) -> &'static str {
         match self {

@@ -201,7 +201,7 @@ impl Shared {
         change(&mut self.inner().watches.entry(kind).or_default().counts);
     }
 
-    /// Returns the states of the started watches, without kinds that the cluster does not serve.
+    /// Returns the states of the started watches. If the cluster does not serve a kind, the kind is omitted.
     fn watches(&self) -> BTreeMap<&'static str, InventoryWatch> {
         let inner = self.inner();
         let is_shown = |watch: &Watch| watch.counts.starts > 0 && !watch.absent;

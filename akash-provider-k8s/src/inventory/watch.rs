@@ -242,7 +242,7 @@ mod tests {
     use serde::Deserialize;
     use serde_json::{Value, json};
 
-    /// Returns a pod of a lease that sets every counted field, was resized and is being deleted.
+    /// Returns a pod of a lease. The pod has every counted field, was resized and is being deleted.
     fn pod() -> Value {
         let amounts = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "9"}});
         json!({

@@ -179,7 +179,7 @@ fn act(any: &Any) -> Result<Option<Act>, Refusal> {
     }))
 }
 
-/// Performs the checks for which the Akash network reads no state.
+/// Performs the checks that need no state of the chain.
 fn check_message(msg: &Msg) -> Result<(), Refusal> {
     match msg {
         Msg::CreateBid { price, .. } if price.amount.is_zero() => {

@@ -367,7 +367,7 @@ impl Planner {
         }
     }
 
-    /// Replies to all calls of a transaction and removes it.
+    /// Replies to all calls of a transaction, and removes the transaction.
     pub(super) fn reply(
         &mut self,
         id: FlightId,

@@ -54,7 +54,7 @@ impl Retries {
         }
     }
 
-    /// Stores an order to retry after a price change.
+    /// Stores an order. The order is retried after a price change.
     pub(in crate::engine) fn await_prices(&mut self, id: &OrderId) {
         // Above the limit, only full scans retry the order.
         if self.prices.len() < MAX {

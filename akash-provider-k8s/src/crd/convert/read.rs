@@ -38,7 +38,7 @@ pub(super) fn lease(id: &ManifestLeaseId) -> Result<LeaseId, Fault> {
     })
 }
 
-/// Decodes the deployment of a spec, without the annotation.
+/// Decodes the deployment from a spec. Does not read the annotation.
 pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<WorkloadSpec, Fault> {
     if spec.group.services.is_empty() {
         // An empty group would delete all running workloads.

@@ -447,7 +447,7 @@ impl Index {
         self.objects_of(name).filter(|(sort, ..)| sort.is_route())
     }
 
-    /// Returns the objects of a hostname that the operator may delete.
+    /// Returns the objects of a hostname. Only objects that the operator may delete are included.
     fn ours(&self, name: &str) -> impl Iterator<Item = (ObjectKind, &Name, &LiveObject)> {
         self.objects_of(name)
             .filter(|(_, place, live)| self.is_ours(place, live) && !live.is_going)

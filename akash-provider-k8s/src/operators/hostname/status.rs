@@ -70,7 +70,7 @@ pub struct HostnameStatus {
     pub proof: Option<Proof>,
     /// Reason why the objects of the hostname do not match the ProviderHost record.
     pub problem: Option<String>,
-    /// Last error of the API server for a write of the route.
+    /// Error of the API server in the last failed write of the route.
     pub error: Option<String>,
     /// Number of consecutive failed writes of the route.
     pub failures: u32,

@@ -275,7 +275,7 @@ impl DiscoveryRunner {
         }
     }
 
-    /// Discovers a node, and always deletes the pod.
+    /// Discovers the hardware of a node with a pod. The pod is deleted afterwards, also after an error.
     async fn look(&self, node: &str) -> Result<(Cards, Vec<Processor>), Error> {
         let name = name(node).map_err(|why| self.error(ErrorKind::Invalid, why))?;
         let pods = ApiResource::erase::<Pod>(&());
