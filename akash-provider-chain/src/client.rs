@@ -50,7 +50,8 @@ pub struct ClientSettings {
     pub heights: Arc<dyn HeightStore>,
     /// Store of the gas limits and fees of the last hour. The client loads this data after a restart.
     pub expenses: Arc<dyn ExpenseStore>,
-    /// Settings for sending transactions. The client replaces their chain id with [`Self::chain_id`].
+    /// Settings for sending transactions. The client replaces the chain id in these settings with
+    /// [`Self::chain_id`].
     pub planner: PlannerConfig,
     /// Limits for requests to nodes and for the responses.
     pub limits: Limits,

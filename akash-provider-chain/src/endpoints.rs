@@ -70,7 +70,7 @@ struct Member {
 struct Selection {
     queries: Option<usize>,
     blocks: Option<usize>,
-    /// Faster endpoint that may replace the selected endpoint, and the start of its speed advantage.
+    /// Endpoint that may replace the selected endpoint, and the time at which this endpoint became the fastest.
     faster: Option<(usize, Instant)>,
     switches: u64,
     reason: Option<String>,

@@ -123,7 +123,7 @@ impl Reader {
         self.store_time(height, time, Some(Instant::now()));
     }
 
-    /// Caches the time of a block on which two nodes agree.
+    /// Caches a block time that two nodes returned.
     pub(crate) fn confirm_time(&self, height: Height, time: BlockTime) {
         self.store_time(height, time, None);
     }

@@ -120,7 +120,7 @@ pub enum Actor {
 pub struct RecordEvidence {
     /// Height at which the record was read.
     pub height: Height,
-    /// State of the lease in the record.
+    /// State of the lease according to its record on the chain.
     pub state: LeaseState,
     /// Whether two endpoints returned the same record.
     pub agreement: Agreement,

@@ -279,7 +279,8 @@ impl Decline {
     }
 }
 
-/// Data about the provider and the market that a bid decision uses.
+/// Data for a bid decision: the provider's attributes, the market parameters and the number of competing
+/// bids.
 #[derive(Debug, Clone, Copy)]
 pub struct OrderContext<'a> {
     /// Registered attributes of the provider. With `None`, the provider is not registered, and every order is

@@ -95,7 +95,7 @@ pub struct Listing {
 
 /// Lease object in the backend. The workload record of the lease is missing or unreadable.
 ///
-/// While the object exists, the provider does not close the lease because of a missing manifest.
+/// While this object exists, a missing manifest is not a reason to close the lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnusableRecord {
     /// Lease of the object, or `None` if the object does not name its lease.
@@ -170,7 +170,7 @@ pub enum ClusterChange {
 /// Result of a teardown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Teardown {
-    /// The workload has stopped, and the lease is not listed any more.
+    /// The workload has stopped, and `Cluster::deployments` no longer lists the lease.
     Done,
     /// The teardown is not done. The caller repeats the call.
     InProgress,

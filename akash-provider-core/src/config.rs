@@ -89,8 +89,8 @@ pub struct Config {
     /// Whether the backend routes hostnames. If not, orders with a service behind the shared HTTP ingress are
     /// declined.
     pub hostnames: bool,
-    /// Domain of the automatic hostname of every ingress service. Flags of the Go provider:
-    /// `deployment-ingress-static-hosts` with `deployment-ingress-domain`.
+    /// Domain for automatic hostnames. Every ingress service gets a hostname in this domain. Flags of the Go
+    /// provider: `deployment-ingress-static-hosts` with `deployment-ingress-domain`.
     pub static_hosts_domain: Option<String>,
     /// Hostnames that tenants cannot use. A leading dot blocks the domain and all its subdomains. Flag of the
     /// Go provider: `deployment-blocked-hostnames`.
@@ -120,13 +120,13 @@ pub struct Config {
     /// Time window in which the circuit breaker counts the leases that the provider closes.
     #[serde(with = "duration")]
     pub breaker_window: Duration,
-    /// Number of closes by the provider that are always allowed within the window, even if `breaker_percent`
-    /// allows fewer.
+    /// Number of closes by the provider that are always allowed within
+    /// [`breaker_window`](Self::breaker_window), even if `breaker_percent` allows fewer.
     pub breaker_floor: u32,
-    /// Percentage of all leases that the provider may close within the window.
+    /// Percentage of all leases that the provider may close within [`breaker_window`](Self::breaker_window).
     pub breaker_percent: u32,
-    /// Maximum number of closes by the provider within the window, even if `breaker_percent` allows more. A
-    /// higher `breaker_floor` takes precedence.
+    /// Maximum number of closes by the provider within [`breaker_window`](Self::breaker_window), even if
+    /// `breaker_percent` allows more. A higher `breaker_floor` takes precedence.
     pub breaker_ceiling: u32,
     /// Length of the warm-up period, which starts after the first listing of the cluster. During this period,
     /// the circuit breaker permits no lease close.

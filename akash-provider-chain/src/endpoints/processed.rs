@@ -20,7 +20,8 @@ pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
     /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Time since which a node contradicts the processed block, while no node has this block.
+    /// Start of the current period in which a node contradicts the processed block and no node has this
+    /// block.
     contradicted: Option<Instant>,
     /// Start of the current period in which no reachable node has reached the processed height.
     unreached: Option<Instant>,

@@ -197,8 +197,8 @@ impl Endpoints {
         Ok((Checkpoint { height, time }, versions))
     }
 
-    /// Starts a back-off of each endpoint more than [`LAG_MAX`] blocks behind the highest endpoint or the
-    /// processed block.
+    /// Starts a back-off for each endpoint that is more than [`LAG_MAX`] blocks behind the processed block or
+    /// the highest endpoint.
     ///
     /// An endpoint is not compared with the highest endpoint if the newest blocks of the two endpoints
     /// contradict each other.

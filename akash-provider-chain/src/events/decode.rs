@@ -336,8 +336,8 @@ fn market_event(name: &str, attributes: &[AbciAttribute]) -> Result<Option<Chain
     Ok(Some(fact))
 }
 
-/// Decodes an event of the type `BidCreated`, `BidClosed`, `LeaseClosed` or `LeaseReclaimStarted`. These events concern
-/// only the provider in `id`.
+/// Decodes an event of the type `BidCreated`, `BidClosed`, `LeaseClosed` or `LeaseReclaimStarted`. Each of
+/// these events concerns exactly one provider: the provider in `id`.
 fn bid_event(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, Malformed> {
     Ok(match name {
         "BidCreated" => ChainEvent::BidCreated {

@@ -12,8 +12,8 @@ use zeroize::{Zeroize, Zeroizing};
 const AMINO_LOCAL: [u8; 4] = [0x0d, 0xad, 0x15, 0x3d];
 /// Amino prefix of a public key (`tendermint/PubKeySecp256k1`). The last byte is the length of the key.
 const AMINO_PUBLIC: [u8; 5] = [0xeb, 0x5a, 0xe9, 0x87, 33];
-/// Amino prefix of a private key (`tendermint/PrivKeySecp256k1`), also in exported keys. The last byte is the
-/// length of the key.
+/// Amino prefix of a private key (`tendermint/PrivKeySecp256k1`), in keyring records and in exported keys.
+/// The last byte is the length of the key.
 pub(super) const AMINO_PRIVATE: [u8; 5] = [0xe1, 0xb0, 0xf7, 0x9b, 32];
 
 #[derive(Clone, PartialEq, Message)]

@@ -70,7 +70,7 @@ pub(crate) fn account(number: u8) -> Address {
 }
 
 impl Chain {
-    /// Creates a chain with a tenant (1) and two providers (2, 3).
+    /// Creates a chain with three accounts: the tenant (number 1) and two providers (numbers 2 and 3).
     pub(crate) fn new() -> Self {
         let mut market = Market::new(MarketConfig::new("local", BlockTime(1_700_000_000_000)));
         for number in 1..=3 {
@@ -186,7 +186,7 @@ impl Chain {
     }
 
     /// Encodes the block at height `block` as a `NewBlock` event with the height `height`. If `height` is
-    /// above the newest block, the block is false.
+    /// above the newest block, the hashes in the event are false.
     pub(crate) fn frame_as(&self, block: Height, height: Height) -> String {
         let state = self.lock();
         let (time, facts) = &state.blocks[&block];

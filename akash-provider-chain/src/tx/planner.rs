@@ -78,7 +78,7 @@ pub struct PlannerConfig {
     pub tip_max: Duration,
     /// Number of blocks after which an accepted transaction is sent again, if no block includes it.
     pub resend_blocks: u64,
-    /// Maximum lag of a node behind a load balancer, in blocks.
+    /// Maximum number of blocks by which a node can lag. A load balancer may forward a query to such a node.
     pub lag_blocks: u64,
     /// True if account sequences are used from the start, instead of unordered transactions.
     pub ordered: bool,

@@ -173,7 +173,7 @@ fn fit<'a>(part: &str, name: &'a str) -> Result<Option<&'a str>, Malformed> {
     Ok(fits.then_some(name.as_str()))
 }
 
-/// Reads a class after its `[` and returns true if the class contains `c`.
+/// Reads the rest of a character class such as `[a-z]` after the `[`. Returns true if the class contains `c`.
 fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Malformed> {
     let negated = pattern.as_str().starts_with('^');
     if negated {

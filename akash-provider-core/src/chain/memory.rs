@@ -298,7 +298,7 @@ impl MemoryChain {
         lock(&self.state).stale = None;
     }
 
-    /// Sets the [`Agreement`] in the responses to queries of bids and leases.
+    /// Sets the [`Agreement`] that queries for bids and leases return.
     pub fn set_agreement(&self, agreement: Agreement) {
         lock(&self.state).agreement = agreement;
     }

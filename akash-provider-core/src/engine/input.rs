@@ -114,7 +114,7 @@ pub enum Request {
         deployment: DeploymentId,
         /// Parsed manifest with all its groups.
         manifest: Arc<Manifest>,
-        /// Possible hashes of this manifest on the chain.
+        /// Hashes of this manifest. The chain must contain one of these hashes.
         hashes: Hashes,
     },
     /// Move hostnames from other leases of the same tenant to this lease.

@@ -256,10 +256,11 @@ pub struct HeldClose {
 pub struct BreakerStatus {
     /// True if the breaker has tripped for all owners and waits for a release.
     pub tripped: bool,
-    /// Owners for which the breaker has tripped separately.
+    /// Owners for which the breaker has tripped individually.
     pub held_owners: Vec<Address>,
     /// Number of closes and teardowns that the breaker granted within
-    /// [`Config::breaker_window`](crate::Config::breaker_window). Each owner counts for at most half of `allowed`.
+    /// [`Config::breaker_window`](crate::Config::breaker_window). For each owner, at most half of `allowed`
+    /// is counted.
     pub recent: u32,
     /// Maximum number of closes within [`Config::breaker_window`](crate::Config::breaker_window).
     pub allowed: u32,

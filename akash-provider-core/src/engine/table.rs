@@ -33,7 +33,7 @@ pub(super) trait Machine: Sized {
 /// Kind of a machine's calls. A machine waits for at most one call of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Calls of most machines, and the cluster calls of a workload.
+    /// All calls of most state machines, and the cluster calls of a workload.
     Main,
     /// Chain calls of a workload.
     Chain,

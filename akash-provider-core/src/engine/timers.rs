@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Monotonic deadline and block-time deadline of one state machine.
 pub(super) type Deadlines = (Option<Mono>, Option<BlockTime>);
 
-/// Deadlines of all machines of one type, on the monotonic clock and in block time.
+/// Deadlines of all state machines of one type, on the monotonic clock and in block time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Id: Deserialize<'de> + Ord"))]
 pub(super) struct Timers<Id> {

@@ -125,8 +125,8 @@ impl NodeInventory {
         least.min(self.free[node].gpu).max(0)
     }
 
-    /// Returns the devices of a node, by kind. For each model, the sum of the available devices is the number
-    /// that one order can get.
+    /// Returns the GPUs of a node, by kind. If a model has several kinds, the available devices of these
+    /// kinds add up to the number that one order can get.
     fn gpus(&self, index: usize) -> Vec<GpuMetrics> {
         let node = &self.layout.nodes[index];
         let mut gpus = self.layout.gpus(node);

@@ -44,7 +44,7 @@ pub struct NodeSpec {
     /// Number of usable devices. Set only if this number differs from the sum of the counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_allocatable: Option<u32>,
-    /// Number of devices of unknown kind that workloads other than the provider's leases use. On a node with
+    /// Number of used devices of unknown kind, without the devices of the provider's leases. On a node with
     /// several kinds, this number reduces the free devices of every kind.
     pub gpu_allocated: u32,
     /// Classes of persistent storage that the node can mount.

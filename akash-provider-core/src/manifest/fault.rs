@@ -219,7 +219,7 @@ pub enum CrossFault {
         id: u32,
         /// Number of replicas of the service.
         wanted: u32,
-        /// Number of replicas in the unit that the previous services do not use.
+        /// Number of replicas that remain in the unit after the previous services.
         left: u32,
     },
     /// A service and its resource unit have different resources.

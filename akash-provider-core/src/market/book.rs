@@ -51,7 +51,7 @@ pub(super) struct LeaseBook {
     /// Earnings that are not paid, because the funds were insufficient.
     #[serde(default)]
     pub(super) unsettled: Dec,
-    /// Height and reason of the start of a reclamation.
+    /// Start height and reason of the reclamation; `None` before the reclamation starts.
     #[serde(default)]
     pub(super) reclaim: Option<(Height, CloseReason)>,
 }

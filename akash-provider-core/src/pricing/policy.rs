@@ -31,8 +31,7 @@ const DENOMINATIONS_MAX: usize = 20;
 const STEPS_MAX: usize = 100;
 /// Maximum length of the name of a rule, in bytes.
 const NAME_MAX: usize = 100;
-/// Number of fractional digits of a rounded price per block. The price is for one millicore, MiB, endpoint,
-/// IP or GPU.
+/// Number of fractional digits of a price per block for one unit: a millicore, MiB, endpoint, IP or GPU.
 const DIGITS: i64 = 36;
 /// Seconds per month: a twelfth of a year of 365.244 days.
 const MONTH_S: u64 = 2_629_757;

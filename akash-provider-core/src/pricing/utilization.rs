@@ -25,8 +25,8 @@ impl ResourceUsage {
         self.share(self.before)
     }
 
-    /// Returns the share that is in use after the order is added. [`share_before`](Self::share_before)
-    /// describes the range.
+    /// Returns the used share including the order. The range and the meaning of `None` are the same as in
+    /// [`share_before`](Self::share_before).
     #[must_use]
     pub fn share_after(self) -> Option<Dec> {
         self.share(self.after)

@@ -56,7 +56,7 @@ pub struct LeaseEarnings {
     pub withdrawn: Option<Dec>,
 }
 
-/// Counts of a provider since its start. Keys of type `&str` are constant names in `snake_case`.
+/// Statistics of a provider since its start. Keys of type `&str` are constant names in `snake_case`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ProviderStatistics {

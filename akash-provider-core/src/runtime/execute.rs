@@ -40,8 +40,8 @@ use tokio_util::sync::CancellationToken;
 const QUERIES: usize = 32;
 /// Maximum number of concurrent deploys, teardowns and listings.
 const CLUSTER_CALLS: usize = 16;
-/// Maximum number of concurrent calls that store a record. Separate from slow deploys, because a tenant waits
-/// for each record.
+/// Maximum number of concurrent calls that store a record. Slow deploys do not count against this limit,
+/// because a tenant waits for each record.
 const RECORDS: usize = 16;
 /// Maximum number of concurrent price calculations. The limit is low enough that a calculation gets a free
 /// process before its timeout.

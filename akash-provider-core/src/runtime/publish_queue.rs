@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Length of the queue, because several hundred leases can change at once.
+/// Maximum number of queued events. Several hundred leases can change at the same time.
 const QUEUE: usize = 1024;
 /// Timeout of one publication on the bus.
 const PUBLISH_LIMIT: Duration = Duration::from_secs(10);
@@ -41,8 +41,8 @@ impl LostFacts {
         Self { counted, bus }
     }
 
-    /// Counts the event as lost if it is a fact. Other events are not counted, because a newer event replaces
-    /// them.
+    /// Counts a lost event of [`Topic::Facts`]. Events of other topics are not counted, because newer events
+    /// replace them.
     fn add(&self, topic: Topic) {
         if topic == Topic::Facts {
             self.counted.fetch_add(1, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use super::fault::{SdlError, SdlErrors, Warning};
 
-/// Maximum number of listed errors, because a text can have an error in every value.
+/// Maximum number of listed errors. Further errors are only counted.
 pub const MAX_ERRORS: usize = 50;
 
 /// Maximum number of listed warnings. Warnings of later lines are dropped.

@@ -77,7 +77,7 @@ fn and_others(count: usize) -> String {
     }
 }
 
-/// Part of an SDL that is accepted but probably a mistake.
+/// Probable mistake in an SDL. The parser accepts the SDL nevertheless.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Warning {
     /// Line of the text, from 1.

@@ -102,8 +102,7 @@ const DEEP: &str =
 /// Reason why a text could not be parsed.
 enum ReadError {
     Wrong(SdlError),
-    /// Line of a quoted text that is not indented deeply enough. The Akash tools accept such lines; YAML does
-    /// not.
+    /// Line of quoted text with too little indentation. The Akash tools accept such lines; YAML does not.
     Shallow(usize, SdlError),
 }
 

@@ -116,12 +116,12 @@ impl Storage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub enum EndpointKind {
-    /// Shared HTTP ingress (0).
+    /// Shared HTTP ingress (number 0 on the chain).
     #[default]
     SharedHttp,
-    /// Port of a node, chosen by the provider (1).
+    /// Port of a node, chosen by the provider (number 1 on the chain).
     RandomPort,
-    /// Leased IP address (2).
+    /// Leased IP address (number 2 on the chain).
     LeasedIp,
 }
 

@@ -474,8 +474,8 @@ impl World for OrderWorld {
 }
 
 impl OrderWorld {
-    /// Returns true if the order and the bid are open although the state machine is done. A shutdown is an
-    /// exception: the next start adopts the bid.
+    /// Returns true if the order and the bid are open although the state machine is done. Always returns
+    /// false during a shutdown, because the next start adopts the bid.
     fn open_bid_unowned(&self) -> bool {
         self.bid == Some(BidState::Open)
             && self.order == OrderState::Open

@@ -22,7 +22,7 @@ pub(crate) struct Pending {
     pub(crate) call: Call,
     /// Response to the call, stored when the call is executed.
     pub(crate) answer: Option<Completion>,
-    /// Leases in the cluster at the time of the list: the listed leases, then the omitted leases.
+    /// Leases in the cluster when `ListWorkloads` was executed: the listed leases, then the omitted leases.
     pub(crate) there: Option<(BTreeSet<LeaseId>, BTreeSet<LeaseId>)>,
     /// The call sent a transaction and waits for a block.
     pub(crate) sent: bool,

@@ -13,7 +13,7 @@ pub(crate) struct Features {
     pub(crate) bulky: u64,
     /// Share of steps in which a third party writes an invalid record, in percent.
     pub(crate) invalid_records: u64,
-    /// Whether the cluster has persistent storage that groups request.
+    /// Whether the cluster has persistent storage, and orders request persistent storage.
     pub(crate) classes: bool,
     /// Whether groups request external ports, which are scarce.
     pub(crate) ports: bool,

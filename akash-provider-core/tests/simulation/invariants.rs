@@ -525,8 +525,8 @@ impl SettledCheck<'_> {
         orders.map(|o| o.id.to_string()).collect()
     }
 
-    /// Returns the orders with a closed lease, and the orders with a bid of the provider in a closed
-    /// deployment.
+    /// Returns the orders with a closed lease, and the orders of closed deployments on which this provider
+    /// has a bid.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.market.leases().filter(|r| !r.lease.state.is_live());
         let leased = over.map(|r| r.lease.id.order.to_string());

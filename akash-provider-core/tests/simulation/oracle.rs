@@ -94,7 +94,7 @@ pub(crate) struct EngineModel {
     pub(crate) there: BTreeSet<LeaseId>,
     /// Leases that were missing in the last cluster list. The engine had read a wrong namespace or cluster.
     pub(crate) hidden: BTreeSet<LeaseId>,
-    /// Whether the last cluster list was incomplete.
+    /// Whether the last list of the workloads in the cluster was incomplete.
     pub(crate) short_list: bool,
     /// Whether the operator released the circuit breaker.
     pub(crate) released: bool,

@@ -13,7 +13,7 @@ use std::ops::Deref;
 /// Number of steps between two recorded states.
 const STATES: u64 = 37;
 
-/// Engine of a history, optionally with an engine that replays the recording.
+/// Engine that records its inputs. Optionally, a second engine replays the recording.
 #[derive(Debug)]
 pub(crate) struct RecordedEngine {
     engine: Engine,

@@ -139,8 +139,8 @@ impl Stage {
         }
     }
 
-    /// Completes blocks and receives the events. With two nodes, also reads values of the account after each
-    /// block. Returns the number of reads on which the nodes disagreed.
+    /// Adds blocks to the chain and receives the events of each block. With two nodes, also reads values of
+    /// the account after each block. Returns the number of reads on which the nodes disagreed.
     async fn lie_for(&mut self, blocks: usize, listener: &mut Listener) -> usize {
         let mut disagreements = 0;
         for _ in 0..blocks {

@@ -471,8 +471,8 @@ impl Planner {
         }
     }
 
-    /// Handles an expired transaction. A recent ordered transaction gets a new draft: another transaction may
-    /// have used the same account sequence.
+    /// Handles an expired transaction. A recent transaction with an account sequence gets a new draft,
+    /// because another transaction may have used the same sequence.
     fn expire(&mut self, id: FlightId, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {

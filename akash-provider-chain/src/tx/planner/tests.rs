@@ -19,7 +19,7 @@ struct Faults {
     unanswered: u64,
     /// Percentage of simulations that get no response. The percentage `unanswered` applies in addition.
     unsimulated: u64,
-    /// Number of simulations at the start that fail because the node does not have the order yet.
+    /// Number of simulations that the node refuses before it has the order.
     missing_orders: u32,
     /// Gas that every simulation reports.
     reported_gas: Option<u64>,

@@ -266,7 +266,7 @@ async fn a_wrong_page_key_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
-/// Returns a buffer with the encoded market, updated after each change.
+/// Returns a buffer that contains the encoded market. Each change of the market replaces the content.
 fn stored_market(chain: &MemoryChain) -> Arc<Mutex<Vec<u8>>> {
     let newest: Arc<Mutex<Vec<u8>>> = Arc::default();
     let target = Arc::clone(&newest);

@@ -190,7 +190,8 @@ impl LeasedIps for MemoryCluster {
 }
 
 impl MemoryCluster {
-    /// Returns the `exec` function and the banner, if set. Fails if the service or the replica does not run.
+    /// Returns the `exec` function and the banner, each `None` if not set. Fails if the service or the
+    /// replica does not run.
     fn find_exec(
         &self,
         lease: &LeaseId,

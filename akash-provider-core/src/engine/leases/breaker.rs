@@ -42,7 +42,7 @@ pub(crate) struct Breaker {
     tripped: bool,
     /// Owners for which the breaker has tripped separately.
     held_owners: BTreeSet<Address>,
-    /// End of the warm-up period. `None` until the cluster was listed for the first time.
+    /// End of the warm-up period. `None` before the workloads in the cluster were listed for the first time.
     warmup_ends: Option<Mono>,
     /// Location in which the workload records are missing, or `None` if no records are missing.
     records_missing: Option<String>,
@@ -241,8 +241,8 @@ impl Breaker {
         self.deferral_reason(now)
     }
 
-    /// Returns the reason for holding the request of a lease, as text for users. Returns `None` if the
-    /// request is not held.
+    /// Returns the reason why the breaker holds the close or the teardown of a lease, as text for users.
+    /// Returns `None` if the breaker holds no request of this lease.
     #[must_use]
     pub(crate) fn hold_reason_for(&self, now: Mono, lease: &LeaseId) -> Option<String> {
         if self.waiting.contains(lease) {

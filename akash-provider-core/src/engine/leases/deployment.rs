@@ -98,8 +98,8 @@ pub enum Input {
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// Result of a listing of the cluster that covers all `Unlisted` leases. Leases with a listed manifest
-    /// were already added as [`Origin::Recorded`].
+    /// List of the workloads in the cluster. The list covers all `Unlisted` leases. Leases with a listed
+    /// manifest were already added as [`Origin::Recorded`].
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
@@ -227,7 +227,7 @@ impl Deployment {
         }
     }
 
-    /// Returns true while only a listing of the cluster can show whether the lease has a manifest.
+    /// Returns true if only a list of the workloads in the cluster can show whether the lease has a manifest.
     #[must_use]
     pub fn needs_listing(&self, lease: &LeaseId) -> bool {
         let entry = self.leases.iter().find(|e| e.lease == *lease);
@@ -267,7 +267,7 @@ impl Deployment {
             .filter(|_| cx.may_write() && cx.cluster_known && !self.is_recording())
     }
 
-    /// Processes one input, then checks whether the machine is still needed.
+    /// Processes one input, then checks whether this state machine is still needed.
     #[must_use]
     pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         let next = match input {

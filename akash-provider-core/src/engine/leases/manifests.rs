@@ -134,8 +134,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns a hostname of the manifest that overlaps with the domain of automatic hostnames, and is not an
-    /// automatic hostname of this lease.
+    /// Returns the first hostname in `names` that overlaps with the domain of automatic hostnames. Automatic
+    /// hostnames of this lease are skipped.
     fn foreign_automatic<'n>(
         &self,
         lease: &LeaseId,

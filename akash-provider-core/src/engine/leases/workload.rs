@@ -311,7 +311,7 @@ impl Workload {
         }
     }
 
-    /// Returns the monotonic time at which the machine needs a `Wake`.
+    /// Returns the monotonic time at which this state machine needs the input `Wake`.
     #[must_use]
     pub fn mono_deadline(&self, cx: &Cx<'_>) -> Option<Mono> {
         let cluster = match self.cluster {

@@ -21,7 +21,8 @@ const RECENT_DECLINES: usize = 256;
 enum OrderResult {
     /// This provider has used its only bid on the order.
     BidUsed,
-    /// The order was declined until the provider record or the market parameters change.
+    /// The order was declined. A retry is possible only after the provider record or the market parameters
+    /// change.
     Declined,
     /// The order was declined for a temporary reason.
     Retryable,

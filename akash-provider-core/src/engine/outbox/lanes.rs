@@ -100,7 +100,7 @@ impl Lanes {
             .for_each(|spec| hide_in_spec(spec, cover));
     }
 
-    /// Queues a call of a lease. Returns the first queued call of the lease if this call can be sent now.
+    /// Queues a call, then returns the next call of the lease as [`Self::next`] does.
     fn enter(&mut self, id: EffectId, lease: LeaseId, call: Call) -> Option<(EffectId, Call)> {
         // Records and teardowns declare no hostnames.
         let after = if let Call::Deploy { deployment, .. } = &call {

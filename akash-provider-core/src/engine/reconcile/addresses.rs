@@ -5,7 +5,7 @@ use crate::types::LeaseId;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// Declared IP addresses in a listing of the cluster.
+/// IP addresses that the records in the cluster declare.
 #[derive(Debug)]
 pub(in crate::engine) struct Addresses<'a> {
     of_lease: FxHashMap<&'a LeaseId, BTreeSet<&'a IpDeclaration>>,

@@ -26,7 +26,7 @@ const REPETITIONS: u32 = 3;
 /// A scan in progress: a full scan, or only a listing of the cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ScanInProgress {
-    /// True if the scan lists the cluster without a snapshot of the chain.
+    /// True if the scan lists only the workloads in the cluster and takes no snapshot of the chain.
     cluster_only: bool,
     dry_run: bool,
     /// Requests that arrived before the scan and receive the result of the scan.
@@ -100,13 +100,15 @@ impl Scan {
         self.list_again = Some(now.plus(LISTING_INTERVAL));
     }
 
-    /// Schedules a listing of the cluster within a second. Several calls share one listing.
+    /// Schedules a list of the workloads in the cluster. The list starts within a second, and several calls
+    /// share one list.
     pub(in crate::engine) fn list_soon(&mut self, now: Mono) {
         let soon = now.plus(backoff::after(0));
         self.list_again = Some(self.list_again.map_or(soon, |at| at.min(soon)));
     }
 
-    /// Schedules a retry of a failed listing within a second, because the cluster is reachable again.
+    /// Called when the cluster is reachable again. If the last listing failed, schedules a retry within a
+    /// second.
     pub(in crate::engine) fn cluster_reachable(&mut self, now: Mono) {
         if self.has_listing_failed {
             self.attempts = 0;

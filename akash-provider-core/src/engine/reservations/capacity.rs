@@ -118,7 +118,8 @@ pub(super) fn requests_gpus(units: &[ResourceUnit]) -> bool {
     units.iter().any(|unit| unit.resources.gpu.units > 0)
 }
 
-/// Creates the [`Decline`] for new orders while the resources of the lease of `order` are unknown.
+/// Returns the reason to decline new orders while the resources of a lease are unknown. `order` is the order
+/// of this lease.
 pub(super) fn unread_lease(order: &OrderId) -> Decline {
     Decline::Unknown {
         message: format!("the reservation of lease {order} is not known before the next full scan"),

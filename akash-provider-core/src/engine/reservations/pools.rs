@@ -6,7 +6,7 @@ use crate::engine::status::LeasedIpStatus;
 use crate::inventory::LeasedIpUsage;
 use serde::{Deserialize, Serialize};
 
-/// Numbers of ports and IP addresses that a reservation needs.
+/// Number of ports and number of IP addresses that a reservation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Claim {
     pub(super) ports: u32,

@@ -160,7 +160,8 @@ async fn the_suite_detects_each_violation() {
     }
 }
 
-/// Strategy that prices only GPU orders in uakt. The contract allows such a strategy.
+/// Strategy that prices an order only if all units have GPUs and the denomination is uakt. The contract
+/// allows such a strategy.
 #[derive(Debug)]
 struct GpuOnlyStrategy;
 

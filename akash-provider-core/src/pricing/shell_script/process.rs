@@ -54,7 +54,7 @@ const PASSED: [&str; 22] = [
     "WHITELIST_URL",
     "DEBUG_BID_SCRIPT",
 ];
-/// Prefixes of further environment variables that a script receives.
+/// Prefixes of environment variables that a script receives in addition to [`PASSED`].
 const PASSED_PREFIXES: [&str; 2] = ["PRICE_", "LC_"];
 
 /// Returns the environment variables of the provider that a script receives. Other variables can contain keys

@@ -25,7 +25,8 @@ pub(super) enum Evidence {
     Missing,
     /// Only a later listing of the cluster shows whether a manifest exists.
     Unlisted,
-    /// The manifest deadline has passed. Before the lease is closed, the cluster is listed again.
+    /// The manifest deadline has passed. Before the lease is closed, the engine lists the workloads in the
+    /// cluster again.
     Due,
     /// The cluster has a record or workload of the lease, but the record does not specify what to run.
     Unusable(Arc<str>),

@@ -179,8 +179,8 @@ impl Workload {
         self.chain = ChainLane::Fetching { retry_at };
     }
 
-    /// Verifies a close report by a query. Without a report, determines the next message of an intended
-    /// close.
+    /// With a close report, fetches the lease to verify the report. Without a report, determines the next
+    /// message of an intended close.
     fn plan(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         if self.close_report.is_some() {
             self.chain_attempts = 0;
