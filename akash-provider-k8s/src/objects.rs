@@ -114,7 +114,7 @@ pub const MAX_OBJECT_BYTES: usize = 1024 * 1024;
 /// Renders the objects of a lease.
 ///
 /// # Errors
-/// [`Refusal`] for the first problem that Kubernetes would reject.
+/// [`Refusal`] for the first field of the manifest that Kubernetes would reject.
 pub fn render(
     deployment: &WorkloadSpec,
     settings: &Settings,

@@ -150,10 +150,10 @@ enum Response {
     Breaker {
         /// True if the circuit breaker tripped for all leases.
         tripped: bool,
-        /// Owners (tenants) for whom the circuit breaker tripped separately.
+        /// Owners (tenants) for whom the circuit breaker tripped individually.
         #[serde(default)]
         held_owners: Vec<String>,
-        /// Number of closes within the window. One owner counts for at most half of `allowed`.
+        /// Number of closes within the window. For each owner, at most half of `allowed` is counted.
         recent: u32,
         /// Maximum number of closes within the window.
         allowed: u32,

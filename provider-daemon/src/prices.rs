@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const BYTES_MAX: u64 = 8 << 20;
 /// Minimum interval between two checks of the policy file.
 const AGE_MAX: Duration = Duration::from_millis(500);
-/// Maximum number of blocks for which the price policy is cached.
+/// The price policy of each recent block is stored, for at most this number of blocks.
 const BLOCKS: usize = 16;
 
 /// Price policy from a file, reloaded after each change. While the file is invalid, the last valid policy

@@ -38,8 +38,8 @@ pub struct Printer {
     started: Instant,
     clock: Clock,
     names: Mutex<BTreeMap<DeploymentId, (String, Instant)>>,
-    /// Open leases that are healthy with their latest manifest. An unhealthy state of another lease is not
-    /// printed.
+    /// Open leases that are healthy with their latest manifest. An unhealthy state is printed only for these
+    /// leases.
     settled: Mutex<BTreeSet<LeaseId>>,
 }
 

@@ -224,8 +224,8 @@ impl Cluster {
         }
     }
 
-    /// Restarts the controllers after an outage of the API server, because they would back off for more than
-    /// a minute.
+    /// Restarts the controllers after an outage of the API server. Without a restart, the controllers would
+    /// wait for more than a minute.
     ///
     /// # Errors
     /// Fails if a component does not end or does not become healthy.

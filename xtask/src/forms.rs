@@ -8,7 +8,7 @@ pub(crate) enum SmallForm {
     /// Benches by package and name, built without optimization. Benches with `test = true` run with the
     /// tests, other benches with a tier.
     Benches(&'static [(&'static str, &'static str)]),
-    /// Benches, and also tests that measure further figures.
+    /// Benches and tests. The tests measure figures that the benches do not measure.
     Both(&'static [(&'static str, &'static str)], &'static [&'static str]),
     /// Stage of the test command, such as the simulation.
     Stage(&'static str),

@@ -53,7 +53,7 @@ pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
     Error::from_findings("public types", &findings)
 }
 
-/// Checks that the crates declare the new names in `docs/migrating.md`.
+/// Compares `docs/migrating.md` with the crates. Each new name on this page must be declared in its crate.
 pub(crate) fn migrating(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     Error::from_findings("migration tables", &migrating::findings(&files))

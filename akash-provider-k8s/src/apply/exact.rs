@@ -109,7 +109,8 @@ pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
     patch
 }
 
-/// Returns the live object without the default values of the API server, except for the fields in `wanted`.
+/// Returns the live object without the default values of the API server. A field that `wanted` contains is
+/// never removed.
 pub(crate) fn without_defaults(kind: Kind, wanted: &Value, live: &Value) -> Value {
     Comparison::new(kind).stripped(wanted, live)
 }

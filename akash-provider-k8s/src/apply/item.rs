@@ -86,7 +86,7 @@ impl Kind {
         )
     }
 
-    /// Returns the kind of watch for these objects, or `None` for Secrets, which are not watched.
+    /// Returns the watch for objects of this kind, or `None` for Secrets, which are not watched.
     pub(crate) const fn watch(self) -> Option<crate::state::Kind> {
         use crate::state::Kind as Watch;
         match self {

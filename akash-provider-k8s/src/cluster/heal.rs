@@ -385,8 +385,7 @@ impl Inner {
         }
     }
 
-    /// Deletes an object of another client that weakens the isolation of a lease. Returns the time of the
-    /// next attempt.
+    /// Deletes a foreign object that weakens the isolation of a lease. Returns the time of the next attempt.
     async fn remove_foreign(
         &self,
         home: &str,

@@ -89,8 +89,8 @@ impl Inner {
         );
     }
 
-    /// Reports Manifest records that the caches lack: the record lost its labels, or the watch missed an
-    /// event.
+    /// Reports Manifest records that the caches lack. Such a record has lost its labels, or the watch has
+    /// missed an event.
     async fn add_live_records(&self, traces: &mut LeaseTraces, operation: &'static str) -> Result<(), Error> {
         let limit = self.settings.call_timeout;
         let place = &self.settings.manifest_namespace;

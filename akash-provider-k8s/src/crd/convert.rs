@@ -134,7 +134,8 @@ pub fn epoch(manifest: &Manifest) -> u64 {
         .map_or(0, |text| extra::epoch(text))
 }
 
-/// Returns true if both deployments convert to the same Manifest spec, ignoring passwords.
+/// Returns true if both deployments have the same lease and convert to the same Manifest spec. Passwords are
+/// not compared.
 #[must_use]
 pub fn same_spec(a: &WorkloadSpec, b: &WorkloadSpec) -> bool {
     let spec = |deployment: &WorkloadSpec| write::spec(&without_passwords(deployment)).ok();

@@ -18,7 +18,7 @@ pub(crate) fn whole(text: &str) -> Option<i64> {
     parse(text, 0)
 }
 
-/// Parses a quantity in thousandths, rounded up.
+/// Parses a quantity. Returns the quantity in thousandths, rounded up.
 pub(crate) fn milli(text: &str) -> Option<i64> {
     parse(text, 3)
 }

@@ -300,7 +300,7 @@ impl fmt::Display for IgnoredClass {
     }
 }
 
-/// Returns the entry for a kind that the API server does not list.
+/// Returns the [`IgnoredResource`] for a kind of object that the API server does not list.
 pub(crate) fn unreadable_kind(kind: Kind, error: &str) -> IgnoredResource {
     IgnoredResource::new(
         IgnoredKind::ObjectKind,
@@ -309,7 +309,7 @@ pub(crate) fn unreadable_kind(kind: Kind, error: &str) -> IgnoredResource {
     )
 }
 
-/// Returns the entry for the Manifest record `name` that cannot be decoded.
+/// Returns the [`IgnoredResource`] for a Manifest record that cannot be decoded. `name` is the record name.
 pub(crate) fn invalid_record(name: &str, reason: &str) -> IgnoredResource {
     let help = format!(
         "run `kubectl get manifests.akash.network --all-namespaces --field-selector metadata.name={name} --output yaml` and \

@@ -360,7 +360,7 @@ impl Inner {
 }
 
 impl KubeInventory {
-    /// Starts the watches. Returns at once, also if the API server is down.
+    /// Starts the watches. Returns at once, even if the API server is down.
     #[must_use]
     pub fn start(client: &Client, settings: &Settings, options: &Options) -> Self {
         Self::start_with(

@@ -197,7 +197,8 @@ impl IpOperator {
         self.shared.usage()
     }
 
-    /// Returns the ports of leased addresses that have a Service, by lease, in the format of the Go operator.
+    /// Returns the ports of leased addresses, by lease, in the format of the Go operator. Only ports with an
+    /// existing Service are included.
     #[must_use]
     pub fn port_states(&self) -> BTreeMap<String, Vec<PortState>> {
         self.shared.port_states()

@@ -77,13 +77,13 @@ struct LastWrite {
 /// Number of names in a work queue, by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QueueDepth {
-    /// Names that wait for a free writer.
+    /// Number of names that wait for a free writer.
     pub ready: usize,
-    /// Names with a running write.
+    /// Number of names with a running write.
     pub running: usize,
-    /// Failed names that wait for their next attempt.
+    /// Number of failed names that wait for their next attempt.
     pub waiting: usize,
-    /// Names on the ignore list.
+    /// Number of names on the ignore list.
     pub ignored: usize,
 }
 

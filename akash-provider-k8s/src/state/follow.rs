@@ -62,7 +62,7 @@ impl End {
 
 /// Destination of the objects of one watch.
 pub(crate) trait Sink<T>: Send {
-    /// Starts a list. The previous list may have been interrupted.
+    /// Starts a new list of all objects. The previous list may have been interrupted.
     fn begin(&mut self);
 
     fn page(&mut self, objects: Vec<T>);

@@ -57,7 +57,8 @@ pub(super) struct Entry {
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
     holds: usize,
-    /// Number of records before the current list. A smaller number in the list indicates deletions.
+    /// Number of records before the current list of objects. If the list contains fewer records, records were
+    /// deleted.
     records_before: usize,
 }
 
@@ -110,7 +111,8 @@ impl Entry {
         self.view.is_empty() && self.holds == 0 && self.writes.is_empty()
     }
 
-    /// Returns the number of records of a running lease, or 0 during its deployment or deletion.
+    /// Returns the number of Manifest, ProviderHost and ProviderLeasedIP records of a running lease, or 0
+    /// during its deployment or deletion.
     fn records(&self) -> usize {
         let view = &self.view;
         let is_live = |namespace: &Arc<Namespace>| namespace.metadata.deletion_timestamp.is_none();

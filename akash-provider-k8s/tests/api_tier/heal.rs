@@ -60,8 +60,8 @@ async fn replicas(world: &World, lease: &LeaseId) -> Value {
     field(world, lease, ("Deployment", "web"), "/spec/replicas").await
 }
 
-/// Waits until the provider has processed all earlier changes: the provider must repair the lease `control`
-/// twice. Returns the number of recorded writes.
+/// Deletes a policy of the lease `control` twice, and waits for each repair. The provider has then processed
+/// all earlier changes. Returns the number of recorded writes.
 async fn until_processed(world: &World, control: &LeaseId) -> usize {
     let ns = control.namespace();
     for _ in 0..2 {

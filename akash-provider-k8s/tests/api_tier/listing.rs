@@ -74,7 +74,7 @@ fn damaged_records_are_reported_and_repaired_by_a_new_manifest() {
     });
 }
 
-/// A damaged record, and the report of its lease at the next start.
+/// Damage to a record, and the defect and error text that the next start reports for the lease.
 struct Case {
     name: &'static str,
     kind: &'static str,

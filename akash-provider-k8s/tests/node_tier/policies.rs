@@ -27,7 +27,7 @@ const AGENT_END: &str = "AKASH_POLICY_AGENT_END";
 const SOON: Duration = Duration::from_secs(3);
 /// Maximum time to connect to an open port.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Serves HTTP on three ports: with an Ingress, with a node port, and without a Service.
+/// Serves HTTP on three ports: 80 with an Ingress, 9000 with a node port, and 7070 without a Service.
 const WEB: &str = "trap 'exit 0' TERM; for p in 80 9000 7070; do httpd -f -p $p & done; wait";
 /// Addresses outside of the cluster; true if a lease may connect to port 80.
 const OUTSIDE: [(&str, bool); 6] = [

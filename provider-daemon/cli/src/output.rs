@@ -13,8 +13,8 @@ pub fn say(text: &str) {
     );
 }
 
-/// Writes the line `head` and `tail`. `tail` has the style `style`, unless standard output is no terminal or
-/// `NO_COLOR` is set.
+/// Writes `head` and `tail` as one line. `tail` has the style `style`, unless standard output is no terminal
+/// or `NO_COLOR` is set.
 pub fn say_styled(head: &str, style: anstyle::Style, tail: &str) {
     let mut out = std::io::stdout().lock();
     let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

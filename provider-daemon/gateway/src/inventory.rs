@@ -92,7 +92,8 @@ pub(crate) fn pair(amount: &Pair, notation: fn(u64) -> String) -> inventory::Res
     pair_with_capacity(amount, None, notation)
 }
 
-/// Converts the amounts of a node's resource. `capacity` includes the amount reserved for the system.
+/// Converts the amount of a resource on a node to a protobuf message. `capacity` includes the amount reserved
+/// for the system.
 fn pair_with_capacity(
     amount: &Pair,
     capacity: Option<u64>,

@@ -27,7 +27,7 @@ pub struct GoFlag {
 pub enum Kind {
     /// `true` or `false`; `true` without a value.
     Bool,
-    /// Duration in the notation of Go.
+    /// Duration in Go syntax, such as `1h30m`.
     Duration,
     /// Whole number.
     Number,

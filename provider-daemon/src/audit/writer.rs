@@ -109,9 +109,10 @@ impl Writer {
         self.pending.push_back(pending);
     }
 
-    /// Writes the pending lines. After a failure, first writes a line about the failure. Within [`RETRY`]
-    /// after a failed attempt, only sends the error to waiting senders. When the log ends, does not wait for
-    /// [`RETRY`].
+    /// Writes the pending lines. After a failure, first writes a line about the failure.
+    ///
+    /// Within [`RETRY`] after a failed attempt, writes nothing, and returns the error to the callers that
+    /// wait for their lines. When the log ends, [`RETRY`] does not apply.
     fn write(&mut self) {
         let is_recent = |failure: &Failure| failure.last.elapsed() < RETRY && !self.ends;
         if self.failure.as_ref().is_some_and(is_recent) {

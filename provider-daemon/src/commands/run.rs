@@ -161,7 +161,7 @@ fn check_domain(domain: &str) -> anyhow::Result<()> {
     ))
 }
 
-/// Converts an engine configuration error to a message with the name of the flag.
+/// Converts an error in the engine settings to a message that names the flag.
 fn flag_error(error: &InvalidConfig) -> WithHelp {
     const FLAGS: [(&str, &str); 3] = [
         ("balance_check_interval", "--lease-funds-monitor-interval"),

@@ -5,8 +5,7 @@ use akash_provider_core::types::DeclineCode;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Codes of declines because of missing capacity. A new order may succeed after other tenants release
-/// resources.
+/// Decline codes that mean missing capacity. A new order may succeed after other tenants release resources.
 const FOR_CAPACITY: [DeclineCode; 3] = [
     DeclineCode::InsufficientCapacity,
     DeclineCode::LeasedIpsExhausted,

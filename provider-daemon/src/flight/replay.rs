@@ -97,7 +97,7 @@ pub(super) struct Turn<'a> {
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
     head: Option<Head>,
-    /// Replayed engine, with the monotonic time and wall clock of the replay's first state.
+    /// Replayed engine. The times are the monotonic time and the wall-clock time of the last recorded state.
     engine: Option<(Box<Engine>, Mono, u64)>,
     /// Replayed engine at the last gap, or at the end of the recording.
     ended: Option<Box<Engine>>,

@@ -42,7 +42,8 @@ pub(super) struct Causes {
     too_high: Vec<i64>,
     /// Number of declines by code and missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,
-    /// Orders declined for capacity, except GPU orders: CPU (millicores), memory and storage (bytes) of each.
+    /// CPU (millicores), memory (bytes) and storage (bytes) of each order that was declined for missing
+    /// capacity. Orders with GPUs are not included.
     capacity: Vec<(u64, u64, u64)>,
 }
 

@@ -38,7 +38,8 @@ impl HistoryRecorder {
         }
     }
 
-    /// Sets the account of this provider, so that its leases are not recorded as leases of another provider.
+    /// Sets the account of this provider. Leases of this account are not recorded as leases of another
+    /// provider.
     #[must_use]
     pub fn of_provider(mut self, provider: Address) -> Self {
         self.provider = Some(provider);

@@ -7,7 +7,7 @@ use akash_provider_core::types::{Dec, DecCoin, DeclineCode, Denom};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Counts of orders, and the changes of price or capacity that would have won the most orders.
+/// Statistics of orders, and the changes of price or capacity that would have won the most orders.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// Start of the summarized period, in milliseconds since the Unix epoch.

@@ -136,7 +136,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use tower::ServiceExt;
 
-    /// Characters that both formats escape, for use in a label value.
+    /// Characters of a label value that the Prometheus format and the OpenMetrics format both escape.
     const LABEL: &str = "\"\\\n";
 
     /// Metric source with a label value of 4 KiB. Counts its scrapes.

@@ -118,7 +118,8 @@ fn is_transient(status: StatusCode) -> bool {
     )
 }
 
-/// Returns the number of rejected items in a response, and the message; zero for an undecodable response.
+/// Returns the number of items that the collector rejected, and its message. For an undecodable response, the
+/// number is 0.
 fn rejection(body: &Bytes) -> Rejection {
     let response = ExportTraceServiceResponse::decode(body.clone()).unwrap_or_default();
     let Some(partial) = response.partial_success else {

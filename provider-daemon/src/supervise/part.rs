@@ -125,7 +125,7 @@ impl PartFailed {
         self.part
     }
 
-    /// Returns the number of restarts of the part before its permanent failure.
+    /// Returns how many times the part was restarted before this failure.
     #[must_use]
     pub const fn restarts(&self) -> u32 {
         self.restarts

@@ -53,7 +53,7 @@ pub(super) enum Retry {
     NewToken,
     /// Retry for a long time: the failure is probably temporary.
     Outage,
-    /// Retry for a short time, because the provider may still load the lease or replace pods.
+    /// Retry for a short time. The provider may be loading the lease or replacing pods.
     Brief,
     /// The stream is not reopened.
     Never,

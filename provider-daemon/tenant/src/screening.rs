@@ -26,7 +26,7 @@ const REASON_CHARS_MAX: usize = 16 * 1024;
 /// Maximum number of ignored resources that are read.
 const IGNORED_MAX: usize = 64;
 
-/// Client that sends screening requests to a provider, and verifies the provider on the chain.
+/// Client for screening requests to a provider. The chain is used to verify the provider.
 #[derive(Debug)]
 pub struct Screener {
     client: Client,

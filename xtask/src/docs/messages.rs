@@ -173,7 +173,7 @@ fn literal(argument: &str) -> Option<String> {
     )
 }
 
-/// Returns the name of a log field, such as `name = value` or `%name`.
+/// Returns the name of the log field in an argument such as `name = value` or `%name`.
 fn field(argument: &str) -> Option<String> {
     let name = argument.split_once('=').map_or(argument, |(name, _)| name);
     let name = name.trim().trim_start_matches(['%', '?']);

@@ -151,7 +151,7 @@ impl Locations {
     }
 }
 
-/// Downloads or updates the database copy of this check. A failure is only printed.
+/// Downloads or updates this check's copy of the database. If the download fails, only prints the error.
 fn fetch(home: &str, own: &Path) {
     if let Err(error) = fetched(home, own) {
         eprintln!("cannot download the security advisories: {error}");

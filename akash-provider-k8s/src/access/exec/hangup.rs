@@ -124,7 +124,7 @@ impl Session {
         })
     }
 
-    /// Returns a command line that starts `command` with the mark in the environment.
+    /// Returns a command line that sets the environment variable of this session and then runs `command`.
     pub(super) fn command(&self, command: &[String]) -> Vec<String> {
         let marker = self.mark.iter().flat_map(|mark| ["env".to_owned(), mark.clone()]);
         marker.chain(command.iter().cloned()).collect()

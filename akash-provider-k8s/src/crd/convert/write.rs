@@ -174,7 +174,7 @@ fn scheduler_params(params: &SchedulerParams) -> ManifestSchedulerParams {
     }
 }
 
-/// Returns `None` for an empty list, as the Go provider encodes it.
+/// Returns `None` for an empty list, so that the encoding is the same as in the Go provider.
 fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }

@@ -42,7 +42,7 @@ pub struct Host {
     pub notes: Notes,
 }
 
-/// Proxy options of the exposes of a lease.
+/// Proxy options and hostnames of a lease, from its Manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Exposes {
     /// Lease of the Manifest.

@@ -170,7 +170,7 @@ impl Shared {
         self.show(|_| ());
     }
 
-    /// Stores a capacity count or its error, and publishes the report.
+    /// Stores a capacity count or its error, and publishes a new [`ClusterReport`] if the report changed.
     pub(super) fn counted(&self, outcome: Result<LazyInventory, String>) {
         self.show(|count| match outcome {
             Ok(inventory) => {

@@ -40,7 +40,8 @@ pub struct LiveService {
     pub given: Assignment,
     /// Time of the last observed change, or of the initial list.
     pub changed: Timestamp,
-    /// Time of the last change of the assigned addresses, or the creation time.
+    /// Time of the last observed change of the assigned addresses. Before such a change, the creation time of
+    /// the Service.
     pub since: Timestamp,
     /// Labels, annotations and spec.
     body: Value,

@@ -29,7 +29,7 @@ pub struct Status {
     pub is_ready: bool,
     /// States of the watches, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,
-    /// Total and used number of addresses for leases.
+    /// Total number of addresses for leases, and the number in use.
     pub usage: Usage,
     /// Counts from the metrics of MetalLB.
     pub metallb: MetricsStatus,
@@ -82,7 +82,7 @@ pub struct AddressStatus {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PortState {
-    /// Time of the last observed change, in the format of Go.
+    /// Time of the last observed change, in the text format of Go: `2026-01-31 12:00:00 +0000 UTC`.
     pub last_event_time: String,
     /// Lease of the port.
     pub lease_id: LeaseParts,

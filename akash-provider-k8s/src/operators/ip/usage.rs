@@ -30,7 +30,7 @@ pub struct PoolStatus {
     pub problems: Vec<String>,
 }
 
-/// Total and used number of addresses for leases.
+/// Total number of addresses for leases, and the number in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Number of distinct addresses in the counted pools; `None` if unknown.

@@ -142,7 +142,7 @@ const METADATA: [&str; 6] = [
     "192.0.0.192/32",
 ];
 
-/// Excludes the addresses of cloud metadata services from the recorded egress rule.
+/// Adds the addresses of cloud metadata services to the exceptions of the recorded egress rule.
 fn metadata(theirs: &mut Objects) -> bool {
     let policy = theirs
         .get_mut("NetworkPolicy/akash-deployment-restrictions")

@@ -46,7 +46,7 @@ pub fn issuer(claims: &Value) -> Option<Address> {
 }
 
 impl Claims {
-    /// Reads the claims of a token, with only the permissions at `provider`.
+    /// Reads the claims of a token. The result contains only the permissions at `provider`.
     ///
     /// # Errors
     /// [`ClaimFault::Invalid`].

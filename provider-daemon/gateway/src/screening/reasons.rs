@@ -55,8 +55,8 @@ pub(super) fn summarize(explained: &Explanation) -> Vec<String> {
     reasons
 }
 
-/// Returns the first resources that the provider does not offer, with short texts. For a longer list, the
-/// last entry contains the number of omitted resources.
+/// Returns the resources that the provider does not offer, with short texts. If there are more than
+/// [`IGNORED_MAX`] resources, the last entry contains the number of omitted resources.
 pub(super) fn ignored(explained: &Explanation) -> Vec<IgnoredResource> {
     let shortened = |resource: &IgnoredResource| {
         IgnoredResource::new(

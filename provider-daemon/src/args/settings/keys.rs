@@ -104,7 +104,8 @@ impl<'a> Keys<'a> {
         self.args.get(&plain(flag)).map(|arg| arg.get_id().as_str())
     }
 
-    /// Adds each line of a file as a setting, a note or an unknown key. Ignores keys in [`RECORD`].
+    /// Adds each line of a file to `found`, as a setting, a note or an unknown key. Ignores keys in
+    /// [`RECORD`].
     pub(super) fn sort(
         &self,
         lines: Vec<(String, Node)>,

@@ -15,7 +15,7 @@ use std::time::Duration;
 const CLASS: &str = "ingress class";
 const CONTROLLER: &str = "ingress controller";
 const GATEWAY: &str = "gateway";
-/// Label with the name of the application in a pod.
+/// Pod label that contains the name of the application.
 const APP: &str = "app.kubernetes.io/name";
 /// Start of the controller name in an `IngressClass`, and the value of the label [`APP`] in the chart of this
 /// controller.

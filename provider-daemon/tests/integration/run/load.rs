@@ -135,8 +135,8 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Creates one order per interval `pause`, for the duration `long`. Skips orders while too many manifests
-    /// are in transit. Meanwhile accepts bids, sends manifests, closes leases, and calls `look`.
+    /// Creates one order per interval `pause`, for the duration `long`. Skips an order if too many manifests
+    /// are in transit. Between the orders, accepts bids, sends manifests, closes leases, and calls `look`.
     pub(crate) fn lives(
         &mut self,
         began: Instant,

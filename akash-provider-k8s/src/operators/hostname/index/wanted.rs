@@ -89,8 +89,8 @@ impl Index {
         self.plan.wants(sort) && self.table(sort).is_known()
     }
 
-    /// Returns true if the route must reference the object. A new reference is added only to an accepted
-    /// object, because any other reference can break the route.
+    /// Returns true if the route must reference the object. A route gets new references to accepted objects
+    /// only, because a reference to any other object can break the route.
     fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;
