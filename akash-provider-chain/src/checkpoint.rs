@@ -75,7 +75,7 @@ pub(crate) fn check_time(time: BlockTime, now: BlockTime) -> Result<(), Fault> {
     })
 }
 
-/// Time that is added to the local clock before block times are checked, in ms.
+/// Time in milliseconds that is added to the local clock for checks of block times.
 static CORRECTION_MS: AtomicI64 = AtomicI64::new(0);
 
 pub(crate) fn correct_clock(by_ms: i64) {

@@ -18,7 +18,8 @@ pub struct Limits {
     pub page: u32,
     /// Maximum number of records in a complete list. A longer list causes an error.
     pub listing: usize,
-    /// Maximum age of a health check. When a request is sent, older checks are repeated.
+    /// Maximum age of a health check. If the last check of an endpoint is older, the next request starts a
+    /// new check.
     pub health_age: Duration,
     /// Maximum number of attempts for one request, including the first attempt.
     pub attempts: u32,

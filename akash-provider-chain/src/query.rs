@@ -115,8 +115,8 @@ impl Reader {
         })
     }
 
-    /// Returns a page of leases. Fails if a lease of this provider (`us`) cannot be decoded. With a provider
-    /// in the filter, fails if any lease cannot be decoded.
+    /// Returns a page of leases. If `filter` names a provider, an undecodable lease causes an error.
+    /// Otherwise, only an undecodable lease of this provider (`us`) causes an error.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,
@@ -249,8 +249,8 @@ impl Reader {
 
     /// Returns the time of a block, or `None` if no node has the block.
     ///
-    /// A time that only one node confirmed is queried again after
-    /// [`Limits::single_age`](crate::Limits::single_age). If this query fails, the stored time is returned.
+    /// A block time from only one node is valid for [`Limits::single_age`](crate::Limits::single_age). After
+    /// this duration, the nodes are queried again. If no node returns a time, returns the stored time.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
         let stored = self.cached_time(height);
         if let Some((time, true)) = stored {

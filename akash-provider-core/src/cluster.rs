@@ -76,7 +76,8 @@ pub struct IpDeclaration {
 /// If no field contains a lease, the cluster has no record and no workload of this lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Listing {
-    /// Specification of the last `record` or `deploy` call of each lease with a usable record.
+    /// Workload of each lease, as in the last `record` or `deploy` call. Leases with an unusable record are
+    /// in `unusable` instead.
     pub deployments: Vec<WorkloadSpec>,
     /// Objects of leases without a readable workload record.
     #[serde(default)]
@@ -100,8 +101,8 @@ pub struct Listing {
 pub struct UnusableRecord {
     /// Lease of the object, or `None` if the object does not name its lease.
     pub lease: Option<LeaseId>,
-    /// Name of the object in the backend. If `lease` is `None`, a name equal to [`LeaseId::namespace`]
-    /// identifies the lease.
+    /// Name of the object in the backend. If `lease` is `None`, compare this name with
+    /// [`LeaseId::namespace`] to find the lease.
     pub name: String,
     /// Defect of the record: unreadable, or missing.
     pub remains: RecordDefect,

@@ -79,7 +79,7 @@ impl Access {
         Ok(())
     }
 
-    /// Returns true if the lease is torn down according to up-to-date caches.
+    /// Returns true if the lease is torn down. Returns false while the caches are outdated.
     fn is_over(&self, namespace: &str) -> bool {
         let view = self.state.lease_in(namespace);
         let going = view

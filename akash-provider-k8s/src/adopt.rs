@@ -87,10 +87,12 @@ impl fmt::Display for Finding {
 }
 
 impl KubeCluster {
-    /// Returns the problems of the cluster, from the caches and from lists of the unwatched kinds.
+    /// Returns the problems of the cluster. Reads the caches of the watches, and lists the objects of kinds
+    /// without a watch.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] while the watches are not synchronized, and the errors of the lists.
+    /// [`ErrorKind::Unavailable`] while the watches are not synchronized. Also returns an error if a list
+    /// request fails.
     pub async fn findings(&self) -> Result<Vec<Finding>, Error> {
         self.inner().findings("findings").await
     }

@@ -35,7 +35,8 @@ pub(crate) struct DriftedObject {
     pub(crate) write: Write,
     /// Whether the object is missing.
     pub(crate) is_missing: bool,
-    /// Whether the hash annotation differs from the desired hash, after an edit or a newer deploy.
+    /// Whether the hash annotation differs from the desired hash. An edit or a newer deploy causes this
+    /// difference.
     pub(crate) has_other_hash: bool,
 }
 

@@ -217,7 +217,7 @@ impl SharedConnection {
         }
     }
 
-    /// Puts back a connection after a completed call.
+    /// Stores a connection after a completed call, so that the next call can use the connection.
     pub(crate) async fn put_back(&self, connection: MultiplexedConnection) {
         *self.connection.lock().await = Some(connection);
     }

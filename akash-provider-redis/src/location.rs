@@ -16,7 +16,7 @@ const SENTINEL_PORT: u16 = 26379;
 /// | form | meaning |
 /// |---|---|
 /// | `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]` | one server; port 6379, database 0 |
-/// | `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT],…/MASTER[/DATABASE]` | the server that sentinels name; port 26379 |
+/// | `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT],…/MASTER[/DATABASE]` | the current master; sentinel port 26379 |
 ///
 /// The schemes `rediss` and `rediss-sentinel` use TLS. User and password are for the server;
 /// [`Location::with_sentinel_user`] sets user and password for the sentinels. `Display` and `Debug` hide

@@ -41,7 +41,8 @@ const IDLE: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(20)
 };
 
-/// Counter of allocated bytes. Resident memory would also depend on the allocator.
+/// Counter of allocated bytes. The benchmark does not measure resident memory, because the allocator affects
+/// its size.
 #[global_allocator]
 static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 

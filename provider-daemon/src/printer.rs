@@ -49,7 +49,7 @@ enum Clock {
     /// Seconds since the first order of the deployment. Before this order, seconds since the start of the
     /// process.
     Elapsed,
-    /// Time of day in UTC with full IDs, for logs.
+    /// Time of day in UTC, for logs. The lines contain full IDs.
     Wall,
 }
 

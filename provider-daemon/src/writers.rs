@@ -48,7 +48,7 @@ impl Writers {
         }
     }
 
-    /// Records the deletions in the cluster in the audit log.
+    /// Sets the audit log for deletions in the cluster.
     pub(crate) fn audited(mut self, audit: Option<&Audit>) -> Self {
         self.deletions = audit.cloned().map(DeletionLog::new).unwrap_or_default();
         self

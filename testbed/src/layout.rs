@@ -33,7 +33,7 @@ pub(crate) struct Layout {
     pub(crate) netns: String,
     /// Number of the cluster on this machine, part of its addresses and link names.
     pub(crate) index: u8,
-    /// Folder of the programs built from Go.
+    /// Folder of the Kubernetes programs, which are built from Go modules.
     pub(crate) programs: PathBuf,
 }
 

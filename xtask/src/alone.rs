@@ -10,7 +10,7 @@ use crate::workspace::{Package, Workspace};
 /// version. For these libraries, the check includes the tests.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
-/// Folders of the development tools. The check skips these folders.
+/// Folders of the development tools, which this command does not check.
 const TOOLS: [&str; 2] = ["testbed", "xtask"];
 
 /// Checks each crate with default features, without features, and with each single feature. Skips the tools.

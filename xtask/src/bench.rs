@@ -52,7 +52,7 @@ enum Benchmark {
     Build,
 }
 
-/// Returns the command line of each benchmark, such as `bench core`, and its short form.
+/// Returns the command line of each benchmark, such as `bench core`, and the short form of the benchmark.
 #[cfg(test)]
 pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
     let named = |what: &Benchmark| {

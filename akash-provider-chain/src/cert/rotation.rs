@@ -81,7 +81,7 @@ pub(super) enum ChainStatus {
     Valid,
     /// No certificate on the chain has this serial.
     Absent,
-    /// The certificate is revoked, or another certificate has its serial number.
+    /// The certificate is revoked, or the chain stores another certificate with the same serial number.
     Invalid,
 }
 

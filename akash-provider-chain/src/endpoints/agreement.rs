@@ -139,11 +139,11 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the records of two nodes. If the nodes do not return the same record, the node with the
-    /// higher height is queried again, at the lower height.
+    /// Compares the record of the node `first` with the record of the node `other`. If the records differ,
+    /// queries the node with the higher height again, at the lower height.
     ///
-    /// Returns the new record of the node `first`, the lower height, and the result of the comparison. The
-    /// new record is `None` if the node `first` was not queried again.
+    /// Returns the second response of the node `first`, the lower height, and the result of the comparison.
+    /// The second response is `None` if the node `first` was queried only once.
     async fn compare<M, T, C>(
         &self,
         first: usize,

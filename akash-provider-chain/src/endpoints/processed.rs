@@ -88,8 +88,8 @@ impl Endpoints {
         }
     }
 
-    /// Returns an error if the height of a response is below the processed height, or above the maximum
-    /// plausible height of the endpoint.
+    /// Returns an error if a response has an implausible height: below the processed height, or far above the
+    /// last reported height of the endpoint.
     pub(super) fn check_height(&self, at: usize, height: Option<Height>) -> Result<(), NodeError> {
         let Some(height) = height else {
             return Ok(());

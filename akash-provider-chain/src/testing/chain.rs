@@ -40,7 +40,7 @@ pub(crate) struct NodeBehavior {
     pub(crate) malformed_event: Option<Height>,
     /// Height of a block with a bid that another provider placed at an invalid price.
     pub(crate) malformed_bid: Option<Height>,
-    /// Remaining number of transaction searches with an incomplete response.
+    /// Number of further `tx_search` calls that get an incomplete response.
     pub(crate) cut_searches: u32,
     /// The node accepts requests but does not respond.
     pub(crate) is_frozen: bool,

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Error code of the Cosmos SDK for a transaction that is already in the mempool.
 const IN_MEMPOOL: u32 = 19;
-/// Error text of CometBFT, without a code, for a transaction that the node already has.
+/// Error text of CometBFT for a transaction that the node already has. This error has no code of its own.
 const IN_CACHE: &str = "tx already exists in cache";
 
 #[derive(Clone, Serialize)]

@@ -149,7 +149,7 @@ pub(super) enum Input {
         /// Messages of the call.
         msgs: Vec<Msg>,
     },
-    /// The caller was dropped. Its call is removed, unless a node may have the transaction.
+    /// The caller was dropped. The planner removes the call if the transaction was certainly not sent.
     Cancel {
         /// Id of the call.
         ticket: Ticket,

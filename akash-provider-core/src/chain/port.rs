@@ -230,9 +230,10 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
 /// Each call is one transaction: all its messages are executed, or none. The caller sends each bid in its own
 /// transaction.
 ///
-/// A transaction with the outcome `Unknown` can be included until it expires. If a node has possibly received
-/// the message, a failure has the outcome `Unknown` and is not an error. A committed transaction is durable.
-/// The caller may drop the future after `tx_timeout`. The sent transaction can still be included.
+/// A call returns an error only if the transaction was certainly not sent. After any other failure, the
+/// outcome is `Unknown`: a block can include the transaction until the transaction expires. A committed
+/// transaction is durable. The caller may drop the future after `tx_timeout`. A block can still include the
+/// sent transaction.
 ///
 /// If the chain refuses a message, the reason is returned. A second bid on an order is
 /// [`TxError::BidExists`](crate::types::TxError::BidExists), even after the first bid was closed. A message

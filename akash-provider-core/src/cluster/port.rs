@@ -185,8 +185,8 @@ pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
 pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
     /// Routes a leased IP to a service.
     ///
-    /// If another lease of the same tenant has the sharing key in `ip`, `overwrite` moves the key to this
-    /// lease. Without `overwrite`, the call returns a conflict.
+    /// The sharing key of `ip` can belong to another lease of the same tenant. With `overwrite`, this lease
+    /// takes over the key. Without `overwrite`, the call returns a conflict.
     async fn declare_ip(&self, lease: &LeaseId, ip: &IpDeclaration, overwrite: bool) -> Result<(), Error>;
 
     /// Removes the route of a leased IP, if the route exists.

@@ -65,7 +65,7 @@ impl Timing {
         Self { lease, renew, retry }
     }
 
-    /// Returns the timeout of a call while the store responds.
+    /// Returns the timeout of the first call, which is also the minimum timeout of later calls.
     pub(super) fn first_limit(self) -> Duration {
         (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
     }

@@ -273,8 +273,8 @@ impl Reservations {
         Some(capacity::gpus_reserved_for(owed))
     }
 
-    /// Adopts a reservation from before a restart. This method never fails: missing capacity is reported as
-    /// overcommitted.
+    /// Reserves the resources of an order again after a restart. This method never fails. If capacity is
+    /// missing, the pools or nodes are overcommitted.
     ///
     /// `offer` is the offer of the bid, with overcommit already applied. If `offer` is empty, the resources
     /// of `spec` are reserved. An existing reservation with units is not changed.
@@ -397,7 +397,7 @@ impl Reservations {
         true
     }
 
-    /// Returns the units of a reservation, with overcommit applied and concrete GPU models.
+    /// Returns the reserved units of an order, after overcommit. Each GPU unit has a concrete model.
     #[must_use]
     pub fn units(&self, order: &OrderId) -> Option<Arc<Vec<ResourceUnit>>> {
         self.reservations.get(order).map(|h| Arc::clone(&h.units))

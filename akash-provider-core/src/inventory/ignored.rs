@@ -60,7 +60,7 @@ impl From<Serialized> for IgnoredResource {
 
 impl IgnoredResource {
     /// Creates an entry. `reason` names the resource and states why the resource is not offered. `help` is
-    /// the remedy, or an empty string without a remedy. Both texts are one line.
+    /// the remedy, or empty if no remedy is known. Both texts are one line.
     pub fn new(kind: IgnoredKind, reason: impl Into<String>, help: impl Into<String>) -> Self {
         Self {
             kind,

@@ -290,7 +290,6 @@ fn base(quantity: Quantity) -> i64 {
         .saturating_sub(quantity.allocated.clamp(0, UNLIMITED))
 }
 
-/// Converts a quantity for status and metrics.
 pub(super) fn pair(quantity: Quantity, free: i64) -> Pair {
     if quantity.is_unlimited() {
         return Pair {

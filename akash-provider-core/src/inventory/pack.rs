@@ -114,8 +114,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Undoes placements back to the latest unit with an untried choice, and places this unit with that
-    /// choice. Returns the index of the unit, or `None` if no choice is left.
+    /// Undoes the last placements until a unit has an untried choice. Places this unit with that choice.
+    /// Returns the index of the unit, or `None` if no choice is left.
     fn choose_again(
         &mut self,
         decisions: &mut Vec<Decision>,

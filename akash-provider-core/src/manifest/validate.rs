@@ -207,8 +207,8 @@ fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), M
     Ok(())
 }
 
-/// Compares exposes in the sequence that a manifest requires: by service, port and protocol. Of two exposes
-/// with equal values, a global expose comes first.
+/// Returns the required order of two exposes in a manifest: by service, then port, then protocol. If these
+/// values are equal, a global expose comes first.
 pub(crate) fn expose_order(a: &ServiceExpose, b: &ServiceExpose) -> Ordering {
     // `false` sorts before `true`, so the negation sorts global exposes first.
     let key = |e: &ServiceExpose| (e.port, e.proto, !e.global);

@@ -74,7 +74,7 @@ pub(super) struct Index {
     pub(super) open_orders: BTreeSet<OrderId>,
     /// Orders with an open or active bid, by provider.
     pub(super) bids: BTreeMap<Address, BTreeSet<OrderId>>,
-    /// Orders with an active or reclaiming lease, by provider.
+    /// Orders with a lease in the state `Active` or `Reclaiming`, by provider.
     pub(super) leases: BTreeMap<Address, BTreeSet<OrderId>>,
 }
 

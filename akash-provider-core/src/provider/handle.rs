@@ -111,8 +111,8 @@ impl ProviderHandle {
         self.done(Request::EndLease { lease, reason }).await
     }
 
-    /// Compares the chain, the cluster and the state of the provider now, and returns the differences, one
-    /// line each. Repairs the differences unless `dry_run` is true.
+    /// Compares the state of the provider with the chain and the cluster. Returns the differences, one line
+    /// each. Repairs the differences unless `dry_run` is true.
     ///
     /// # Errors
     /// Like all requests, can return `Busy`, `Stopping` and `Unavailable`. Also returns `Unavailable` if the

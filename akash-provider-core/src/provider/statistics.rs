@@ -31,8 +31,8 @@ pub const RESERVATION_BOUNDS: [Duration; 6] = [
     Duration::from_secs(1),
 ];
 
-/// Bucket bounds for the delay from the block time to the processing of the block: 1 s to 1 h. The block time
-/// is the time of the votes for the previous block, about one block interval before the block is published.
+/// Bucket bounds for the delay from the block time to the processing of the block, from 1 s to 1 h. A block
+/// is published about one block interval after its block time.
 pub const BLOCK_LAG_BOUNDS: [Duration; 9] = [
     Duration::from_secs(1),
     Duration::from_secs(5),
@@ -111,8 +111,8 @@ pub struct ProviderStatistics {
     pub leases: (u64, u64),
     /// Withdrawals by result: `success`, `fail`.
     pub withdrawals: BTreeMap<&'static str, u64>,
-    /// Durations of scans from the first call until the result is applied, by type: `full`, or `cluster` for
-    /// a scan of the cluster alone.
+    /// Durations of scans. A duration starts with the first call and ends when the result is applied. The key
+    /// is `full`, or `cluster` for a scan of only the cluster.
     pub scan_durations: BTreeMap<&'static str, DurationCounts>,
     /// Deposits of the bids that this process created, by denomination.
     pub deposits_locked: BTreeMap<Denom, u128>,

@@ -48,7 +48,7 @@ type Written = Result<Result<Result<(), Error>, Elapsed>, JoinError>;
 pub(crate) struct StateWriter {
     store: Option<Arc<dyn StateStore>>,
     state: RestartState,
-    /// Running write of the state, at most one.
+    /// Task that writes the state; at most one.
     writing: JoinSet<Result<Result<(), Error>, Elapsed>>,
     /// Whether the state changed after the running write started.
     is_behind: bool,

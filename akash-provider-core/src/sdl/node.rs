@@ -16,7 +16,7 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 /// Maximum nesting depth. An SDL needs ten levels.
 pub const MAX_DEPTH: usize = 32;
 
-/// Maximum number of nodes, counting the nodes of each alias.
+/// Maximum number of nodes in a document. Each alias counts with all its nodes.
 pub const MAX_NODES: usize = 50_000;
 
 /// Maximum length of a key, in bytes. Attribute keys of the Akash network have at most 128 bytes.
@@ -91,7 +91,7 @@ pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlE
     }
 }
 
-/// In one document, the parser indents lines of at most this number of quoted texts.
+/// Maximum number of quoted texts that the parser indents in one document.
 const MAX_SHALLOW: usize = 32;
 /// Maximum number of lines that the parser indents in one quoted text.
 const MAX_LINES: usize = 200;

@@ -71,8 +71,8 @@ pub(crate) struct EngineModel {
     pub(crate) bids: BTreeSet<OrderId>,
     /// Resources of the bids of the provider, as the engine has read them in scans.
     pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
-    /// Deposits that the chain refused, by order and denomination. A query with a sufficient balance removes
-    /// the deposits.
+    /// Deposits that the account could not pay, by order and denomination. An entry is removed when a balance
+    /// query returns a sufficient balance.
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,

@@ -22,7 +22,8 @@ const ADDRESSES: u32 = 3;
 pub(crate) struct Hardware {
     /// Number of unhealthy devices per node. Only devices of the last GPU model of a node can be unhealthy.
     unwell: [u32; DEVICES.len()],
-    /// Number of devices per node that other processes use. All have the node's first model in [`DEVICES`].
+    /// Number of devices that other processes use, by node. All these devices have the first model of the
+    /// node in [`DEVICES`].
     foreign: [u32; DEVICES.len()],
     /// Fault of each storage class.
     storage_faults: [StorageFault; CLASSES.len()],

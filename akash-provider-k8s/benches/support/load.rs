@@ -20,7 +20,7 @@ const WRITERS: usize = 32;
 pub(crate) struct Load {
     pub(crate) nodes: usize,
     pub(crate) pods: usize,
-    /// Pods per lease. Every second pod belongs to a lease.
+    /// Number of pods of each lease. Only half of all pods belong to leases.
     pub(crate) pods_per_lease: usize,
 }
 

@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 const LOGS: &str = "logs";
 /// Maximum length of a line, in bytes. Longer lines are returned in pieces.
 const LINE_MAX: usize = 1 << 20;
-/// Maximum number of replicas read concurrently by one reader.
+/// Maximum number of replicas that one reader reads concurrently.
 const REPLICAS_MAX: usize = 128;
 /// Maximum number of buffered batches. A batch has about the size of one read.
 const BATCHES_MAX: usize = 8;

@@ -96,7 +96,7 @@ pub struct Write {
 pub struct Delete {
     /// Kind and name of the object.
     pub id: Id,
-    /// UID of the object; `None` deletes by name.
+    /// UID of the object. If `None`, the delete request contains only the name.
     pub uid: Option<String>,
 }
 

@@ -351,8 +351,8 @@ impl Inner {
         })
     }
 
-    /// Returns the state of the lease before the apply, as input for rendering. If `isolation` is set, all
-    /// pods are replaced.
+    /// Returns the state of the lease before the apply, as input for rendering. If `isolation` is set, no pod
+    /// template is preserved.
     fn prior_of_apply(
         &self,
         deployment: &WorkloadSpec,

@@ -23,7 +23,7 @@ pub(super) struct AppliedItems {
     pub(super) isolation: Isolation,
 }
 
-/// Returns the edited isolation objects of the kinds that a deploy does not compare.
+/// Returns the existing objects that differ from `items`. Omits the kinds that each deploy compares.
 pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<DriftedObject> {
     let mut all = drifted(items, view);
     all.retain(|found| !found.is_missing && !found.write.id.kind.is_watched());

@@ -326,8 +326,8 @@ fn is_foreign(manifest: &Manifest) -> bool {
     !annotations.is_some_and(|a| a.contains_key(labels::EXTRA))
 }
 
-/// Returns the hash of each service that another program deployed. Reads the annotation [`ADOPTED`], or else
-/// the services of a Manifest object without the annotation `EXTRA`.
+/// Returns the hash of each service that another program deployed, from the annotation [`ADOPTED`]. If a
+/// Manifest has no annotation `ADOPTED` or `EXTRA`, another program deployed all its services.
 fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
     if let Some(text) = annotations.get(ADOPTED) {

@@ -34,8 +34,7 @@ const REVISION: &str = "controller-revision-hash";
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl KubeCluster {
-    /// Deletes pods of an older revision that block the update of their StatefulSet, while the provider
-    /// leads. Never returns.
+    /// While the provider leads, deletes old pods that block the update of a StatefulSet. Never returns.
     pub async fn follow_rollouts(&self, leading: &LeadershipGate) {
         loop {
             leading.opened().await;

@@ -85,8 +85,8 @@ impl InfrastructureWatch {
     }
 }
 
-/// Returns `now`. If `now` has no API servers, the API servers of `last` are copied: the list came from an
-/// API server, so at least one exists.
+/// Returns `now`, with the API servers of `last` if `now` has none. An empty list is wrong, because an API
+/// server sent the list.
 fn with_last_servers(now: Infrastructure, last: &Infrastructure) -> Infrastructure {
     if now.api_servers.is_empty() {
         let api_servers: BTreeSet<SocketAddr> = last.api_servers.clone();

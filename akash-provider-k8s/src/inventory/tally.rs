@@ -73,7 +73,7 @@ struct Space {
 #[derive(Debug, Default)]
 struct Dirty {
     any: bool,
-    /// True if a node was added or removed, or if a node changed. Changed amounts do not count.
+    /// True if the set of counted nodes changed. A change of a counted node does not set this flag.
     structure: bool,
     nodes: BTreeSet<NodeName>,
     spaces: HashSet<Arc<str>>,

@@ -31,7 +31,7 @@ const EXCLUDED: [(&str, &str); 10] = [
     ("fd20:ce::254/128", "instance metadata of Google Cloud over IPv6"),
 ];
 
-/// Networks by IP version, without duplicates and without networks contained in others.
+/// Networks by IP version. No network contains another network of the list.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Networks {
     pub(super) v4: Vec<Ipv4Net>,
@@ -49,8 +49,8 @@ impl Networks {
         ))
     }
 
-    /// Returns the IPv4 addresses of cloud metadata services. Leases with the isolation level `legacy` also
-    /// have no access to these addresses.
+    /// Returns the IPv4 addresses of cloud metadata services. Even leases with the isolation level `legacy`
+    /// cannot connect to these addresses.
     pub(super) fn metadata() -> Vec<Ipv4Net> {
         Self::merge(excluded()).v4
     }

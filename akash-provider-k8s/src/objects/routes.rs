@@ -203,7 +203,8 @@ fn route_annotations(options: &HttpOptions, buffer_size: &str) -> Labels {
         .collect()
 }
 
-/// Returns `options`. If the tenant set no options, the body size is 0, and the default options are returned.
+/// Returns `options`, or the default options if the tenant set no options. A body size of 0 means that the
+/// tenant set no options.
 pub(crate) fn effective(options: &HttpOptions) -> HttpOptions {
     if options.max_body_size == 0 {
         HttpOptions::default()

@@ -107,8 +107,8 @@ impl Default for Options {
     }
 }
 
-/// Running hostname operator. Dropping the value stops the operator at once; [`HostnameOperator::stop`]
-/// finishes running work.
+/// Running hostname operator. Dropping the value stops the operator at once. [`HostnameOperator::stop`] first
+/// waits for the work in progress.
 #[derive(Debug)]
 pub struct HostnameOperator {
     shared: Arc<Shared>,
@@ -233,7 +233,7 @@ impl HostnameOperator {
         self.shared.state.confirm()
     }
 
-    /// Stops the operator. Waits for running work, for at most the timeout of one call.
+    /// Stops the operator. Waits for the work in progress, for at most the timeout of one call.
     pub async fn stop(&self) {
         self.running.stop().await;
     }

@@ -86,8 +86,8 @@ impl Default for Options {
     }
 }
 
-/// Running inventory operator. Dropping the value stops the operator at once; [`InventoryOperator::stop`]
-/// finishes running work.
+/// Running inventory operator. Dropping the value stops the operator at once. [`InventoryOperator::stop`]
+/// first waits for the work in progress.
 #[derive(Debug)]
 pub struct InventoryOperator {
     shared: Arc<Shared>,

@@ -106,8 +106,8 @@ impl Options {
     }
 }
 
-/// Running IP operator. Dropping the value stops the operator at once; [`IpOperator::stop`] finishes running
-/// work.
+/// Running IP operator. Dropping the value stops the operator at once. [`IpOperator::stop`] first waits for
+/// the work in progress.
 #[derive(Debug)]
 pub struct IpOperator {
     shared: Arc<Shared>,
@@ -232,7 +232,7 @@ impl IpOperator {
         self.shared.state.confirm()
     }
 
-    /// Stops the operator, and waits for running work for at most the timeout of one call.
+    /// Stops the operator. Waits for the work in progress, for at most the timeout of one call.
     pub async fn stop(&self) {
         self.running.stop().await;
     }

@@ -143,7 +143,7 @@ impl Queue {
         meant.len()
     }
 
-    /// Queues all running names again, because the writer has stopped.
+    /// Queues all names in progress again. Called after the writer has stopped.
     pub fn restart(&mut self) {
         for name in std::mem::take(&mut self.running) {
             self.push(name);

@@ -10,7 +10,7 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Maximum number of names with concurrent work.
+/// Maximum number of names that the operator processes concurrently.
 const AT_ONCE: usize = 8;
 
 /// Writer of the Kubernetes objects of an operator.

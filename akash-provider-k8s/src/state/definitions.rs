@@ -120,7 +120,8 @@ impl Tries {
 }
 
 impl Definitions {
-    /// Waits until a retry for a missing kind can succeed. Without a known definition, waits for `seldom`.
+    /// Waits until a retry for a missing kind can succeed. For a built-in kind, waits for the duration
+    /// `seldom`, because the kind has no CustomResourceDefinition to watch.
     pub(crate) async fn awaited(
         &self,
         client: &Client,

@@ -215,7 +215,7 @@ fn is_lease_namespace(name: &str) -> bool {
     name.len() == NAME_LENGTH && name.bytes().all(digit)
 }
 
-/// Converts an event, without its service.
+/// Converts a Kubernetes event. The caller sets the field `service`.
 fn lease_event(event: Event) -> LeaseEvent {
     let series = event.series.as_ref().map(|s| s.last_observed_time.0);
     let last = event.deprecated_last_timestamp.as_ref().map(|t| t.0);

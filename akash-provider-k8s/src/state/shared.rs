@@ -47,7 +47,7 @@ impl Shared {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores whether a node works, as `Index::node` does.
+    /// Stores whether a node works, and sends the resulting signals. `Index::node` describes `reports`.
     pub(super) fn node(&self, name: &str, reports: Option<bool>) {
         let signals = self.index().node(name, reports);
         self.tell(signals);

@@ -96,7 +96,8 @@ pub enum ApiResult {
 pub struct ApiCall {
     /// Verb of the request.
     pub verb: Verb,
-    /// Plural name of the resource, `version`, or `other`.
+    /// Plural name of the resource, such as `pods` or `pods/log`. The path `/version` has the name `version`.
+    /// Unknown resources and paths have the name `other`.
     pub resource: &'static str,
     /// Result of the request.
     pub result: ApiResult,

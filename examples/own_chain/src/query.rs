@@ -19,7 +19,7 @@ impl OwnChain {
     }
 
     /// Returns the record that `answer` finds in the market. After lost lines, the result is
-    /// [`Agreement::Disputed`]. The provider then closes no lease because of a missing record.
+    /// [`Agreement::Disputed`], so that a missing record does not cause the close of a lease.
     fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
         let state: &State = &lock(&self.0.state);
         Observed {

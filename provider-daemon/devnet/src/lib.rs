@@ -78,7 +78,8 @@ pub struct DevnetConfig {
     pub listen_grpc: SocketAddr,
     /// Minimum gas price that a transaction must pay.
     pub gas_price: DecCoin,
-    /// Whether unordered transactions are accepted, as on the Akash network but not on older chains.
+    /// Whether unordered transactions are accepted. The Akash network accepts such transactions; older chains
+    /// refuse them.
     pub takes_unordered: bool,
 }
 

@@ -189,7 +189,8 @@ impl AuditLine {
         plain::line(&text).into_owned() + "\n"
     }
 
-    /// Returns true if the line is from `start` or later, in milliseconds since the Unix epoch.
+    /// Returns true if the time of the line is not before `start`. The unit of `start` is milliseconds since
+    /// the Unix epoch.
     pub(super) fn is_since(&self, start: u64) -> bool {
         // A time that cannot be parsed is listed rather than hidden.
         let time = humantime::parse_rfc3339(&self.time).ok();

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum time that a tenant waits for the next event, in block times.
 const WAIT_BLOCKS: u32 = 60;
-/// Minimum value of the time in [`WAIT_BLOCKS`], for short block times.
+/// The maximum wait of [`WAIT_BLOCKS`] block times is never shorter than this time.
 const WAIT_MIN: Duration = Duration::from_secs(20);
 /// Maximum number of declined attempts of a tenant at a provider without leases.
 const ATTEMPTS_MAX: u32 = 2;

@@ -57,7 +57,7 @@ pub(super) struct Writer {
     unsaved: u64,
     /// Number of lost steps without a gap record.
     lost: u64,
-    /// Number of lost steps that a gap record contains, if this record is not in a file yet.
+    /// Number of lost steps in gap records that are not stored in a file yet.
     unsaved_gaps: u64,
     pause: Duration,
 }

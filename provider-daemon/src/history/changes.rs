@@ -117,8 +117,7 @@ impl Causes {
         }
     }
 
-    /// Returns changes of price or capacity, the best change first. The best change would have won or
-    /// admitted the most orders.
+    /// Returns possible changes of price or capacity. The first change would have gained the most orders.
     pub(super) fn changes(self) -> Vec<Change> {
         let mut changes: Vec<Change> = Vec::new();
         changes.extend(price_change(

@@ -93,8 +93,8 @@ fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Coun
     })
 }
 
-/// Adds one value for each count, with the two names in `labels`. If `counts` does not contain a pair of
-/// `values`, the pair gets the value 0.
+/// Adds one value for each combination of the label values. A combination that is missing in `counts` gets
+/// the value 0.
 fn by_pair(
     measure: Measure,
     labels: [&'static str; 2],

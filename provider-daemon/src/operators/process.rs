@@ -91,7 +91,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns statistics of the work queue, the writes and the deletions.
     fn work(&self) -> WorkStatistics;
 
-    /// Returns the routes of the operator without the cached responses.
+    /// Returns the routes of the operator. Omits the paths with a cached response.
     fn routes(self: Arc<Self>) -> Router;
 
     /// Returns log text about further listening addresses, or an empty text.
@@ -109,7 +109,7 @@ pub(super) trait Operator: Send + Sync + 'static {
         async move { until.cancelled().await }
     }
 
-    /// Starts no new work, and waits for the running work.
+    /// Starts no new work, and waits for the work in progress.
     fn stop(&self) -> impl Future<Output = ()> + Send;
 }
 

@@ -25,7 +25,7 @@ const CONNECTIONS_MAX: usize = 64;
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Maximum duration of a connection.
 const LIFE_TIME: Duration = Duration::from_secs(60);
-/// Time limit for running requests after the server was stopped.
+/// Time limit for the requests in progress after the server was stopped.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Delay after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ const TEXT_MAX: usize = 8 << 20;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
-/// Serves requests until `until` is cancelled, and then finishes running requests.
+/// Serves requests until `until` is cancelled, and then finishes the requests in progress.
 pub(crate) async fn serve(listener: TcpListener, router: Router, until: CancellationToken) {
     let end = until.clone();
     let answer = move |stream, peer| {

@@ -153,7 +153,7 @@ impl Export {
         &self.counts
     }
 
-    /// Sends the remaining items for at most `last`, and then stops the task.
+    /// Sends the remaining items, then stops the task. Sending takes at most the time `last`.
     pub(super) async fn finish(mut self) {
         self.end.cancel();
         if timeout(self.last, &mut self.task).await.is_err() {

@@ -122,7 +122,7 @@ fn read(database: &Database, chain_id: &str) -> Result<Option<Checkpoint>, redb:
     }))
 }
 
-/// Returns the current time. A block without a stored time is not later than the current time.
+/// Returns the current time, as an upper bound for a block without a stored time.
 fn now() -> BlockTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     BlockTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -115,8 +115,8 @@ impl Locations {
         }
     }
 
-    /// Returns the database copy that the environment variable selects. Without the variable, updates a
-    /// missing or old copy of this check, and then returns the newest of all copies. Returns `None` if no
+    /// Returns the database copy that the environment variable selects. Without the variable, calls
+    /// `fetch` if the copy in `own` is missing or old. Then returns the newest of all copies, or `None` if no
     /// copy exists.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {

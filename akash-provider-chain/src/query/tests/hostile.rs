@@ -310,7 +310,7 @@ const LISTINGS: [&str; 6] = [
 ];
 
 /// Returns the bytes that a request must contain to get the malformed record. For lists of bids and leases,
-/// these bytes are the tenant of `won`. For other paths, every request gets the record.
+/// these bytes are the tenant of `won`. For other paths, the result is empty and matches every request.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),

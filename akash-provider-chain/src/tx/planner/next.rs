@@ -286,8 +286,8 @@ impl Planner {
         self.now.plus(backoff(flight.failures))
     }
 
-    /// Creates a draft of a transaction. Returns `None` if a value is missing, or if no gas price of the node
-    /// is acceptable.
+    /// Creates a draft of a transaction. Returns `None` if the account, the gas prices or the nonce are
+    /// unknown, or if no gas price of the node is acceptable.
     fn draft(&mut self, id: FlightId, gas_limit: u64, tip: Tip, out: &mut Vec<Action>) -> Option<Draft> {
         let account_number = self.chain.account()?;
         let price = self.config.gas.price_at(self.chain.prices()?);

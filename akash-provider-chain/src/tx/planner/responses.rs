@@ -51,7 +51,8 @@ enum Reaction {
     None,
 }
 
-/// Returns true if the chain refused the nonce of a transaction. No message was then executed.
+/// Returns true if the chain refused the sequence or the timeout of a transaction. The chain executes no
+/// message of such a transaction.
 fn is_refused_nonce(code: &Code) -> bool {
     code.is_sdk(TIMEOUT) || code.is_sdk(TIMEOUT_HEIGHT) || code.is_sdk(WRONG_SEQUENCE)
 }

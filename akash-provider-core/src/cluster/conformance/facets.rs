@@ -137,7 +137,8 @@ async fn declared(ips: &Arc<dyn LeasedIps>, lease: &LeaseId, rule: &Rule) -> Vec
     declared
 }
 
-/// Checks that a declared address is listed, and moves between leases of one tenant only with `overwrite`.
+/// Checks that a declared address is listed. Also checks that another lease of the same tenant can take over
+/// the address with `overwrite`, but not without `overwrite`.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

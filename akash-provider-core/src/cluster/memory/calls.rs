@@ -149,7 +149,7 @@ impl Script {
         }
     }
 
-    /// Removes the counters of the oldest lease without a call in progress.
+    /// Removes the counters of the oldest leases. Skips leases with a call in progress.
     fn make_room(&mut self) {
         while self.counted.len() >= COUNTED_MAX {
             let is_over = |lease: &LeaseId| self.calls.get(lease).is_none_or(|calls| calls.under_way == 0);

@@ -48,8 +48,8 @@ use std::time::Duration;
 const READ_ATTEMPTS: u32 = 3;
 /// Maximum time in which a submission retries failed queries and failed checks.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
-/// Time for which the state of a deployment without leases is retained, so that a restarted group can use its
-/// manifest.
+/// Time for which the engine retains the state of a deployment without leases. A group that is restarted
+/// within this time reuses the accepted manifest.
 const RETENTION: Duration = Duration::from_secs(300);
 
 /// Phase of a deployment: the progress of the first submission in the deployment's queue.
@@ -90,8 +90,8 @@ pub enum Input {
     LeaseAdded {
         /// Id of the lease.
         lease: LeaseId,
-        /// Block time of the manifest deadline. `None` if no limit is configured or the deadline cannot start
-        /// yet.
+        /// Block time of the manifest deadline. `None` if no manifest timeout is configured, or if the
+        /// timeout has not started yet.
         deadline: Option<BlockTime>,
         /// Origin of the lease.
         origin: Origin,

@@ -57,7 +57,7 @@ pub struct HostnameChanges {
 /// Hostnames held by leases, and blocked hostnames.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostnameLedger {
-    /// Hostnames that are blocked without their subdomains.
+    /// Blocked hostnames. The subdomains of these hostnames are not blocked.
     blocked: BTreeSet<String>,
     blocked_domains: BTreeSet<String>,
     /// Hostname of this provider, from the provider record on the chain.
@@ -96,8 +96,9 @@ impl HostnameLedger {
         self
     }
 
-    /// Sets the hostname of the provider. Blocks this hostname, its subdomains and similar Punycode
-    /// hostnames, except automatic hostnames. Hostnames that are already held are not affected.
+    /// Sets the hostname of the provider. Blocks this hostname, its subdomains, and Punycode hostnames that
+    /// look similar. Automatic hostnames below this hostname are not blocked. No lease loses a hostname that
+    /// it already holds.
     pub fn set_own(&mut self, hostname: &str) {
         self.own = Some(hostname.to_lowercase());
     }

@@ -181,7 +181,8 @@ impl Workload {
         }
     }
 
-    /// Creates a workload without a lease record. The engine only fetches the lease from the chain.
+    /// Creates a workload without a lease record. Until the engine has fetched the record from the chain, the
+    /// engine deploys nothing for the lease.
     #[must_use]
     pub fn without_lease(lease: &LeaseId) -> Self {
         Self {

@@ -276,10 +276,10 @@ impl Order {
         }
     }
 
-    /// Creates the machine of an order with a bid that another process of this provider placed in the block
-    /// at `height`, and reads the bid.
+    /// Creates the machine of an order on which another process of this provider has placed a bid. `height`
+    /// is the height of the bid's block. The machine fetches the bid from the chain.
     ///
-    /// If the read does not find the bid, the provider sends no other bid on the order.
+    /// If the chain does not return the bid, the provider sends no other bid on the order.
     pub fn from_bid_event(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {
@@ -373,7 +373,7 @@ impl Order {
         self.order.as_ref()
     }
 
-    /// Returns true if the order may hold a reservation.
+    /// Returns true in the phases in which the order can have a reservation.
     #[must_use]
     pub const fn holds_reservation(&self) -> bool {
         match self.phase {

@@ -42,7 +42,8 @@ pub(in crate::engine) struct Wallet {
     /// Last balance that was read, for a comparison with the next balance.
     read: BTreeMap<Denom, u128>,
     is_reading: bool,
-    /// Deposits of bids in flight during the current read. The read balance may still include these deposits.
+    /// Deposits of bids in flight during the current balance query. The chain possibly deducts these deposits
+    /// only after the query.
     unconfirmed: BTreeMap<OrderId, Coin>,
     /// Position in the event stream at the start of the last balance query: the processed height, and whether
     /// events of the next block were already received.

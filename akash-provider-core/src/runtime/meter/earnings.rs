@@ -20,8 +20,8 @@ struct Account {
 }
 
 impl Account {
-    /// Creates the account of a lease in a snapshot. Without a payment record, all blocks since the creation
-    /// of the lease count.
+    /// Creates the account of a lease from its records. If the payment or the deployment is missing, the
+    /// earnings are counted from the creation of the lease.
     fn from_record(record: &LeaseRecord, deployment: Option<&DeploymentRecord>) -> Self {
         let lease = &record.lease;
         let recorded = record.payment.as_ref().zip(deployment).and_then(|(payment, d)| {

@@ -108,7 +108,8 @@ impl OrderCounts {
         }
     }
 
-    /// Returns whether a finished close transaction was for a bid without a lease.
+    /// Returns true if the finished `CloseBid` closed a bid, and not a lease. Removes the order from
+    /// `closing`.
     pub(super) fn take_closing(&mut self, order: &OrderId) -> bool {
         self.closing.remove(order)
     }

@@ -35,7 +35,8 @@ pub(super) fn compute(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Comp
     })
 }
 
-/// Returns a field of a profile with the field's location, or the default with the profile's location.
+/// Returns a field of a profile, and the location of the field. If the field is missing, returns the default
+/// value and the location of the profile.
 fn part_of<T: Default>(
     at: Option<ValueRef<'_>>,
     profile: &Location,

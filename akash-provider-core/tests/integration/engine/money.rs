@@ -107,7 +107,6 @@ fn payout_without_fee_is_retried_after_a_refill() {
     );
 }
 
-/// After a rejected payout, the provider account can receive money, such as returned deposits.
 #[test]
 fn refill_does_not_retry_payout_rejected_for_another_reason() {
     let mut world = World::new();

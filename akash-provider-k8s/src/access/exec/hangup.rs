@@ -107,7 +107,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Checks the tools of the container. Does not start the command.
+    /// Creates a session for `command`. Checks whether the container has the programs that stop the command
+    /// later. Does not start the command.
     pub(super) async fn new(
         access: &Access,
         namespace: String,

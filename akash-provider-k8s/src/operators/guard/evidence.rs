@@ -36,7 +36,7 @@ impl<K> Records<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
 {
-    /// Reads the evidence at the start. Reads the evidence again when the guard requests this. Never returns.
+    /// Reads the evidence at the start, and after each request of the guard. Never returns.
     pub(in crate::operators) async fn follow<I: Index>(self, state: Arc<OperatorState<I>>) {
         let mut wait = WAIT_FIRST;
         loop {

@@ -78,7 +78,7 @@ pub struct HostnameStatus {
     pub is_ignored: bool,
 }
 
-/// Hostname in the format of the Go operator at `/managed-hostnames`.
+/// Entry of the response to `/managed-hostnames`, in the format of the Go operator.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ManagedHostname {

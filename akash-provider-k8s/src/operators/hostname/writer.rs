@@ -130,8 +130,8 @@ impl Writer {
     }
 }
 
-/// Returns the error if an object already exists, although no watch event reported the object. The event is
-/// pending, or another client wrote the object.
+/// Returns the error for an existing object that the watch has not reported. The watch event is pending, or
+/// another client created the object.
 fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Error {
     let lease_there = there.labels.as_ref().and_then(labels::lease_of);
     let own: Option<labels::Labels> = wanted

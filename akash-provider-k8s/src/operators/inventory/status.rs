@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// Status of the inventory operator.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
-    /// The cluster was counted, and nodes and classes were listed.
+    /// True if the capacity was counted, and if all nodes and storage classes were listed.
     pub is_ready: bool,
     /// States of the watches, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,

@@ -24,8 +24,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 const EVERY: Duration = Duration::from_secs(60);
 /// Delay between a change of the operator's own count and the request for the metrics.
 const GATHER: Duration = Duration::from_secs(5);
-/// Maximum number of metrics requests after the address count of the operator changes. The requests take
-/// about an hour in total.
+/// Maximum number of requests for the metrics after a change of the operator's own count. The requests are
+/// spread over about an hour.
 const TRIES: u32 = 7;
 /// Maximum size of a response, in bytes.
 const RESPONSE_MAX: u64 = 4 << 20;

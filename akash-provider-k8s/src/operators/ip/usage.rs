@@ -186,8 +186,8 @@ impl<'a> NewNotices<'a> {
     }
 }
 
-/// Returns true if a Service has waited for an address for less than `LATE_AFTER`. No event reports the end
-/// of this time.
+/// Returns true if a Service has waited for an address for less than `LATE_AFTER`. The caller must then call
+/// again later, because no event reports the end of this time.
 pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     let mut services = index.services().filter(|(_, live)| live.is_leased);
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))

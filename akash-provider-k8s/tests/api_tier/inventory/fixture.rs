@@ -356,7 +356,7 @@ impl Capacity {
         places.map(|p| (p.unit, p.node.to_string(), p.replicas)).collect()
     }
 
-    /// Waits for the first report, or returns its error.
+    /// Waits for the first inventory update. Returns the error if the source sends an error first.
     pub(crate) async fn first(&mut self) -> Result<(), String> {
         let update = tokio::time::timeout(WAIT_LIMIT, self.updates.next()).await;
         update.unwrap().unwrap().map(drop).map_err(|e| e.to_string())

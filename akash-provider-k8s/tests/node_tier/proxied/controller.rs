@@ -140,8 +140,8 @@ fn read(object: &DynamicObject) -> (ObjectKey, Value) {
     (place, serde_json::to_value(object).unwrap())
 }
 
-/// Writes the status of the routes, then updates the proxy. In the Gateway API, an accepted route may not be
-/// in use yet.
+/// Writes the status of the routes, then updates the proxy. The Gateway API allows that an accepted route is
+/// not in use yet.
 async fn serve(
     client: Client,
     mut proxy: Proxy,

@@ -124,8 +124,8 @@ pub(crate) fn signed(bytes: &[u8]) -> Option<(Address, u64)> {
     Some((key.address().clone(), info.sequence))
 }
 
-/// Replaces the key of the next page with a placeholder in a response with orders. Returns the response and
-/// the key.
+/// Takes the key of the next page out of an orders response. Returns the response with a placeholder, and the
+/// key.
 pub(crate) fn split_page(response: &Value) -> (Value, Vec<u8>) {
     let mut response = response.clone();
     let bytes = BASE64

@@ -62,7 +62,8 @@ impl Replay {
         }
     }
 
-    /// Repeats the queries recorded at this height. Adds each different response to `differences`.
+    /// Repeats the recorded queries of this height. Adds each response that differs from the recording to
+    /// `differences`.
     async fn queries(&mut self, height: u64) {
         let mut found = self.recorded_queries.remove(&height).unwrap_or_default();
         found.sort();
@@ -119,7 +120,7 @@ impl Replay {
         request.encode_to_vec()
     }
 
-    /// Removes and stores the key of the next page in a response.
+    /// Stores the key of the next page in `self`. Returns the response with a placeholder for the key.
     fn without_key(&mut self, response: &Value) -> Value {
         let (value, key) = split_page(response);
         self.next_page = key;

@@ -36,7 +36,7 @@ pub(crate) async fn lease_status() -> anyhow::Result<()> {
     .await
 }
 
-/// Measures the memory growth with the number of requests.
+/// Measures how much memory the daemon uses for additional requests.
 pub(crate) async fn memory() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let mut callers = callers(&daemon, |number| {

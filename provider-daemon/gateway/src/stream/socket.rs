@@ -211,7 +211,7 @@ async fn write(
 /// A flush contains the first message and at most this number of further messages.
 const TOGETHER: usize = 256;
 
-/// Writes `first`, and further messages that are available without waiting.
+/// Writes `first`, and at most [`TOGETHER`] further messages that are already available.
 async fn put(
     sink: &mut SplitSink<Io, Message>,
     mut messages: std::pin::Pin<&mut impl Stream<Item = Result<Message, Ending>>>,

@@ -186,7 +186,7 @@ pub(super) async fn validate(world: &World, group: &GroupSpec) -> Reply {
     world.client().send("GET", "/validate", &body).await
 }
 
-/// Returns the response with code and ignored resources.
+/// Requests `/validate` with the `Accept` value for detailed declines.
 pub(super) async fn detailed(world: &World, group: &GroupSpec) -> Reply {
     let body = serde_json::to_string(group).unwrap();
     let client = world.client().header("Accept", DECLINE_JSON);

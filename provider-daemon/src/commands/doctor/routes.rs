@@ -17,8 +17,8 @@ const CONTROLLER: &str = "ingress controller";
 const GATEWAY: &str = "gateway";
 /// Pod label that contains the name of the application.
 const APP: &str = "app.kubernetes.io/name";
-/// Start of the controller name in an `IngressClass`, and the value of the label [`APP`] in the chart of this
-/// controller.
+/// Prefix of the controller name in an `IngressClass`, and the label [`APP`] that the chart of this
+/// controller sets.
 const APPS: [(&str, &str); 5] = [
     ("k8s.io/ingress-nginx", "ingress-nginx"),
     ("nginx.org/ingress-controller", "nginx-ingress"),

@@ -173,7 +173,7 @@ fn router(process: Arc<InventoryProcess>, until: CancellationToken) -> Router {
     routes.prepare().into_axum_router()
 }
 
-/// Serves requests until `until` is cancelled, and then finishes the running requests.
+/// Serves requests until `until` is cancelled, and then finishes the requests in progress.
 pub(super) async fn serve(listener: TcpListener, process: Arc<InventoryProcess>, until: CancellationToken) {
     let (router, end) = (router(process, until.clone()), until.clone());
     let answer = move |stream, _| converse(stream, router.clone(), end.clone());

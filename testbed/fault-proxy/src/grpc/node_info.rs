@@ -49,7 +49,7 @@ struct Info {
 
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Akash {
-    /// API version in use. Only the name is read.
+    /// API version in use. Only the field `name` of the version is read.
     #[prost(message, optional, tag = "1")]
     client: Option<Version>,
     #[prost(message, repeated, tag = "2")]

@@ -202,7 +202,8 @@ fn nodes(count: u64) -> Vec<Node> {
     (0..count).map(node).collect()
 }
 
-/// At most one node leads at any time. After 60 s without faults, one node leads. Forged terms are not used.
+/// Checks that at most one node leads at any time, and that a node leads 60 s after the last fault. Also
+/// checks that no leader uses a forged term.
 fn contested(lucks: &[Luck], deletes: &[u64], forgeries: &[Forgery]) -> Result<(), TestCaseError> {
     let (mut store, mut nodes, mut next) = (Store::default(), nodes(3), 0);
     let mut last_term = 0;

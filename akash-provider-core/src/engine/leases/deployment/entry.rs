@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Origin of a lease, which determines whether the lease can have a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Origin {
-    /// This process sent the winning bid. No other instance accepted a manifest for the lease.
+    /// This process sent the winning bid, so no other instance accepted a manifest for the lease.
     Won,
     /// The lease is older than this engine, or another instance may have won the lease. The cluster may have
     /// a manifest of the lease.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A submitted manifest in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Submission {
-    /// Request to reply to, or `None` for an accepted manifest that is submitted again for a new lease.
+    /// Request of the tenant. `None` if the engine submits an accepted manifest again for a new lease.
     pub request: Option<RequestId>,
     /// Manifest with all groups of the deployment.
     pub manifest: Arc<Manifest>,

@@ -6,7 +6,7 @@ use crate::inventory::requests::Requests;
 
 pub(super) type Objects = BTreeMap<(Kind, Key), ObjectFacts>;
 
-/// Applies a change to the objects, as the API server stores them.
+/// Applies a change to `objects`, a model of the objects in the API server.
 pub(super) fn remember(objects: &mut Objects, change: &Change) {
     match change {
         Change::Set(key, fact) => {
