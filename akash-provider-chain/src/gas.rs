@@ -86,7 +86,7 @@ pub enum FeeError {
 }
 
 impl GasConfig {
-    /// Returns the price of one unit of gas at a node with the minimum gas prices `minimum`.
+    /// Returns the price of one unit of gas. `minimum` contains the minimum gas prices of the node.
     ///
     /// # Errors
     /// Returns an error if the node does not accept the configured denomination, or if the price of the node

@@ -140,8 +140,8 @@ pub enum Decline {
         "the order already has {bids} bids or more; the chain accepts another bid only on an order with at most {limit}"
     )]
     OrderFull {
-        /// Number of open, active and closed bids on the order. If the chain refused the bid, this is the
-        /// minimum: `limit` plus 1.
+        /// Number of open, active and closed bids on the order. After a refusal by the chain, the exact
+        /// number is unknown, and this field is `limit` plus 1.
         bids: u32,
         /// The chain parameter `order_max_bids`. The chain refuses a bid if the number of bids exceeds this
         /// value.

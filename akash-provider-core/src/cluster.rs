@@ -300,7 +300,8 @@ pub struct DeclaredHostname {
     pub lease: LeaseId,
 }
 
-/// Returns the proxy settings of a hostname from the manifest.
+/// Returns the proxy settings that a manifest group defines for a hostname. Returns `None` if the group lacks
+/// the service or the port of the hostname.
 #[must_use]
 pub fn http_options<'a>(group: &'a Group, name: &HostnameDeclaration) -> Option<&'a HttpOptions> {
     let service = group.services.iter().find(|s| s.name == name.service)?;

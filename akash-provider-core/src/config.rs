@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Settings of a provider. The type of a setting defines its unit. The comment of a setting also names the
-/// corresponding flag of the Go provider. The flag's default or special values follow in parentheses.
+/// corresponding flag of the Go provider. Parentheses after a flag contain its default or its special values.
 ///
 /// In files (JSON, TOML, YAML), a duration is a text such as `500ms`, `30s`, `5m` or `1h30m`. An optional
 /// duration can be `never`. A missing setting has its default value. Only [`provider`](Self::provider) and

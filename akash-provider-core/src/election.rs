@@ -295,7 +295,8 @@ impl ElectionTask {
         self.release().await;
     }
 
-    /// Releases the election record. Retries once, because a canceled write may have changed its version.
+    /// Releases the election record. Retries once, because a canceled write may have changed the version of
+    /// the record.
     async fn release(&mut self) {
         if !self.contest.holds() {
             return;

@@ -26,7 +26,7 @@ impl PartialEq for DeletionLog {
 }
 
 impl DeletionLog {
-    /// Creates a value that records deletions in `log`.
+    /// Creates a deletion log that writes to the audit log `log`.
     #[must_use]
     pub fn new(log: impl AuditLog) -> Self {
         Self(Some(Arc::new(log)))

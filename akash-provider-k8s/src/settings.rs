@@ -128,7 +128,7 @@ impl LeasedIpCount {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the count. Returns true if the count changed.
+    /// Stores the two numbers that [`Self::known`] returns. Returns true if a number changed.
     pub(crate) fn set(&self, count: (u32, u32)) -> bool {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         current.replace(count) != Some(count)

@@ -306,7 +306,7 @@ impl State {
     }
 
     /// Records an accepted write. `object` is the response of the API server. Health is unknown until the
-    /// watches have observed this write. Writes of kinds that do not decide health have no effect.
+    /// watches have observed this write. Ignores objects of kinds that do not affect health.
     pub fn wrote<K: kube::Resource<DynamicType = ()> + 'static>(&self, object: &K) {
         let Some((kind, home)) = kind::decisive(object) else {
             return;

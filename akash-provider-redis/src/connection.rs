@@ -17,7 +17,8 @@ use tokio::time::timeout;
 
 /// Maximum time to connect: name lookup, sentinels, connection and handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Maximum time for the response of a sentinel, short enough to connect to the master afterwards.
+/// Maximum time for the response of a sentinel. The rest of [`CONNECT_LIMIT`] remains for the connection to
+/// the master.
 const SENTINEL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Location of the bus, and the names of its Redis keys.

@@ -26,8 +26,8 @@ const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 /// the term of the written record.
 ///
 /// A new term is the requested term. If Redis contains this term or a higher term, the new term is the
-/// highest term in Redis plus 1. An implausibly high term in Redis is forged and counts as 0. For this
-/// reason, all terms are exact in Lua.
+/// highest term in Redis plus 1. An implausibly high term in Redis counts as 0, because only a forged term is
+/// so high. All other terms are small enough for exact numbers in Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''
 if version ~= ARGV[1] then

@@ -221,7 +221,7 @@ fn remember(
     Ok(())
 }
 
-/// Raises the limit of open files; each client connection needs one.
+/// Raises the limit of open files, because each client connection needs an open file.
 fn raise_open_files() {
     match raise() {
         Ok(files) => tracing::debug!(files, "limit of open files raised"),

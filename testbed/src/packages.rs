@@ -62,8 +62,8 @@ pub(crate) fn redis() -> Result<PathBuf> {
     Ok(REDIS.files.iter().map(PathBuf::from).collect())
 }
 
-/// Returns the path of a library for LD_PRELOAD, which changes the clock of a program. Installs a missing
-/// package.
+/// Returns the path of a library that changes the clock of a program. The caller sets LD_PRELOAD to this
+/// path. Installs a missing package.
 ///
 /// # Errors
 /// Fails if the package cannot be installed. The error names the command to install the package.

@@ -1,6 +1,6 @@
 //! Failed tests in the output of a test program, with the lines that explain each failure.
 
-/// Maximum number of lines of a test failure repeated at the end.
+/// Maximum number of output lines per failed test that are repeated at the end.
 const LINES: usize = 12;
 /// Maximum number of characters of a repeated line.
 const CHARACTERS: usize = 300;

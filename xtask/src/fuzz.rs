@@ -27,7 +27,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 const CRATE: &str = "provider-daemon/gateway/fuzz";
 
 /// Runs each target for ten minutes or `FUZZ_SECONDS`, on all cores. If the fuzz programs cannot be built,
-/// mutates inputs without coverage.
+/// mutates inputs randomly.
 pub(crate) fn run(workspace: &Workspace, seed: u64) -> Result<()> {
     let seconds = seconds()?;
     match build(workspace) {

@@ -67,7 +67,7 @@ impl Endpoints {
             .collect()
     }
 
-    /// Returns the number of changes of the selected endpoint, and the reason of the last change.
+    /// Returns how often the client switched to another endpoint, and the reason of the last switch.
     #[must_use]
     pub fn switches(&self) -> (u64, Option<String>) {
         let choice = lock(&self.shared.choice);
@@ -232,8 +232,8 @@ impl Endpoints {
         self.review_processed();
     }
 
-    /// Returns the selected endpoint. Selects another endpoint if the selected endpoint is not usable, or has
-    /// been slower for `2 ×` [`Limits::health_age`](crate::Limits::health_age).
+    /// Returns the selected endpoint. Replaces an unusable endpoint at once. Replaces a usable endpoint after
+    /// another endpoint has been faster for `2 ×` [`Limits::health_age`](crate::Limits::health_age).
     pub(super) fn prefer(&self, capability: Capability, ready: &[usize]) -> Option<usize> {
         let latency = |at: usize| {
             let member = self.shared.members.get(at);

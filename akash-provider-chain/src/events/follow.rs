@@ -55,7 +55,7 @@ pub(super) struct Follower {
     wait: Duration,
     /// Number of consecutive failed attempts to open a websocket.
     polls: u32,
-    /// Number of failed attempts to get the next block from responding nodes.
+    /// Number of unusable responses to queries for the next block.
     refusals: u32,
     /// Rate limit for logged warnings about nodes.
     warnings: Repeated,

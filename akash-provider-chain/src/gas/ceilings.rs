@@ -125,7 +125,7 @@ impl FromStr for Scope {
     }
 }
 
-/// Gas and fee: the sum of one or more transactions, or a ceiling.
+/// Total gas and total fee of some transactions, or a ceiling for these totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cost {
     /// Total gas limit, in units of gas.

@@ -54,7 +54,7 @@ pub enum KeyringError {
     NamedAsAnother {
         /// Name as given, truncated to 80 characters.
         name: String,
-        /// Address of the key that cannot have this name.
+        /// Address of the new key.
         address: String,
     },
     /// No key has this name or address.

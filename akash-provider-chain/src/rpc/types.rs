@@ -174,7 +174,7 @@ pub(crate) struct AbciResponse {
     pub(crate) height: Number,
 }
 
-/// Response of `header`, without a header if the node does not have the height.
+/// Response to a query for a header. Contains no header if the node does not have the block.
 #[derive(Debug, Deserialize)]
 pub(crate) struct HeaderResponse {
     pub(crate) header: Option<Header>,

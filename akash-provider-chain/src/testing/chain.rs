@@ -156,7 +156,7 @@ impl Chain {
         Node::start(move |method, params| chain.reply(&behavior, method, params)).await
     }
 
-    /// Responds to a query with the state at the height `asked`, or else at the newest height.
+    /// Responds to a query with the state at the height `asked`; `None` means the newest height.
     pub(crate) fn serve(
         &self,
         path: &str,

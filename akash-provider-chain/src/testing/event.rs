@@ -4,7 +4,7 @@ use akash_provider_core::types::{BidId, ChainEvent, DecCoin, DeploymentId, Group
 use serde_json::{Value, json};
 use std::fmt::Display;
 
-/// Returns the result of a successful transaction with the events of `facts`.
+/// Returns the result of a successful transaction. The result contains one event for each fact.
 pub(super) fn tx_result(facts: &[ChainEvent]) -> Value {
     json!({"code": 0, "events": facts.iter().map(event).collect::<Vec<_>>()})
 }

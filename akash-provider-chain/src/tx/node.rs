@@ -64,10 +64,8 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Returns an error instead of a refusal if another node may have received the transaction. A block may still
-/// include this transaction.
-///
-/// All other responses are returned unchanged, including a refusal with the code [`IN_MEMPOOL`].
+/// Replaces a refusal with an error if another node may have received the transaction, because a block may
+/// still include the transaction. A refusal with the code [`IN_MEMPOOL`] is not replaced.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {
         Submission::Refused { code, log }

@@ -184,7 +184,7 @@ pub(super) enum Input {
     Stop,
 }
 
-/// Output of the planner. The result of every action except `Reply` comes back as one input.
+/// Output of the planner. Every action except `Reply` leads to exactly one later input of the planner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// Query the newest block.

@@ -64,7 +64,7 @@ pub struct TxStatistics {
     pub included: u64,
     /// Total fees of the transactions in blocks, by denomination, including fees that a granter paid.
     pub fees: BTreeMap<Denom, u64>,
-    /// Total gas that the transactions in blocks used.
+    /// Total used gas of the transactions in blocks.
     pub gas_used: u64,
     /// Time from a call to its outcome, for committed and refused messages.
     pub outcome_times: DurationCounts,

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// The first bus serves subscribers and [`Bus::last`]. Each of the other buses has its own queue. An event
 /// that does not fit in the queue is dropped.
 ///
-/// If another bus refuses an event of [`Topic::Facts`], the event is dropped. If another bus refuses an event
-/// of any other topic, the newest event of this topic is published again until the bus accepts it.
+/// If one of the other buses refuses an event of [`Topic::Facts`], the event is dropped. For any other topic,
+/// the newest event of the topic is published again until this bus accepts the event.
 ///
 /// ```
 /// use akash_provider_core::bus::{Bus, FanOut, LocalBus};

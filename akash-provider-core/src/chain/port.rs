@@ -170,8 +170,9 @@ pub struct Account {
 /// "Not found" is `Ok(None)` or an empty page. A failed query is an error, never an empty result. For an
 /// incomplete record, the client returns [`Disputed`](crate::types::Agreement::Disputed), and the provider
 /// closes no lease. Responses come from a node that has the configured chain id and is not catching up.
-/// Queries after the outcome of a transaction return its changes, with at least its height in [`Observed`]. A
-/// provider record is returned exactly as the provider sent it.
+/// When the outcome of a transaction is known, queries return the changes of this transaction. The height in
+/// [`Observed`] is then at least the height of the transaction. A provider record is returned exactly as the
+/// provider sent it.
 ///
 /// Each page has at most `limit` records. The pages contain every matching record once, and the number of
 /// pages is finite. [`Page::from_sorted`] builds such pages. After `query_timeout`, the caller drops the

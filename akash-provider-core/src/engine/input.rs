@@ -131,14 +131,14 @@ pub enum Request {
         /// Close reason. Only the reasons that a provider can state are allowed.
         reason: CloseReason,
     },
-    /// Compare the chain, the cluster and the state of the engine now.
+    /// Start a full scan at once: compare the chain, the cluster and the engine.
     Scan {
         /// Report the differences without repairing them.
         dry_run: bool,
     },
-    /// Release the circuit breaker for all owners. All held closes continue.
+    /// Release the circuit breaker for all owners. All held close requests continue.
     ReleaseBreaker,
-    /// Release the circuit breaker for one owner. The held closes of this owner continue.
+    /// Release the circuit breaker for one owner. The held close requests for this owner continue.
     ReleaseBreakerFor {
         /// Tenant for which the breaker is released.
         owner: Address,

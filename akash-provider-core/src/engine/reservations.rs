@@ -142,7 +142,7 @@ impl Reservations {
         self.apply_reservations(update.inventory, pods);
     }
 
-    /// Subtracts all reservations from the last inventory again.
+    /// Calculates the free capacity from scratch: the last inventory minus all reservations.
     pub fn rebuild(&mut self) {
         self.pools.recount(None);
         match self.inventory.take() {

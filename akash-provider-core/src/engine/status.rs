@@ -219,7 +219,7 @@ pub struct LeasedIpStatus {
     pub available: u32,
 }
 
-/// One reservation, summed over its replicas, with overcommit applied.
+/// Resources of one reservation: the sum over all replicas, with overcommit applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReservationStatus {
     /// Order of the reservation.

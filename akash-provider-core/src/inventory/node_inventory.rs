@@ -45,8 +45,8 @@ pub struct NodeInventory {
 }
 
 impl NodeInventory {
-    /// Creates the free capacity of a cluster. Invalid entries, such as a duplicate node or a GPU of an
-    /// unknown vendor, are omitted and listed by [`Inventory::explain`] as ignored.
+    /// Creates the inventory of a cluster without reservations. Invalid entries, such as a duplicate node or
+    /// a GPU of an unknown vendor, are omitted. [`Inventory::explain`] lists these entries as ignored.
     #[must_use]
     pub fn new(spec: &ClusterSpec) -> Self {
         Self::from_layout(Layout::new(spec))

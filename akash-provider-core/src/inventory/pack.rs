@@ -141,8 +141,7 @@ impl Search<'_> {
         None
     }
 
-    /// Returns the GPU choices with which a unit fits on some node. The last choice fits on the node with the
-    /// lowest index.
+    /// Returns the GPU choices that fit on some node, in descending order of the first fitting node.
     fn order_choices(&self, unit: usize) -> Vec<GpuRequest> {
         let need = &self.needs[unit];
         let nodes = 0..self.inventory.free.len();

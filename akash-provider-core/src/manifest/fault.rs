@@ -264,7 +264,7 @@ pub enum CrossFault {
     },
 }
 
-/// Resource for which a service and its resource unit must have equal values.
+/// Resource that a service and its resource unit both define. The two values must be equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

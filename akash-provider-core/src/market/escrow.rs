@@ -19,7 +19,7 @@ pub(super) struct Escrow {
     pub(super) details: EscrowDetails,
 }
 
-/// Details that a node reports about an escrow account in addition to the funds.
+/// Values of an escrow account in a query response, except the remaining funds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct EscrowDetails {
     /// Total amount that the account has transferred to leases, by denomination.

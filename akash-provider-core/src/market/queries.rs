@@ -18,7 +18,7 @@ pub struct BidDeposit {
     pub returned_at: Option<Height>,
 }
 
-/// Details of a lease that a node reports in addition to the [`LeaseRecord`].
+/// Values of a lease in a query response, except the values of the [`LeaseRecord`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseDetails {
     /// Earnings that are not paid, because the funds were insufficient.

@@ -98,8 +98,8 @@ impl Utilization {
         all
     }
 
-    /// Returns the name of the requested resource with the largest used share, and this share including the
-    /// order. Returns `None` if no requested resource has a share.
+    /// Returns the name and the used share of the scarcest requested resource. The share includes the order.
+    /// Returns `None` if no requested resource has a share.
     #[must_use]
     pub fn scarcest(&self, units: &[ResourceUnit]) -> Option<(String, Dec)> {
         let asks = |of: fn(&ResourceUnit) -> u64| units.iter().any(|unit| of(unit) > 0);

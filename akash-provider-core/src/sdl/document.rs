@@ -144,7 +144,7 @@ pub(super) struct Compute {
     pub(super) memory: (Location, Sourced<Memory>),
     /// GPUs and their location. Without a `gpu` field: zero GPUs and the location of the profile.
     pub(super) gpu: (Location, Gpu),
-    /// Volumes, in the order of the Akash tools.
+    /// Volumes, sorted as in the Akash tools.
     pub(super) storage: Vec<(Location, Sourced<Storage>)>,
 }
 

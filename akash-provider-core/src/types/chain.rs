@@ -95,8 +95,8 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// Returns the number of the reason on the chain: 1 for the tenant, 10000 to 19999 for a provider, 20000
-    /// for the chain.
+    /// Returns the number that the chain stores for this reason: 1 for the tenant, 10000 to 19999 for a
+    /// provider, 20000 for the chain.
     #[must_use]
     pub const fn code(self) -> u32 {
         match self {

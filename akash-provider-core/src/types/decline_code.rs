@@ -38,7 +38,7 @@ pub enum DeclineCode {
 }
 
 impl DeclineCode {
-    /// All codes, in the order of their texts.
+    /// All codes, in alphabetical order of their names.
     pub const ALL: [Self; 24] = [
         Self::AlreadyBid,
         Self::Attributes,

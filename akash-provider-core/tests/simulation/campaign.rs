@@ -15,7 +15,7 @@ const REGRESSIONS: &str = include_str!("seeds.txt");
 const NAMED_MAX: usize = 10;
 /// Number of seeds of an ordinary test run.
 const SEEDS: u64 = 300;
-/// Number of seeds that an ordinary test run also records and replays.
+/// Number of histories that an ordinary test run records and replays.
 const TAPES: u64 = 20;
 
 fn number(name: &str, otherwise: u64) -> u64 {

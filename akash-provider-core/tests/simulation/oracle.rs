@@ -76,9 +76,9 @@ pub(crate) struct EngineModel {
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
-    /// Deposits that may not be deducted yet in the last queried balance.
+    /// Deposits that the last queried balance possibly still contains.
     pub(crate) unread: BTreeMap<BidId, Coin>,
-    /// Deposits that may not be deducted yet in the result of the pending account query.
+    /// Deposits that the result of the pending balance query possibly still contains.
     in_reading: Option<BTreeMap<BidId, Coin>>,
     /// Expiry of each bid transaction with an unknown outcome, as a block time.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 
-/// Write lock of a lease; true if the last write succeeded.
+/// Write lock of a lease. The locked value is true if the last write succeeded.
 type LeaseLock = Arc<tokio::sync::Mutex<bool>>;
 
 /// Write locks of leases, by namespace. A task with a permit of [`Inner`]'s semaphore must not wait for a

@@ -222,8 +222,8 @@ pub(crate) fn is_in(all: &ByNamespace, namespace: &str, id: &Id) -> bool {
     found.is_some_and(|found| !found.is_deleting)
 }
 
-/// Returns the parts of an object to read. The provider stores no hash of a password, so Secrets are read
-/// with their data.
+/// Returns the parts of an object to read. A comparison of Secrets needs their data, because the provider
+/// stores no hash of a password.
 const fn parts_of(kind: Kind) -> Read {
     if matches!(kind, Kind::Secret) {
         Read::Data

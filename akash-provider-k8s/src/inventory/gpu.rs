@@ -186,8 +186,8 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 impl Model<'_> {
-    /// Adds the device kinds of this model to `out`. If both memory size and interface vary, and no label
-    /// counts their combinations, both are omitted.
+    /// Adds the device kinds of this model to `out`. The kinds omit memory size and interface if the labels
+    /// do not show which sizes and interfaces belong together.
     fn kinds(
         mut self,
         vendor: Vendor,

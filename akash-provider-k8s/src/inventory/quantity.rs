@@ -13,12 +13,12 @@ const DIGITS: usize = 24;
 /// Quantities by resource name, such as the requests of a container.
 pub(crate) type Resources = BTreeMap<String, Quantity>;
 
-/// Parses a quantity in whole units, rounded up; returns `None` for an invalid quantity.
+/// Parses a quantity such as `1500m`. Returns whole units, rounded up, or `None` for an invalid quantity.
 pub(crate) fn whole(text: &str) -> Option<i64> {
     parse(text, 0)
 }
 
-/// Parses a quantity. Returns the quantity in thousandths, rounded up.
+/// Parses a quantity such as `1.5`. Returns thousandths, rounded up, or `None` for an invalid quantity.
 pub(crate) fn milli(text: &str) -> Option<i64> {
     parse(text, 3)
 }

@@ -436,7 +436,7 @@ impl WholeInventory {
     }
 }
 
-/// Marks Manifests as listed: the inventory of the whole cluster does not use Manifests.
+/// Marks the watch of Manifests as synced. The inventory of the whole cluster does not start this watch.
 fn without_leases(starter: &mut Starter<'_>) {
     starter
         .shared

@@ -143,8 +143,8 @@ pub struct BackendRef {
     pub port: Option<u16>,
 }
 
-/// Renders the HTTPRoute of a hostname through a gateway. `buffer_size` is the proxy buffer, for example
-/// `16k`, unless the tenant set a size.
+/// Renders the HTTPRoute of a hostname through a gateway. `buffer_size` is the default size of the proxy
+/// buffer, for example `16k`. A size in `options` takes precedence.
 #[must_use]
 pub fn http_route(
     lease: &LeaseId,

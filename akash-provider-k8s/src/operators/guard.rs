@@ -31,7 +31,7 @@ const FREE: usize = 5;
 const SHARE: usize = 10;
 /// Interval at which a waiting deletion is checked again.
 const RETRY: Duration = Duration::from_secs(5);
-/// A deletion that waits for this time is logged. The namespace of a closed lease is usually deleted earlier.
+/// Time after which a waiting deletion is logged. The namespace of a closed lease is usually deleted earlier.
 const REPORT: Duration = Duration::from_secs(30);
 /// Remedy in messages about held deletions.
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \

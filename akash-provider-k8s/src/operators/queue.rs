@@ -188,7 +188,7 @@ impl Queue {
         self.dues.first().map(|(due, _)| *due)
     }
 
-    /// Marks the work on a running name as done, because no write is required.
+    /// Ends the work on a name without a write, and clears an earlier failure of the name.
     pub fn rest(&mut self, name: &str) {
         self.running.remove(name);
         self.unfail(name);

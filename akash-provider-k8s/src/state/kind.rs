@@ -125,7 +125,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Rust type of the objects of a watched kind.
+/// Rust type of watched objects.
 pub(crate) trait WatchedKind:
     kube::Resource<DynamicType = ()>
     + Lookup<DynamicType = ()>
@@ -139,7 +139,7 @@ pub(crate) trait WatchedKind:
     /// Kind of the type.
     const KIND: Kind;
 
-    /// Returns the namespace of the lease of the object.
+    /// Returns the namespace of the object's lease.
     fn home(&self) -> Option<String> {
         home_of(Self::KIND, self.meta())
     }

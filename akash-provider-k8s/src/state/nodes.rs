@@ -23,7 +23,8 @@ const LEASE_SECONDS: u32 = 40;
 const LEASE_SECONDS_MAX: u32 = 120;
 /// Minimum interval between two reads of a node.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Minimum interval between two reads of nodes, so that all nodes together cause at most 40 calls per second.
+/// The interval between two reads of a node is at least this duration times the number of observed nodes. All
+/// reads together then cause at most 40 calls per second.
 const INTERVAL_PER_NODE: Duration = Duration::from_millis(50);
 
 /// Nodes that were read; true if the node is ready and its kubelet sends heartbeats.

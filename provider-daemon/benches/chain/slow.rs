@@ -26,8 +26,8 @@ const MINUTE: Duration = if cfg!(debug_assertions) {
 } else {
     Duration::from_secs(60)
 };
-/// Duration of the measurement, in minutes. The growth in the first minute is not counted, because
-/// connections and caches are still filled.
+/// Duration of the measurement, in minutes. The growth in the first minute is not counted, because the client
+/// opens connections and fills caches in this minute.
 const MINUTES: u32 = if cfg!(debug_assertions) { 2 } else { 4 };
 const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";
 /// Maximum number of bids in flight. Above this number, the client ignores orders, like an overloaded

@@ -10,8 +10,8 @@ use std::path::Path;
 /// Reads an SDL file, or standard input for `-`.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read, is too large, or is not a valid SDL (with line, path and
-/// remedy).
+/// Returns an error if the file cannot be read, is too large, or is not a valid SDL. The error for an invalid
+/// SDL contains line, path and remedy.
 pub fn read_sdl(path: &Path) -> anyhow::Result<Sdl> {
     read_sdl_with_text(path).map(|(_, sdl)| sdl)
 }

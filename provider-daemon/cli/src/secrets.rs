@@ -144,7 +144,7 @@ fn from_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
     Ok(Some(SecretSource::Variable(variable).read()?))
 }
 
-/// Checks the settings of the signing key, without the passphrase.
+/// Checks the settings of the signing key. Does not check the passphrase.
 ///
 /// # Errors
 /// Returns an error if the backend is invalid, if no key is selected, or if the key file or the mnemonic is

@@ -39,7 +39,7 @@ impl TxResult {
     }
 }
 
-/// Chain state that the transactions of a block change.
+/// Chain state for the execution of the transactions in a block.
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     pub(super) rules: &'a Rules,

@@ -116,7 +116,8 @@ impl Default for Program {
 pub struct CertificateFiles {
     /// Certificate chain, the server's certificate first.
     pub certificate: PathBuf,
-    /// Private key of the first certificate, as unencrypted PEM. A change of either file reloads both files.
+    /// Private key of the first certificate, as unencrypted PEM. A change of the certificate file or of the
+    /// key file reloads both files.
     pub key: PathBuf,
 }
 

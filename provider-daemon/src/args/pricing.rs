@@ -117,7 +117,7 @@ impl PricingArgs {
         })
     }
 
-    /// Returns the price policy of the strategy `policy`.
+    /// Returns the price policy in the file of `--bid-price-policy`.
     ///
     /// # Errors
     /// Returns an error with the file and the position of the mistake.

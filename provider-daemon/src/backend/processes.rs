@@ -73,7 +73,7 @@ impl Processes {
     /// Returns the remaining objects of leases, one line each.
     ///
     /// # Errors
-    /// Does not fail; the signature matches other clusters.
+    /// Never returns an error. The return type is the same for all cluster backends.
     pub async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         let there = self.cluster.deployments().await?;
         let recorded = there.deployments.iter();

@@ -55,7 +55,7 @@ pub(super) struct Writer {
     file: Option<Encoder<File>>,
     /// Number of recorded steps that are not yet in a file.
     unsaved: u64,
-    /// Number of lost steps without a gap record.
+    /// Number of lost steps that no gap record contains yet.
     lost: u64,
     /// Number of lost steps in gap records that are not stored in a file yet.
     unsaved_gaps: u64,

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const CHANGES_MAX: usize = 3;
 /// Maximum number of distinct entries in `Causes::missing`. Further entries are ignored.
 const CAUSES_MAX: usize = 10_000;
-/// Hundredths of a percent in 100 %.
+/// 100 %, in hundredths of a percent.
 const SCALE: i64 = 10_000;
 
 /// A change of price or capacity.

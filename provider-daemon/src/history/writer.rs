@@ -31,7 +31,7 @@ const LAST: Duration = Duration::from_secs(5);
 /// Maximum number of stored orders that one event of a deployment updates.
 const ORDERS_OF_DEPLOYMENT_MAX: usize = 256;
 
-/// Access to the history file and the free space of its disk.
+/// Functions that open the history file and check the free space of the disk.
 pub(super) struct FileAccess {
     /// Opens the file.
     pub(super) open: Box<dyn FnMut() -> Result<HistoryStore, StateError> + Send>,

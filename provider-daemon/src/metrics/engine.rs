@@ -82,8 +82,8 @@ type Counts = BTreeMap<&'static str, u64>;
 /// Counts by the values of two labels.
 type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Adds one value for each count, with the name in the label `label`. If `counts` does not contain a name of
-/// `values`, the name gets the value 0.
+/// Adds a value for each count, with the name of the count as the label `label`. Adds the value 0 for each
+/// name in `values` that `counts` lacks.
 fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Counts) -> Measure {
     let measure = values
         .iter()

@@ -96,8 +96,8 @@ pub(crate) struct OperatorPlan {
 }
 
 impl OperatorPlan {
-    /// Reads the flags of the embedded operators. If `--with-operators` is not set, embeds the operators in
-    /// `usual`. Hostnames under `own_domain` need no ownership proof. The directory `home` stores the GPU
+    /// Reads the flags of the embedded operators. `usual` lists the operators to embed if `--with-operators`
+    /// is not set. Hostnames under `own_domain` need no ownership proof. The directory `home` stores the GPU
     /// list.
     ///
     /// # Errors

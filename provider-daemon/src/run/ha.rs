@@ -52,7 +52,7 @@ const TERM_INTERVAL: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(super) struct Ha {
     election: Option<Arc<Election>>,
-    /// Task that updates the hashes of the settings in the election.
+    /// Task that passes changed hashes of the settings to the election.
     following: Option<Arc<AbortOnDropHandle<()>>>,
     address: Option<String>,
     terms: Terms,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const RETRY: Duration = Duration::from_secs(60);
 /// Interval of free space checks after the disk was full.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
-/// Free space, in bytes, at which writes resume on a full disk.
+/// Minimum free space for a write, in bytes. After the disk was full, writes resume at this value.
 const SPACE_MIN: u64 = 1 << 20;
 
 type Open = dyn Fn() -> Result<Database, StateError> + Send + Sync;

@@ -188,7 +188,7 @@ impl<F: Future> Future for Watched<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        /// Clears the step on drop, also after a panic.
+        /// Sets the start time of the step to 0 on drop, even after a panic.
         struct Step<'a>(&'a AtomicU64);
         impl Drop for Step<'_> {
             fn drop(&mut self) {

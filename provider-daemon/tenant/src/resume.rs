@@ -72,8 +72,8 @@ struct Replay {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     seen: VecDeque<u64>,
-    /// State after a reconnect: how often each event is expected again, and the time of the last repeated
-    /// event.
+    /// State after a reconnect: the number of expected repetitions of each event, and the time of the last
+    /// repeated event.
     replay: Option<(HashMap<u64, usize>, Option<Instant>)>,
 }
 

@@ -55,7 +55,7 @@ deployment:
 
 /// Maximum time from SIGTERM to the exit of the provider.
 const STOPPED: Duration = Duration::from_secs(10);
-/// Time without a write after which the cluster is idle.
+/// The cluster counts as idle after this time without a write.
 const QUIET: Duration = Duration::from_secs(1);
 const AWAITS_CHAIN: &str = "\"awaited\":[\"the chain";
 /// Output format with resource versions, which change with every write.

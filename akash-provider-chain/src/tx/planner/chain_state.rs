@@ -6,8 +6,8 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{BlockTime, DecCoin, Mono};
 
-/// Newest known block (the tip). A lower block with a later time replaces the tip, because the tip is then
-/// false.
+/// Newest known block (the tip). A block with a lower height and a later time proves that the tip is false,
+/// and replaces the tip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tip {
     pub(super) height: u64,

@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// Checks that each call got one reply, and that the node executed each message reported as executed.
+    /// Checks that each call got one reply, and that the replies match the messages that the node executed.
     ///
     /// Call this method only after all transactions have expired.
     fn check(&self) {

@@ -40,7 +40,7 @@ const TRIPPED: &str =
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Breaker {
     tripped: bool,
-    /// Owners for which the breaker has tripped separately.
+    /// Owners for which the breaker has tripped individually, not for all owners together.
     held_owners: BTreeSet<Address>,
     /// End of the warm-up period. `None` before the workloads in the cluster were listed for the first time.
     warmup_ends: Option<Mono>,
@@ -60,7 +60,7 @@ pub(crate) struct Breaker {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CloseRequest<'a> {
     pub(crate) lease: &'a LeaseId,
-    /// True if the lease is already closed on the chain. Only the workload must then be removed.
+    /// True if the lease is already closed on the chain, so that only the workload must be removed.
     pub(crate) is_over: bool,
     /// True if this instance won the lease, and the lease never had a manifest or a workload.
     pub(crate) destroys_nothing: bool,

@@ -34,7 +34,7 @@ const READ_INTERVAL: Duration = Duration::from_secs(60);
 /// delay also applies after each block.
 const READ_DELAY: Duration = Duration::from_secs(1);
 
-/// Estimated account balance, and the schedule of its reads.
+/// Estimated account balance, and the state of the balance queries.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Wallet {
     /// Last balance that was read, minus the deposits and fees of later bids. `None` before the first read.
@@ -174,8 +174,8 @@ impl Wallet {
         self.next = Some(now);
     }
 
-    /// Clears the rejections of deposits and fees that the balance could pay. Called after the market
-    /// parameters were read, because outdated parameters can cause such rejections.
+    /// Clears the rejections that occurred despite a sufficient balance. Called after the market parameters
+    /// were read, because outdated parameters can cause such rejections.
     pub(in crate::engine) fn parameters_read(&mut self) {
         // A rejection for insufficient balance is cleared only by a higher balance.
         let stands = |rejection: &Rejection| !rejection.is_unexplained;
@@ -356,7 +356,7 @@ impl Engine {
     }
 
     /// Stores the balance, and wakes as many orders as can send a bid now. After a failed read, wakes at most
-    /// one order for each accepted deposit.
+    /// one order for each configured deposit that the chain accepts.
     pub(in crate::engine) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
         let missing = self.deposit_missing();
         self.market.wallet.is_reading = false;
@@ -406,7 +406,7 @@ impl Engine {
         }
     }
 
-    /// Continues the orders that waited for the read of the balance.
+    /// Reserves capacity for the orders that waited for a new account balance.
     fn reserve_waiting(&mut self) {
         for id in std::mem::take(&mut self.market.wallet.waiting) {
             // The order may have ended in the meantime.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// Workload that a call affects.
 enum Subject<'a> {
-    /// Workload that the call records or deploys.
+    /// Workload to record or deploy.
     Deployment(&'a WorkloadSpec),
     /// Lease of the workload that the call tears down.
     Lease(&'a LeaseId),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Number of measured blocks. The average adapts within minutes.
+/// Number of newest blocks in the average. The average follows a changed block interval within minutes.
 const MEASURED: usize = 64;
 /// Minimum number of measured blocks. With fewer blocks, the configured interval is used.
 const ENOUGH: usize = 16;

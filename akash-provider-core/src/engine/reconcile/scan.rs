@@ -117,7 +117,7 @@ impl Scan {
         }
     }
 
-    /// Returns true if the current listing started after the last request for a listing.
+    /// Returns false if a requested listing has not started yet.
     pub(in crate::engine) const fn is_listing_complete(&self) -> bool {
         !self.needs_listing
     }

@@ -35,7 +35,7 @@ case $1 in
 esac
 "#;
 /// Script that stops the sessions of marked processes with SIGHUP, and one second later with SIGKILL.
-/// Sessions that the command created itself get no signal.
+/// A session that the command created, for example with `setsid`, gets no signal.
 ///
 /// `grep` runs without `-F`, because busybox with `-F` searches only the first variable.
 const SCRIPT: &str = r#"

@@ -37,7 +37,7 @@ impl RepairState {
         self.repaired.remove(home);
     }
 
-    /// Returns true if the caches show an older version than the last repair wrote.
+    /// Returns true if the cached object is older than the last repair of the object.
     pub(super) fn is_outdated(&mut self, home: &str, id: &Id, view: &LeaseView) -> bool {
         let Some(versions) = self.repaired.get_mut(home) else {
             return false;

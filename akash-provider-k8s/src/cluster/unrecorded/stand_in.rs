@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Endpoint name that the stand-in manifest uses for every leased address.
 const ADDRESS: &str = "address";
-/// One thousandth of a unit, because [`quantity`] returns billionths.
+/// One thousandth, in billionths. [`quantity`] returns billionths.
 const MILLI: i128 = 1_000_000;
 const WHOLE: i128 = 1_000_000_000;
 /// Vendors of GPUs that can be requested.

@@ -117,8 +117,8 @@ pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (W
     }
 }
 
-/// Returns the decoded spec with the hostnames of an annotation that has an invalid patch. Omits hostnames
-/// without a matching exposed port.
+/// Returns the decoded spec with the hostnames and the epoch of an annotation. The patch of the annotation is
+/// not applied. Omits hostnames without a matching exposed port.
 fn changed(decoded: WorkloadSpec, extra: Extra) -> WorkloadSpec {
     let leads = |name: &HostnameDeclaration| {
         let mut services = decoded.group.services.iter();

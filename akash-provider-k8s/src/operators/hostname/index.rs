@@ -126,8 +126,8 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
-    /// Whether this operator must take over the fields of the object before the write. Otherwise, a surplus
-    /// field of another client would remain.
+    /// True if the object has a surplus field of another client. To remove this field, the operator first takes
+    /// over the fields of the object.
     pub take_over: bool,
     /// Merge patch that removes fields of other clients. If set, the patch replaces the apply.
     pub patch: Option<Value>,

@@ -31,7 +31,7 @@ pub enum AnnotationPrefix {
 /// Settings for rendering the Services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mode {
-    /// Pool of the addresses; `default` if MetalLB chooses the pool (`--metal-lb-pool`).
+    /// Pool of the leased addresses (`--metal-lb-pool`). With `default`, MetalLB chooses the pool.
     pub pool: String,
     /// Prefixes of the annotations (`--metal-lb-annotations`).
     pub words: AnnotationPrefix,

@@ -32,7 +32,7 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Starts requests for a hostname to a port on loopback.
+    /// Starts clients that send requests for `hostname` to the loopback port `port`.
     pub(crate) fn start(hostname: &'static str, port: u16) -> Self {
         let target = Arc::new(AtomicU16::new(port));
         let log = Arc::new(Mutex::new(Vec::new()));

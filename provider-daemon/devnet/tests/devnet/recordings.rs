@@ -245,7 +245,7 @@ pub(crate) fn comparison(name: &str) -> Comparison {
     }
 }
 
-/// Returns the keys and types of a value, also in lists.
+/// Returns `value` with types in place of scalars. Lists contain each distinct item once.
 pub(crate) fn shape(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,

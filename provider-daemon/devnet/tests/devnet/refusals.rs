@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const GAS: u64 = 300_000;
 const MINUTE_NANOS: i64 = 60_000_000_000;
 
-/// Parts of a transaction for a test, signed by the provider with key 2.
+/// Unsigned transaction for a test. `sign` uses key 2, the key of the provider.
 struct Draft {
     chain_id: &'static str,
     number: u64,

@@ -34,7 +34,7 @@ struct Validated<'a> {
 struct Declined<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<DeclineCode>,
-    /// Same texts as in the plain response.
+    /// Reasons for the decline. A plain text response contains the same reasons.
     reasons: &'a [String],
     ignored: &'a [IgnoredResource],
 }

@@ -30,7 +30,7 @@ impl Severity {
     }
 }
 
-/// Part of an installation, in the order of the output.
+/// Part of an installation. The variants are in the order of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Area {

@@ -72,7 +72,8 @@ fn has_nvidia_label(labels: &BTreeMap<String, String>) -> bool {
     })
 }
 
-/// Checks the nodes with GPUs. Without a connection, the checks of the capacity report the reason.
+/// Checks the nodes with GPUs. Returns no checks without a cluster connection, because the module `nodes`
+/// reports the missing connection.
 pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
     let Ok(cluster) = cluster else {
         return Vec::new();

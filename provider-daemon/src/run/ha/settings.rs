@@ -90,8 +90,8 @@ impl Settings {
         &self.hashes
     }
 
-    /// Hashes changed files again. Returns true if a hash changed. The hash of an unreadable file is
-    /// unchanged, because the program still uses the old content.
+    /// Computes new hashes of the changed files. Returns true if a hash changed. The hash of an unreadable
+    /// file is unchanged, because the program still uses the old content.
     fn refresh(&mut self) -> bool {
         let mut is_changed = false;
         for file in &mut self.files {

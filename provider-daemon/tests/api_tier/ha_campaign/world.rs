@@ -111,7 +111,8 @@ impl<'a> World<'a> {
         self.cluster.kubectl(&[&words[..], more].concat()).unwrap();
     }
 
-    /// Creates the provider's ServiceAccount, and a kubeconfig with its own token for each daemon.
+    /// Creates the provider's ServiceAccount, and a kubeconfig for each daemon. The kubeconfigs contain
+    /// different tokens.
     fn give_rights(&mut self) {
         self.apply("apply", &[]);
         let words = [

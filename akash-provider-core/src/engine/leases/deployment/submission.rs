@@ -14,7 +14,7 @@ pub struct Submission {
     pub request: Option<RequestId>,
     /// Manifest with all groups of the deployment.
     pub manifest: Arc<Manifest>,
-    /// Possible hashes of this manifest on the chain.
+    /// Hashes of this manifest. The chain must contain one of these hashes.
     pub hashes: Hashes,
 }
 

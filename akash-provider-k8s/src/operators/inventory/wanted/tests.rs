@@ -61,7 +61,7 @@ const A100_SXM: (&str, &str) = ("10de", "20b2");
 const RTX: (&str, &str) = ("10de", "2684");
 const MI210: (&str, &str) = ("1002", "740f");
 
-/// Returns the abbreviated model labels of a node with these devices, and its notes.
+/// Returns the abbreviated model labels and the notes for a node with these devices.
 fn seen(numbers: &[(&str, &str)]) -> (String, String) {
     let node = gpu_node("2", json!({}));
     let wanted = wanted(&node, &rules(), &classes(), &list(), Some(&cards(numbers)));
