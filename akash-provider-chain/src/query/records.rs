@@ -43,7 +43,7 @@ pub(super) struct DeploymentParts {
     escrow_account: Bytes,
 }
 
-/// First field of a message: an id, or another message that starts with the id.
+/// First field of a record: the id, or a nested message that contains the id as its first field.
 #[derive(Clone, PartialEq, Message)]
 struct First {
     #[prost(bytes = "bytes", tag = "1")]

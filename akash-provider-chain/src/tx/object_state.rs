@@ -15,7 +15,7 @@ use akash_provider_core::types::{
 pub enum ObjectState {
     /// The object shows that the message was executed.
     Done {
-        /// Height at which the object changed, if the object contains the height.
+        /// Height at which the object changed. `None` if the object does not contain this height.
         height: Option<Height>,
     },
     /// The object shows that the message was not executed. The message can be sent again.

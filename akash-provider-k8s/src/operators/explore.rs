@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Collects the states of all sequences of steps. Equal states are visited again.
+    /// Collects the states after all sequences of at most `left` steps. Does not skip known states.
     fn one_by_one(world: &Pair, left: usize, seen: &mut HashSet<u64>) {
         seen.insert(state(&mut world.clone()));
         for &step in Pair::STEPS.iter().filter(|_| left > 0) {

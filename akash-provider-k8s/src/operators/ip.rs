@@ -81,7 +81,7 @@ pub struct Options {
     pub definitions: Definitions,
     /// Leadership gate. While the gate is closed, the operator writes nothing.
     pub gate: LeadershipGate,
-    /// Audit log of the deletions of objects without a record.
+    /// Audit log for deletions of objects that have no record.
     pub deletions: DeletionLog,
 }
 

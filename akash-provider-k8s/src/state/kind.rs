@@ -125,7 +125,6 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Rust type of watched objects.
 pub(crate) trait WatchedKind:
     kube::Resource<DynamicType = ()>
     + Lookup<DynamicType = ()>

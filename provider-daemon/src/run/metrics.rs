@@ -52,7 +52,7 @@ pub(super) struct MeasuredParts {
 }
 
 impl MeasuredParts {
-    /// Adds all metric sources to `metrics`. Returns the metric source of the chain client.
+    /// Adds all parts to `metrics`. Returns the metrics source of the chain client.
     pub(super) fn add_to(self, metrics: &Metrics) -> ChainSource {
         metrics.add(self.chain.clone());
         if let Some(kubernetes) = self.kubernetes {

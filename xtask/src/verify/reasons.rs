@@ -10,7 +10,7 @@ const PAGE: &str = "docs/dependencies.md";
 /// Number of columns: crate, purpose, weight.
 const COLUMNS: usize = 3;
 
-/// Platform for which the weights are computed. Different platforms require different crates.
+/// Platform for the weights in the table. Different platforms require different crates.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// Compares docs/dependencies.md with the dependencies of all members.

@@ -126,8 +126,8 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
-    /// True if the object has a surplus field of another client. To remove this field, the operator first takes
-    /// over the fields of the object.
+    /// True if the object has a surplus field of another client. To remove this field, the operator first
+    /// takes over the fields of the object.
     pub take_over: bool,
     /// Merge patch that removes fields of other clients. If set, the patch replaces the apply.
     pub patch: Option<Value>,
@@ -278,7 +278,8 @@ impl Index {
         self.table(sort).get(name, namespace)
     }
 
-    /// Returns the namespaces in which the operator may delete the route of the other mode.
+    /// Returns the namespaces with an old route of the hostname: an Ingress in Gateway API mode, or an HTTPRoute
+    /// in Ingress mode. The operator may delete these routes.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).objects_of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));
