@@ -123,7 +123,7 @@ pub struct FollowerStatus {
     pub blocks: u64,
     /// Number of blocks that were fetched by polling, because no websocket was available.
     pub polled: u64,
-    /// Number of fetched blocks that were missing on an open websocket.
+    /// Number of blocks that were fetched because the open websocket did not deliver them.
     pub missed: u64,
     /// Number of fetched blocks that are older than the connection.
     pub replayed: u64,

@@ -106,8 +106,8 @@ pub enum Fault {
     Behind {
         /// Height of the response, or newest height of the node in a health check.
         height: u64,
-        /// Expected height: the height of the processed block. A health check uses the height of the best
-        /// node if this height is higher.
+        /// Expected height. For a response, this is the height of the processed block. For a health check,
+        /// this is the larger of two heights: the processed block, and the newest block of the best node.
         floor: u64,
     },
     /// The response contradicts the clock, the processed blocks or another node. Contains the reason.

@@ -39,7 +39,8 @@ impl Expiry {
 /// Generator of nonces. Uses timeouts, or account sequences on a chain without unordered transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sequencer {
-    /// Number of nanoseconds added to each timeout, less than one million and different in each process.
+    /// Nanoseconds that are added to each timeout. The value is below one million, and differs between
+    /// processes.
     salt: i64,
     last_nanos: i64,
     ordered: Option<Sequence>,

@@ -23,7 +23,7 @@ const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(500)
 };
 
-/// Larger of the two measured numbers of pending orders.
+/// Number of pending orders in the larger of the two measurements.
 const MANY: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
 type BenchError = Box<dyn std::error::Error>;

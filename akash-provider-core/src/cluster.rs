@@ -82,8 +82,8 @@ pub struct Listing {
     /// Objects of leases without a readable workload record.
     #[serde(default)]
     pub unusable: Vec<UnusableRecord>,
-    /// Leases with a record, but with a missing or modified object. The provider repeats a previous deploy of
-    /// such a lease.
+    /// Leases that have a record, but lack an object or have a modified object. If the provider deployed such
+    /// a lease before, the provider deploys the lease again.
     #[serde(default)]
     pub incomplete: Vec<LeaseId>,
     /// Further problems in the cluster, one line each, for the operator.
@@ -163,8 +163,8 @@ pub enum ClusterChange {
     },
     /// The watch of the backend failed. The health of all workloads is unknown until the next snapshot.
     Lost,
-    /// The provider should compare the cluster with the leases. Objects of running leases were deleted, or a
-    /// resource kind is available again.
+    /// Objects of running leases were deleted, or a resource kind is available again. After this change, the
+    /// provider lists the workloads.
     RecordsLost,
 }
 

@@ -404,8 +404,8 @@ impl ElectionTask {
         ))
     }
 
-    /// Returns true if this instance leads without an election: the store has denied every request since the
-    /// start, for at least one lease duration.
+    /// Returns true if this instance leads without an election: the store has denied all requests for at
+    /// least one lease duration, and no request has succeeded since the start.
     ///
     /// A shorter time is not sufficient, because another instance may have access to the store and lead.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {

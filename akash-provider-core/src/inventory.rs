@@ -96,8 +96,8 @@ pub struct NodeVerdict {
     pub unit: u32,
     /// Number of replicas of the unit that fit on this node alone.
     pub replicas: u32,
-    /// Resources that are insufficient on the node for one more replica. Empty only if all replicas of the
-    /// unit fit on the node.
+    /// Resources that the node lacks for one more replica. The list is empty if all replicas of the unit fit
+    /// on the node.
     pub missing: Vec<String>,
 }
 
@@ -189,8 +189,8 @@ impl Metrics {
 ///
 /// # Contract
 /// An inventory is deterministic: the same calls in the same order return the same results. A failed call
-/// changes nothing. `release` restores the state before the `adjust` call that returned the allocation.
-/// `release` also restores the state before a `restore` call, for any allocation and in any order. The
+/// changes nothing. `release` undoes the `adjust` call that returned the allocation. `release` also undoes a
+/// `restore` call, even if the capacity was not sufficient. Allocations can be released in any order. The
 /// inventory selects the nodes. Every call returns within milliseconds, for any amounts.
 ///
 /// # Implementing

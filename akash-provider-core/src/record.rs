@@ -31,7 +31,7 @@ pub trait Recorder: fmt::Debug + Send {
     /// Called before the engine processes `input`. With `None`, the engine processes expired deadlines.
     fn record_input(&mut self, engine: &Engine, now: Now, input: Option<&Input>);
 
-    /// Called with the resulting effects, before the execution of the effects.
+    /// Called with the effects of a step, before any of these effects is executed.
     fn record_effects(&mut self, effects: &[Effect]);
 }
 

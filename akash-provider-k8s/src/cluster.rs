@@ -260,7 +260,7 @@ impl Inner {
             .is_none_or(|object| object.meta().uid.as_deref() != Some(uid))
     }
 
-    /// Deletes the objects of kind `K` with the labels of a lease in the manifest namespace.
+    /// Deletes all objects of kind `K` in the manifest namespace that have the labels of the lease.
     pub(crate) async fn purge_of_lease<K>(
         &self,
         store: &Store<K>,

@@ -7,7 +7,7 @@ use kube::core::Status;
 use kube::core::response::reason;
 use std::time::Duration;
 
-/// Cause in the status of a write that was rejected because the namespace is being deleted.
+/// Cause in the API status of a rejected write: the namespace is being deleted.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
 /// Text of an RBAC denial. Denials by admission do not contain this text.

@@ -260,8 +260,7 @@ impl Endpoints {
     /// Returns an endpoint of `others` with the fault [`Fault::Behind`] and a recent block. The block is at
     /// most [`LAG_TIME`] older than the newest block of `first`.
     ///
-    /// Such an endpoint can be honest: if `first` reports a height that is too high, honest endpoints have
-    /// this fault.
+    /// An honest endpoint also has this fault if `first` reports a height that is too high.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;
         for at in others {

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 /// Store of the height and time of the last processed block.
 ///
-/// After a restart, responses below the stored height are refused. An implausible block is logged and
-/// ignored. A block that nodes contradict is replaced.
+/// After a restart, responses below the stored height are refused. An implausible stored block is logged and
+/// ignored. If the nodes contradict the stored block, a block from the nodes replaces the stored block.
 pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the stored block, or `None` if no block was stored yet.
     ///

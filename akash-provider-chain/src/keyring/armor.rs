@@ -63,8 +63,8 @@ pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String
     Ok(text)
 }
 
-/// Decrypts an exported key that was encrypted with Argon2 or bcrypt. If the armor has no checksum, an
-/// altered text causes the error for a wrong passphrase.
+/// Decrypts an exported key that was encrypted with Argon2 or bcrypt. If the armor has no checksum, a damaged
+/// text and a wrong passphrase cause the same error.
 pub(super) fn open(text: &str, passphrase: &SecretString) -> Result<PrivateKey, KeyringError> {
     let (headers, sealed) = decode_armor(text)?;
     let header = |name: &str| headers.get(name).map(String::as_str);

@@ -32,7 +32,7 @@ pub(super) struct Records {
     pub(super) pagination: Option<PageResponse>,
 }
 
-/// Response of the deployment query, with encoded records.
+/// Response of the deployment query. The records are not decoded yet.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct DeploymentParts {
     #[prost(bytes = "bytes", tag = "1")]

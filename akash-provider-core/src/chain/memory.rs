@@ -399,7 +399,8 @@ impl State {
         }
     }
 
-    /// Sends a complete block to all subscribers, or a `Resync` if the queue of a subscriber is full.
+    /// Sends the events of a complete block to all subscribers. If the queue of a subscriber is full, a
+    /// `Resync` replaces the events in this queue.
     fn tell(&mut self, facts: &[ChainEvent]) {
         let (market, limit, deaf) = (&self.market, self.queue_limit, self.deaf);
         self.subscribers.retain_mut(|subscriber| {

@@ -22,7 +22,7 @@ pub enum ScanReason {
     Retry,
     /// The resources offered in an open or won bid are unknown.
     UnknownOffer,
-    /// A lease may have a manifest. Only a listing of the cluster can show the manifest.
+    /// The workloads must be listed to find out whether a lease has a manifest.
     UnknownWorkload,
     /// The cluster reported a problem with a workload or with a stored workload record.
     ClusterProblem,

@@ -150,7 +150,8 @@ impl Layout {
     }
 
     /// Returns the layout with new values for `nodes`, `storage` and `ignored`. The result equals the result
-    /// of [`Self::new`] for the whole cluster. Returns `None` after any other change.
+    /// of [`Self::new`] for the whole cluster. Returns `None` if a full rebuild is necessary, for example for
+    /// new nodes, storage classes or GPU models.
     pub(super) fn revised(
         &self,
         nodes: &[NodeSpec],

@@ -1,6 +1,6 @@
 //! Parser of GPU attributes for pricing: `vendor/<vendor>/model/<model>`, then pairs of a name and a value.
 
-/// A GPU model: one of the models that an order accepts, or the reserved model.
+/// GPU model in the key of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GpuModel<'a> {
     pub(super) vendor: &'a str,

@@ -46,7 +46,7 @@ impl Observer {
         self.outlet.enqueue(Topic::Facts, event);
     }
 
-    /// Schedules a status update after an event.
+    /// Schedules a status update, unless an update is already scheduled.
     pub(crate) fn touch(&mut self, now: Mono) {
         self.status_due
             .get_or_insert_with(|| now.max(self.status_not_before));

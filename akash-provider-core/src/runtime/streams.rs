@@ -17,8 +17,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Length of the chain queue, in events. A busy block fits into the queue, and a shutdown can process a full
-/// queue.
+/// Length of the chain queue, in events: long enough for a busy block, and short enough that a shutdown can
+/// process all queued events.
 const CHAIN_QUEUE: usize = 256;
 /// Length of the cluster queue: a rollout changes tens of workloads at once.
 const CLUSTER_QUEUE: usize = 128;

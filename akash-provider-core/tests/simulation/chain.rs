@@ -54,7 +54,7 @@ pub(crate) struct Tx {
     pub(crate) expires: BlockTime,
     /// Whether the transaction is never included in a block. The provider cannot detect the loss.
     pub(crate) lost: bool,
-    /// Whether an unknown outcome was reported for this transaction.
+    /// Whether `TxOutcome::Unknown` was reported for this transaction.
     pub(crate) is_outcome_sent: bool,
 }
 

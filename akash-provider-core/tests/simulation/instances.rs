@@ -51,7 +51,8 @@ impl World {
         self.trace.line(|| format!("instance {life}"));
     }
 
-    /// Exchanges the active and the inactive instance, sometimes with an inventory update.
+    /// Makes the inactive instance active, and the active instance inactive. In some cases, sends an
+    /// inventory update.
     pub(crate) fn switch_instance(&mut self) -> Checked {
         self.swap();
         if self.random.percent(20) {

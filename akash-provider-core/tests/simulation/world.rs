@@ -37,7 +37,7 @@ const NODES: u64 = 3;
 /// State of a running history.
 pub(crate) struct World {
     pub(crate) random: Random,
-    /// Random source of changes to the cluster by other processes.
+    /// Random source for the faults of the cluster.
     pub(crate) hands: Random,
     /// Random source of the uncommon features.
     pub(crate) feature_random: Random,
@@ -174,8 +174,8 @@ impl World {
         self.effects(effects)
     }
 
-    /// Returns the change counter and the status, without time-dependent values. Returns `None` except in
-    /// every 11th step.
+    /// In every 11th step, returns the change counter and the status without time-dependent values. In all
+    /// other steps, returns `None`.
     fn sampled_status(&self) -> Option<(u64, Status)> {
         self.steps.is_multiple_of(11).then(|| {
             let mut status = self.engine.status(self.now());

@@ -59,7 +59,7 @@ const SPEC: [(Kind, &str, Filled); 17] = [
     (Kind::Service, "spec.sessionAffinity", r#""None""#),
 ];
 
-/// Fields with a different meaning if the value is `false` than if the field is missing.
+/// Fields for which `false` and a missing value have different meanings.
 const FALSE_COUNTS: [&str; 5] = [
     "allowPrivilegeEscalation",
     "automountServiceAccountToken",

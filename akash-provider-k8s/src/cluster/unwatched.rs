@@ -32,15 +32,15 @@ pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::RoleBinding,
 ];
 
-/// Deploys share the lists of the whole cluster for this time after the first use. Sharing saves calls after
-/// a start.
+/// Time after the first use during which deploys share the lists of all objects in the cluster. Sharing saves
+/// API calls after a start.
 const START: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent lists.
 const LISTS: usize = 4;
 
 pub(crate) type ByNamespace = HashMap<String, ExistingObjects>;
 
-/// Lists of the whole cluster, each loaded on first use.
+/// Objects of the whole cluster, as one list for each kind.
 #[derive(Default)]
 struct Lists([OnceCell<ByNamespace>; UNWATCHED.len()]);
 

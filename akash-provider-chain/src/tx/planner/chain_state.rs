@@ -98,7 +98,7 @@ impl ChainState {
         self.prices.value.as_deref()
     }
 
-    /// Adds a query for each missing value without a pending query.
+    /// Adds the queries that are due for the newest block, the account and the gas prices.
     pub(super) fn query_missing(&mut self, now: Mono, needs_sequence: bool, out: &mut Vec<Action>) {
         if self.tip.start_query(now) {
             out.push(Action::FetchBlock);

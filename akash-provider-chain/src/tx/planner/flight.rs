@@ -8,7 +8,8 @@ use std::sync::Arc;
 pub(super) enum Phase {
     /// The gas is unknown. A simulation is due at `at`, or running.
     Estimating { at: Mono, is_pending: bool },
-    /// The simulation was refused. The planner queries the object to find the reason.
+    /// The simulation was refused. The planner queries the object that the message affects, to find the
+    /// reason.
     Explaining { log: String },
     /// The transaction can be sent from the time `at`.
     Ready { at: Mono },

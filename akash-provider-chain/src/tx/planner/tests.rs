@@ -17,7 +17,7 @@ use futures::FutureExt;
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     unanswered: u64,
-    /// Percentage of simulations that get no response. The percentage `unanswered` applies in addition.
+    /// Percentage of simulations that get no response, in addition to the percentage `unanswered`.
     unsimulated: u64,
     /// Number of simulations that the node refuses before it has the order.
     missing_orders: u32,

@@ -66,7 +66,7 @@ pub enum Phase {
     Checking,
     /// `Record` is in flight for the workload at index `at`.
     Recording {
-        /// Manifest that passed the check, with a workload for each lease.
+        /// Accepted manifest, with a workload for each lease.
         accepted: AcceptedManifest,
         /// Index of the workload being recorded.
         at: usize,

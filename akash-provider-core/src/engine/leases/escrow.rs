@@ -256,7 +256,8 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules the missing payouts of the active and reclaiming leases in `record`.
+    /// Schedules a withdrawal for each active or reclaiming lease in `record` that has no scheduled
+    /// withdrawal.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

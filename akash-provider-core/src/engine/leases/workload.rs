@@ -255,7 +255,7 @@ impl Workload {
         self.health.unhealthy_time(now)
     }
 
-    /// Returns the close that this provider intends or has requested, if any.
+    /// Returns the intention of this provider to close the lease, or `None` without such an intention.
     #[must_use]
     pub const fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
@@ -269,7 +269,7 @@ impl Workload {
         }
     }
 
-    /// Returns the report that the lease is closed, if there is one.
+    /// Returns the report about the close of the lease, or `None` if the engine has no report.
     #[must_use]
     pub const fn close_report(&self) -> Option<&CloseReport> {
         self.close_report.as_ref()

@@ -96,8 +96,8 @@ pub enum Phase {
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time of the next action: to close the bid, or to start its timeout. `None` if no bid timeout
-        /// is configured or the bid has won.
+        /// Block time at which the engine closes the bid, or starts the timeout of the bid. `None` if no bid
+        /// timeout is configured or the bid has won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.

@@ -393,7 +393,8 @@ impl Engine {
         unfunded.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Wakes unfunded orders, but at most as many as the balance can pay. A rejected bid would cost a fee.
+    /// Wakes unfunded orders, at most as many as the balance can pay. The chain would reject any further bid,
+    /// and charge a fee.
     pub(in crate::engine) fn wake_unfunded(&mut self) {
         let fee = &self.config.bid_fee;
         let deposits = bidding::deposits(&self.config, self.market.provider_data.params());

@@ -126,7 +126,8 @@ pub(super) fn unread_lease(order: &OrderId) -> Decline {
     }
 }
 
-/// Creates the [`Decline`] of a GPU order that must wait: `order` has GPU replicas without a node.
+/// Creates the [`Decline`] of a GPU order. The GPUs are reserved for `order`, which has replicas without a
+/// node.
 pub(super) fn gpus_reserved_for(order: &OrderId) -> Decline {
     Decline::InsufficientCapacity {
         message: format!("GPUs are reserved for order {order}, which has replicas without a node"),

@@ -13,7 +13,7 @@ struct Account {
     /// Withdrawn part of `earned`; `None` if the chain returned no earnings.
     withdrawn: Option<Dec>,
     since: Height,
-    /// Height after which the escrow account pays nothing; `None` if unknown or without a limit.
+    /// Height after which the escrow account pays nothing; `None` if no such height is known.
     paid_until: Option<Height>,
     /// True if the engine manages the lease. A snapshot can also contain closed leases.
     is_managed: bool,

@@ -187,7 +187,8 @@ async fn has_tools(access: &Access, namespace: &str, replica: &Replica) -> Resul
     Ok(has_tools)
 }
 
-/// Returns the variable that marks the processes of one command: 128 unpredictable bits.
+/// Returns an environment variable that marks the processes of one command. The value has 128 unpredictable
+/// bits.
 fn mark() -> String {
     let bits = || RandomState::new().hash_one(std::time::SystemTime::now());
     format!("{VARIABLE}={:016x}{:016x}", bits(), bits())

@@ -24,7 +24,7 @@ pub(super) struct AppliedLease {
     /// Rules for the desired objects of a lease without a Manifest record; `None` if the record exists. If
     /// `is_recorded` is true, the isolation objects come from an earlier record instead.
     pub(super) rules: Option<Rules>,
-    /// Desired objects that may be wrong: the hash of the applied object is different.
+    /// Desired objects that may be wrong, because the hash of the applied object differs or is unknown.
     pub(super) unverified: BTreeSet<Id>,
 }
 

@@ -23,7 +23,7 @@ pub enum Origin {
 pub(super) enum Evidence {
     /// No manifest exists, so the manifest deadline applies.
     Missing,
-    /// Only a later listing of the cluster shows whether a manifest exists.
+    /// The workloads must be listed again to find out whether a manifest exists.
     Unlisted,
     /// The manifest deadline has passed. Before the lease is closed, the engine lists the workloads in the
     /// cluster again.
@@ -56,8 +56,8 @@ impl LeaseEntry {
         self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Returns true if the manifest deadline has started. A lease record can then postpone the deadline, but
-    /// not advance it.
+    /// Returns true if the manifest deadline has started. After the start, an earlier deadline from a lease
+    /// record is ignored.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }
@@ -80,8 +80,8 @@ impl LeaseEntry {
         }));
     }
 
-    /// Handles a cluster listing without the lease: starts the manifest deadline, or closes the lease if the
-    /// deadline has passed and `may_end` is true.
+    /// Handles a list of the workloads that does not contain the lease. Starts the manifest deadline, or
+    /// closes the lease if the deadline has passed and `may_end` is true.
     pub(super) fn mark_absent(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
         match self.evidence {
             Evidence::Missing => {}

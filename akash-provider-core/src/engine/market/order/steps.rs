@@ -685,7 +685,7 @@ impl Order {
         self.goto(Phase::Open { deadline })
     }
 
-    /// Returns the block time of the next action for an open bid: to close the bid, or to start its timeout.
+    /// Returns the block time at which the engine closes an open bid, or starts the timeout of the bid.
     /// Returns `None` if no bid timeout is configured.
     fn bid_deadline(&mut self, cx: &Cx<'_>) -> Option<BlockTime> {
         let now = cx.now.block_time;
