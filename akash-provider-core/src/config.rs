@@ -128,7 +128,7 @@ pub struct Config {
     /// Maximum number of closes by the provider within [`breaker_window`](Self::breaker_window), even if
     /// `breaker_percent` allows more. A higher `breaker_floor` takes precedence.
     pub breaker_ceiling: u32,
-    /// Length of the warm-up period, which starts after the first listing of the cluster. During this period,
+    /// Length of the warm-up period, which starts after the first list of the workloads. During this period,
     /// the circuit breaker permits no lease close.
     #[serde(with = "duration")]
     pub breaker_warmup: Duration,

@@ -26,8 +26,9 @@ const BATCH: usize = 256;
 const BATCH_BYTES: usize = BYTES_MAX;
 
 /// Reads entries up to a maximum number and a maximum total size. `XREAD` would limit only the number. For an
-/// entry that is too large, the script returns only the id and the epoch, with an invalid version. The result
-/// contains the first entry of each stream, because the reader sorts the entries of all streams.
+/// entry that is too large, the script returns only the id and the epoch, with an invalid version. The first
+/// new entry of each stream is returned even above the maximum total size, because the reader merges the
+/// streams in order.
 ///
 /// Keys: the streams. Arguments: maximum bytes, maximum bytes of one entry, maximum entries per stream, and
 /// the last read id of each stream.

@@ -231,7 +231,7 @@ impl Scene {
     }
 }
 
-/// Measures the number of blocks from the orders to the last bid.
+/// Measures the number of blocks between the block with the orders and the block with the last bid.
 async fn burst(count: u64) -> anyhow::Result<()> {
     let scene = Scene::new(Some(BLOCK)).await?;
     let client = scene.client(scene.net.rpc_url())?;

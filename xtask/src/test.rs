@@ -24,7 +24,7 @@ const EXAMPLES: [&str; 8] = [
     "own-gateway",
     "sans_io",
 ];
-/// Example that needs a Redis server, started by its test.
+/// Example that needs a Redis server. Only the test of the example starts this server.
 const SERVED: &str = "example-watch_bus";
 /// Time limit of an example or of `dev --once`.
 const LIMIT: Duration = Duration::from_mins(2);

@@ -24,8 +24,8 @@ pub enum Health {
     Out(Outage),
 }
 
-/// Reason for missing replicas that is not a fault of the tenant's containers. If several reasons apply, the
-/// most specific one is reported.
+/// Reason why replicas are missing. The containers of the tenant are not the cause. If several reasons apply,
+/// the most specific one is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

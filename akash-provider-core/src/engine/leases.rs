@@ -123,7 +123,7 @@ impl Leases {
         self.hostnames.all()
     }
 
-    /// Removes all hostname claims. The next listing of the cluster restores the claims.
+    /// Removes all hostname claims. The next list of the workloads restores the claims.
     pub(super) fn clear_hostnames(&mut self) {
         self.hostnames.clear();
         self.hostname_queue.clear();

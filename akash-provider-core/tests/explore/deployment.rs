@@ -38,7 +38,8 @@ struct DeploymentWorld {
     due: bool,
     /// The cluster has an unusable Manifest record of the deployment.
     unusable: bool,
-    /// True if the cluster was listed after the deadline and contained no object of the deployment.
+    /// True if the workloads were listed after the deadline, and the list contained no object of the
+    /// deployment.
     disproven: bool,
     /// Whether a Manifest record of the deployment was possibly written to the cluster.
     touched: bool,
@@ -47,7 +48,7 @@ struct DeploymentWorld {
     submissions: u64,
     /// Remaining number of times that the search lets the manifest deadline pass.
     blocks: u8,
-    /// Number of times that the search can still return an unexpected cluster list.
+    /// Number of times that the search can still return an unexpected list of the workloads.
     lists_left: u8,
     budget: u8,
     wrong: Option<&'static str>,
@@ -215,7 +216,7 @@ impl DeploymentWorld {
         }
     }
 
-    /// Adds the next state for each possible result of the pending cluster list.
+    /// Adds the next state for each possible result of the pending list of the workloads.
     fn lists(&self, all: &mut Vec<(String, Self)>) {
         let listed = |unusable: Option<&str>, conclusive| Input::Listed {
             unusable: unusable.map(|u| (bid_id(), Arc::from(u))).into_iter().collect(),

@@ -33,8 +33,8 @@ pub(crate) fn milli_of(list: &Resources, name: &str) -> i64 {
     list.get(name).and_then(|q| milli(&q.0)).unwrap_or(0)
 }
 
-/// Parses `text` times ten to the power of `scale`, rounded up and limited to the range from zero to
-/// [`LIMIT`].
+/// Parses a quantity, and returns the quantity multiplied by 10^`scale`. The result is rounded up, and
+/// limited to the range from zero to [`LIMIT`].
 fn parse(text: &str, scale: i32) -> Option<i64> {
     let (negative, text) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),

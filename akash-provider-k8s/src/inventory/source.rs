@@ -75,7 +75,7 @@ impl Default for Options {
     }
 }
 
-/// Capacity of a Kubernetes cluster with its updates. Dropping the value stops the watches.
+/// Capacity of a Kubernetes cluster, updated by watches. Dropping the value stops the watches.
 #[derive(Debug)]
 pub struct KubeInventory {
     shared: Arc<Shared>,

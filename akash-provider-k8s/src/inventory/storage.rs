@@ -164,8 +164,8 @@ impl Volumes {
     }
 }
 
-/// Returns the capacity of each offered class, and the classes that are not offered. A capacity is the total
-/// amount, and the amount that volumes of other users occupy.
+/// Returns each offered class with its total bytes, and with the bytes that volumes of other users occupy.
+/// Also returns the classes that are not offered.
 pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<IgnoredClass>) {
     let mut volumes: HashMap<&str, Volumes> = HashMap::new();
     for volume in view.volumes {

@@ -5,12 +5,12 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 /// Suffixes of a quantity, each 1,000 times the previous one, starting at thousandths.
 const SUFFIXES: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
 
-/// Returns a quantity in whole units: `16777216`, `512M`, `1`.
+/// Converts a number of whole units to a quantity, such as `16777216`, `512M` or `1`.
 pub(super) fn whole(amount: u64) -> Quantity {
     shortest(amount, 1)
 }
 
-/// Returns a quantity in thousandths: `10m`, `1`, `1500m`.
+/// Converts a number of thousandths to a quantity, such as `10m`, `1` or `1500m`.
 pub(super) fn milli(amount: u64) -> Quantity {
     shortest(amount, 0)
 }

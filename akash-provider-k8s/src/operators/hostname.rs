@@ -69,7 +69,7 @@ pub struct Options {
     pub handover: Duration,
     /// Back-off after failed writes, and limits of the ignore list.
     pub patience: RetryPolicy,
-    /// Interval between removals of the state of deleted hostnames (`--prune-interval`).
+    /// Interval at which the operator removes the state of deleted hostnames (`--prune-interval`).
     pub prune_interval: Duration,
     /// Maximum duration of one call to the API server.
     pub call_timeout: Duration,

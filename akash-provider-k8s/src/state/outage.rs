@@ -39,8 +39,7 @@ const WRONG_REFERENCE: [&str; 8] = [
 /// Reasons of a container termination that the kubelet did not observe, because the node was restarted.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
-/// Returns the health of a service that has fewer available replicas than `count`. The manifest contains
-/// `count`.
+/// Returns the health of a service with fewer available replicas than the `count` in the manifest.
 pub(super) fn explain(
     view: &LeaseView,
     nodes: &Nodes,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Suffix of the name of a Service with node ports.
 const NODE_PORTS: &str = "-np";
 
-/// Returns the status of every service, or `None` for a lease without Manifest and workload.
+/// Returns the status of every service, or `None` if the lease has no Manifest and no workload.
 #[must_use]
 pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
     if view.manifest.is_none() && view.deployments.is_empty() && view.stateful_sets.is_empty() {

@@ -60,8 +60,8 @@ async fn respond(node: Node, request: Request<Incoming>, limits: Limits) -> Resp
     move_status(grpc.unary(requested, request).await)
 }
 
-/// Moves `grpc-status` and `grpc-message` to the trailers, as Akash nodes do. If the node refuses a request
-/// without reading a state, both fields remain in the head.
+/// Moves `grpc-status` and `grpc-message` to the trailers, as Akash nodes do. In a response without a height,
+/// both fields remain in the head.
 fn move_status(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     let no_message = || HeaderValue::from_static("");

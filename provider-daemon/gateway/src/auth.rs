@@ -158,7 +158,8 @@ pub struct Credentials<'a> {
     pub header: Option<&'a [u8]>,
     /// The client certificate of the TLS connection, if any.
     pub certificate: Option<&'a ClientCertificate>,
-    /// Address of the client. Unknown accounts are counted for the IP network of this address.
+    /// Address of the client. Chain queries for unknown accounts and certificates count against the IP
+    /// network of this address.
     pub peer: IpAddr,
 }
 

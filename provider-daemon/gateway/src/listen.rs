@@ -263,8 +263,8 @@ impl Listener {
         }
     }
 
-    /// Serves a connection. During a shutdown, only open requests are served. After `idle` completes or the
-    /// credential becomes invalid, open requests have at most [`Limits::grace`] to end.
+    /// Serves a connection until a shutdown, an invalid credential, or the completion of `idle`. Then only
+    /// open requests are served. Except in a shutdown, open requests are aborted after [`Limits::grace`].
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,

@@ -121,8 +121,7 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// Limits of sizes, numbers and times. Create this struct with `Limits::default()`, then change single
-/// fields.
+/// Limits of the gateway. Create this struct with `Limits::default()`, then change single fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

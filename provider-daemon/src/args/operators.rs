@@ -101,7 +101,7 @@ pub enum HostnameAction {
 pub struct ForgetArgs {
     /// Lease to retry, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER
     pub lease: LeaseId,
-    /// Port of the operator on this machine
+    /// Port on which the operator listens on this machine
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     pub rest_port: u16,
     /// Output format of the response
@@ -112,7 +112,7 @@ pub struct ForgetArgs {
 /// Arguments of `operator … confirm`.
 #[derive(Debug, Args)]
 pub struct ConfirmArgs {
-    /// Port of the operator on this machine.
+    /// Port on which the operator listens on this machine.
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     pub rest_port: u16,
     /// Output format of the response.

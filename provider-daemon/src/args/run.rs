@@ -97,10 +97,10 @@ pub struct RunArgs {
     /// Engine rules.
     #[command(flatten)]
     pub rules: RuleArgs,
-    /// Flags of the Go provider without effect.
+    /// Flags of the Go provider that have no effect here.
     #[command(flatten)]
     pub go_flags: GoFlagArgs,
-    /// Notes for the log about settings files and environment variables.
+    /// Notes about settings files and environment variables, for the log.
     #[arg(skip)]
     pub remarks: Remarks,
 }

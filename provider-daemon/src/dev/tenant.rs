@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const WAIT_BLOCKS: u32 = 60;
 /// The maximum wait of [`WAIT_BLOCKS`] block times is never shorter than this time.
 const WAIT_MIN: Duration = Duration::from_secs(20);
-/// Maximum number of declined attempts of a tenant at a provider without leases.
+/// Maximum number of retries of a tenant while the provider has no lease.
 const ATTEMPTS_MAX: u32 = 2;
 /// Maximum time that a tenant waits for capacity while the provider has no lease, in block times.
 const IDLE_BLOCKS: u32 = 3;

@@ -34,11 +34,11 @@ pub struct Change {
 
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    /// Price reductions down to the winner's price, in hundredths of a percent. One entry for each order that
-    /// was lost by price.
+    /// For each order that was lost by price: the price reduction that would have matched the winner's price,
+    /// in hundredths of a percent.
     lost: Vec<i64>,
-    /// Price reductions down to the tenant's maximum price, in hundredths of a percent. One entry for each
-    /// order with a higher price.
+    /// For each order with a price above the tenant's maximum: the price reduction that would have matched
+    /// the maximum, in hundredths of a percent.
     too_high: Vec<i64>,
     /// Number of declines by code and missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,

@@ -18,8 +18,8 @@ pub struct Summary {
     pub declines: BTreeMap<DeclineCode, u64>,
     /// Number of lost orders with a winner that had a lower price.
     pub lost_by_price: usize,
-    /// Earnings of the won leases by denomination, until the end of the lease or the newest block. The escrow
-    /// account of a lease may have contained less.
+    /// Earnings of the won leases by denomination: the price per block, multiplied by the number of blocks of
+    /// the lease. The escrow account of a lease may have paid less.
     pub accrued: Vec<DecCoin>,
     /// Changes that would have won or admitted the most orders, the best change first.
     pub changes: Vec<Change>,

@@ -7,7 +7,8 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use std::time::Duration;
 
-/// Timeout of the API request for the pod of this process. After a timeout, the default port is used.
+/// Timeout of the API request for the Pod object of this process. After a timeout, the operator listens on
+/// its default ports.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Returns the container port `name` of this process's pod. Returns `None` outside of a pod, or without

@@ -270,8 +270,8 @@ impl Ha {
     }
 }
 
-/// Returns the identity of the Kubernetes cluster. Returns `None` if there is no cluster, or if the API
-/// server does not respond. An instance can also lead without this identity.
+/// Returns the identity of the Kubernetes cluster. Returns `None` without a cluster, or if the request to the
+/// API server fails. With `None`, the election does not check that all instances use the same cluster.
 async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         return None;

@@ -56,7 +56,8 @@ impl WritePause {
         }
     }
 
-    /// Returns true if the pause has ended: for a full disk, when space is free; otherwise after `retry`.
+    /// Returns true if the pause has ended. If the disk was full, the pause ends when the disk has free
+    /// space. After any other error, the pause ends after the time `retry`.
     pub(crate) fn is_over(&self, retry: Duration, has_space: impl FnOnce() -> bool) -> bool {
         let waited = self.since.elapsed();
         if self.is_full {

@@ -45,7 +45,7 @@ pub enum ScreeningResult {
 /// Reasons why a provider would not bid.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Refusal {
-    /// Reason as a code; `None` if the provider runs another program.
+    /// Reason as a code; `None` if the response contains no known code.
     pub code: Option<DeclineCode>,
     /// All reasons, separated by semicolons.
     pub reasons: String,

@@ -130,7 +130,8 @@ fn findings(policy: &Policy, package: &Package) -> Vec<String> {
     found
 }
 
-/// Returns true if accepted licences satisfy an SPDX expression; `None` if it is malformed.
+/// Returns true if the accepted licences satisfy an SPDX expression. Returns `None` if the expression is
+/// malformed.
 fn accepted(expression: &str, accepts: &dyn Fn(&str) -> bool) -> Option<bool> {
     // Before SPDX, a slash between two licences meant a choice.
     let spaced = expression

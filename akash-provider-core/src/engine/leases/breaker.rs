@@ -190,8 +190,7 @@ impl Breaker {
         self.warmup_ends.is_some_and(|at| before < at && at <= now)
     }
 
-    /// Starts the warm-up period. Called after each listing of the cluster; only the first call has an
-    /// effect.
+    /// Starts the warm-up period. Called after each list of the workloads; only the first call has an effect.
     pub(crate) fn start(&mut self, config: &Config, now: Mono) {
         // Only the first call has an effect: later full scans must not restart the warm-up period.
         self.warmup_ends

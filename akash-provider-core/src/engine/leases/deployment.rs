@@ -8,7 +8,7 @@
 //! Submissions are queued and processed one at a time, with at most one call in flight.
 //!
 //! Each lease has its own manifest deadline, in block time. The deadline starts only if evidence shows that
-//! no manifest exists: this instance won the lease, or a listing of the cluster contains no record and no
+//! no manifest exists: this instance won the lease, or a list of the workloads contains no record and no
 //! workload of the lease.
 //! ```text
 //!  won here ──────────────────────────────► Missing ─ deadline ─► Due ─ not listed ─► EndLease
@@ -615,7 +615,7 @@ impl Deployment {
         if self.block_deadline(cx).is_none_or(|d| d > cx.now.block_time) {
             return self;
         }
-        // One listing of the cluster is enough for all expired deadlines.
+        // One list of the workloads is enough for all expired deadlines.
         let now = cx.now.block_time;
         let late = |e: &&mut LeaseEntry| e.due().is_some_and(|d| d <= now);
         for entry in self.leases.iter_mut().filter(late) {

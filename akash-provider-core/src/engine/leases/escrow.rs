@@ -256,8 +256,8 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules a withdrawal for each active or reclaiming lease in `record` that has no scheduled
-    /// withdrawal.
+    /// Schedules withdrawals for the active and reclaiming leases in `record`. Skips leases with a scheduled
+    /// or requested withdrawal.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

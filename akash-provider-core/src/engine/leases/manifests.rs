@@ -19,8 +19,8 @@ impl Engine {
         submission: &Submission,
         record: &DeploymentRecord,
     ) -> Result<AcceptedManifest, Refusal> {
-        // The submission may have waited through a takeover. The pending listing of the cluster would replace the new
-        // manifest with an older record.
+        // The submission may have waited through a takeover. The pending list of the workloads would replace
+        // the new manifest with an older record.
         if !self.progress.cluster_known() {
             let message = "the state of the cluster is not known yet; retry in a minute".to_owned();
             let kind = RefusalKind::Unavailable;

@@ -70,8 +70,8 @@ impl Engine {
         }
     }
 
-    /// Removes the leases of a snapshot from `won`. For these leases, the manifest timeout starts at the
-    /// creation time in the snapshot.
+    /// Removes a lease from `won` if a snapshot contains the lease. The manifest timeout of such a lease
+    /// starts at the creation time in the snapshot.
     pub(in crate::engine) fn drop_manifest_clocks(&mut self, is_recorded: &dyn Fn(&LeaseId) -> bool) {
         self.leases.won.retain(|(id, _)| !is_recorded(id));
     }

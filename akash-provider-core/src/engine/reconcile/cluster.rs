@@ -1,4 +1,4 @@
-//! Applies a listing of the cluster to the workloads and the hostname claims.
+//! Updates the workloads and the hostname claims from a list of the workloads in the cluster.
 //!
 //! Missing or different workloads are deployed again. An unusable record closes no lease.
 

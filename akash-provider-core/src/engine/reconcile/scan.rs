@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval between listings of the cluster while a problem in the cluster blocks leases.
+/// Interval between two lists of the workloads while a problem in the cluster blocks leases.
 const LISTING_INTERVAL: Duration = Duration::from_secs(20);
 /// Maximum number of reported findings. Further findings are only counted.
 const FINDINGS_MAX: usize = 100;
@@ -23,7 +23,7 @@ const FINDINGS_MAX: usize = 100;
 /// Maximum number of times that a requested scan starts again because of an outdated snapshot.
 const REPETITIONS: u32 = 3;
 
-/// A scan in progress: a full scan, or only a listing of the cluster.
+/// A scan in progress: a full scan, or only a list of the workloads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ScanInProgress {
     /// True if the scan lists only the workloads in the cluster and takes no snapshot of the chain.
@@ -83,7 +83,7 @@ impl Scan {
         self.next_reason = reason;
     }
 
-    /// After a resync, schedules a listing of the cluster.
+    /// After a resync, schedules a list of the workloads.
     pub(in crate::engine) fn after_resync(&mut self) {
         self.cluster_wanted = true;
         self.listing_reason = ScanReason::Resync;
@@ -95,7 +95,7 @@ impl Scan {
         self.needs_listing = true;
     }
 
-    /// Schedules a listing of the cluster after a short interval, because of a problem in the cluster.
+    /// Schedules a list of the workloads after a short interval, because of a problem in the cluster.
     pub(in crate::engine) fn list_again(&mut self, now: Mono) {
         self.list_again = Some(now.plus(LISTING_INTERVAL));
     }

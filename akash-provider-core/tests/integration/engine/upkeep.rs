@@ -108,7 +108,7 @@ fn with_unwanted_name(world: &mut World) -> LeaseId {
 fn cluster_lists_do_not_shorten_deploy_back_off() {
     let mut world = World::new();
     with_unwanted_name(&mut world);
-    // The cluster is listed every 20 seconds while an object is unusable.
+    // The workloads are listed every 20 seconds while an object is unusable.
     let other = world.lease(2, &web());
     world.unusable = vec![UnusableRecord {
         name: other.namespace(),

@@ -129,7 +129,8 @@ pub struct Write {
     /// True if the object has a surplus field of another client. To remove this field, the operator first
     /// takes over the fields of the object.
     pub take_over: bool,
-    /// Merge patch that removes fields of other clients. If set, the patch replaces the apply.
+    /// Merge patch that removes fields of other clients. If set, the operator sends this patch, and does not
+    /// apply the object.
     pub patch: Option<Value>,
     /// Path of the first field that differs; empty for a new object.
     pub at: String,

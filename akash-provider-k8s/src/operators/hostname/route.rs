@@ -25,7 +25,7 @@ const ANNOTATIONS: [&str; 9] = [
     "timeout-server",
 ];
 
-/// Kind of the routes of all hostnames, with its settings.
+/// Kind of the routes that the operator creates, with the settings for this kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// Ingresses of one class (`--ingress-mode ingress`).
@@ -192,8 +192,9 @@ fn haproxy(options: &HttpOptions) -> BTreeMap<String, String> {
     BTreeMap::from([("haproxy.org/timeout-server".to_owned(), format!("{limit}ms"))])
 }
 
-/// Sets the timeout of an HTTPRoute of a standard Gateway, if the tenant requests less than the default
-/// timeout. The timeout limits the whole response, so the default timeout would interrupt long downloads.
+/// Adds the tenant's timeout to an HTTPRoute of a standard Gateway, if this timeout is shorter than the
+/// default. Otherwise, the HTTPRoute gets no timeout. The timeout of an HTTPRoute limits the whole response,
+/// so the default timeout would interrupt long downloads.
 fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> Value {
     let usual = HttpOptions::default().read_timeout;
     let is_own = options.max_body_size != 0 && (1..usual).contains(&options.read_timeout);

@@ -78,8 +78,8 @@ impl operator_state::Index for Hostnames {
         self.index.declared()
     }
 
-    /// Permits the deletion of HTTPRoutes after the handover time of the new Ingress. After a restart of the
-    /// operator, the handover time starts again.
+    /// Permits the deletion of HTTPRoutes when the new Ingress has existed for the time `handover`. A restart
+    /// of the operator starts this time again.
     fn apply_time_rules(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
         if work.held.is_empty() {
             self.settling.remove(name);

@@ -105,7 +105,8 @@ impl NodeView {
         self.gpu_present_is_ours = names.next() == Some(Some(MANAGER)) && names.next().is_none();
     }
 
-    /// Returns the GPUs and accelerators that the labels name: PCI vendor IDs and, if present, device IDs.
+    /// Returns the PCI vendor ID of each GPU and accelerator in the labels, with the PCI device ID if the
+    /// label contains a device ID.
     pub(super) fn on_bus(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         let named = self.labels.range(ON_BUS.to_owned()..);
         let named = named.take_while(|(key, _)| key.starts_with(ON_BUS));

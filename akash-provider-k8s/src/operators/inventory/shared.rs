@@ -212,7 +212,7 @@ impl Shared {
         });
     }
 
-    /// Applies written labels to the index before the watch reports them.
+    /// Counts a write of labels, and updates the index before the watch reports the write.
     pub(super) fn written(&self, name: &str, meta: ObjectMeta) {
         self.state.inner().counts.written += 1;
         self.apply_response(name, meta);

@@ -48,7 +48,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Handles a write conflict: reads the node again, and retries an unchanged patch once.
+    /// Handles a write conflict. Reads the node again, and repeats the write once if the patch is still
+    /// correct.
     async fn again(&self, name: &str, write: &Write, conflict: Error) -> Result<(), Error> {
         let Some(meta) = self.calls.metadata(&self.resource, "", name).await? else {
             // The watch reports the deletion.

@@ -32,7 +32,7 @@ const RESPONSE_MAX: u64 = 4 << 20;
 const TOTAL: &str = "metallb_allocator_addresses_total";
 const IN_USE: &str = "metallb_allocator_addresses_in_use_total";
 
-/// Counts of MetalLB, compared with the count of this operator.
+/// Address counts from the metrics of MetalLB, compared with the address counts of this operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MetricsStatus {
     /// Source of the metrics, for display.
@@ -52,7 +52,7 @@ pub struct MetricsStatus {
 
 #[derive(Debug, Default)]
 struct RequestSchedule {
-    /// The operator's own count at the time of the last request.
+    /// Address counts of this operator at the time of the last request.
     counted: Option<(u32, u32)>,
     /// Number of requests since the last change of the operator's own count.
     tries: u32,

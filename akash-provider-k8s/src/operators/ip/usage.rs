@@ -57,8 +57,8 @@ impl Usage {
         }
     }
 
-    /// Counts the addresses in the pools for leases. `mode` selects these pools. `addresses` are the used
-    /// addresses of all load balancers.
+    /// Counts the addresses in the pools that `mode` selects. `addresses` are the used addresses of all load
+    /// balancers.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {

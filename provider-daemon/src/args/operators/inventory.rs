@@ -35,7 +35,7 @@ pub struct InventoryArgs {
     /// Options common to all operators.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// Flags of the Go operator without effect.
+    /// Flags of the Go operator that have no effect here.
     #[command(flatten)]
     pub without_effect: WithoutEffect,
 }

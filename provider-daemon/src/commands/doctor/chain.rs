@@ -44,8 +44,8 @@ impl Probe {
         self.state.as_ref().ok().map(|state| state.sync.time)
     }
 
-    /// Returns the time by which the newest block is ahead of the local clock. Returns `None` if this time is
-    /// not the reason of a rejection.
+    /// Returns the time by which the newest block is ahead of the local clock. Returns `None` unless the node
+    /// has the fault [`Fault::Ahead`].
     pub(super) const fn ahead(&self) -> Option<Duration> {
         match &self.state {
             Err(Problem::Node(Fault::Ahead { by })) => Some(*by),

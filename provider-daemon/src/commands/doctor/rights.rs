@@ -98,7 +98,7 @@ fn unfinished(subject: &str) -> Check {
     )
 }
 
-/// RBAC right: the rule that contains the right, the resource and the verb.
+/// Rule, resource and verb of an RBAC right.
 type Right = (&'static Rule, &'static str, &'static str);
 
 fn rights_of(rules: &'static [Rule]) -> impl Iterator<Item = Right> {

@@ -22,7 +22,8 @@ fn come(printed: &mut History, now: Instant, lines: &[&str]) -> Vec<String> {
     all
 }
 
-/// Adds the lines `before`, and after a reconnect the lines `replay`. Returns the printed lines of `replay`.
+/// Receives the lines `before`, reconnects, and receives the lines `replay`. Returns the printed lines of
+/// `replay`.
 fn after(before: &[&str], replay: &[&str], from_start: bool) -> Vec<String> {
     let now = Instant::now();
     let mut printed = History::lines(from_start);

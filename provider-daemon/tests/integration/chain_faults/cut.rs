@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 /// Block time of the network.
 const BLOCK: Duration = Duration::from_secs(6);
 
-/// Returns true if the bidder received the close of the lease of deployment `dseq`.
+/// Returns true if the bidder received an event that closes the lease of deployment `dseq`.
 fn is_close_received(bidder: &Bidder, dseq: u64) -> bool {
     let is_it = |event: &ChainEvent| matches!(event, ChainEvent::LeaseClosed { id, .. } if id.deployment().dseq == dseq);
     let record = bidder.record();

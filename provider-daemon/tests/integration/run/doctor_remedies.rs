@@ -22,7 +22,7 @@ struct World {
     proxy: Proxy,
     /// Flag `--node` with the URL of the node and the URL of the proxy.
     nodes: String,
-    /// Subject of the `doctor` check for the URL of the proxy.
+    /// Name of the proxy in the checks of `doctor`: `node` and the URL.
     node: String,
 }
 

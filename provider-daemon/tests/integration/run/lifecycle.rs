@@ -141,7 +141,7 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
 users: [{name: me, user: {}}]
 ";
 
-/// The test does not read the output, so the task that prints events blocks.
+/// The test does not read the output of the provider. This stalls the task that prints the events.
 #[test]
 fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     let mut stage = Stage::new("hangs", true);

@@ -7,8 +7,8 @@ use testbed::free_port;
 
 pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0";
 
-/// Returns the rows of the documented metrics table for the scrape `text`. For a metric without a value, the
-/// labels are from `page`, the current text of the page.
+/// Returns the rows of the documented metrics table for the scrape `text`. The documented labels in `page`
+/// are added, because a metric without a value has no labels in `text`.
 fn rows(text: &str, page: &str) -> Vec<String> {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for row in page.lines() {

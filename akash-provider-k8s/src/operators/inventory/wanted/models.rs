@@ -18,8 +18,8 @@ pub(super) enum GpuModels {
     Undiscovered(String),
 }
 
-/// Returns the GPU models of a vendor from the labels of a node: from PCI device IDs, or else from the labels
-/// of the vendor's tools.
+/// Returns the GPU models of a vendor, from the labels of a node. Labels with PCI device IDs take precedence
+/// over the labels of the vendor's tools.
 pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     let by_tools = vendor_labels::gpu_of_vendor(&node.labels, vendor);
