@@ -19,7 +19,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Maximum time by which a block time may be ahead of the local clock, in ms.
 pub(crate) const AHEAD_MAX_MS: i64 = 10_000;
-/// Number of blocks by which a height may rise in addition to one block per [`BLOCK_MIN_MS`] of elapsed time.
+/// Maximum rise of a height without elapsed time, in blocks. Each elapsed [`BLOCK_MIN_MS`] permits one more
+/// block.
 pub(crate) const BURST: Height = 1000;
 /// Minimum average block interval, in ms. The block interval is 6 s on the Akash network, and down to 100 ms
 /// on development networks.

@@ -137,7 +137,7 @@ impl Reader {
         }
     }
 
-    /// Returns the cached time of a block. The flag is true if the time needs no further query.
+    /// Returns the cached time of a block. The flag is false if the caller must query the time again.
     pub(crate) fn cached_time(&self, height: Height) -> Option<(BlockTime, bool)> {
         let (time, by_one) = lock(&self.times).get(&height).copied()?;
         let age = self.endpoints.limits().single_age;

@@ -250,7 +250,8 @@ impl ActOutcome {
 
     /// Returns the outcome of a transaction, without a receipt.
     ///
-    /// `Err` contains the error text of a transaction that was not sent. The result is then `not_sent`.
+    /// For a transaction that was not sent, `result` is an `Err` with the error text. The returned outcome is
+    /// `not_sent`.
     #[must_use]
     pub fn from_tx(result: Result<&TxOutcome, String>) -> Self {
         match result {

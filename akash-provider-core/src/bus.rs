@@ -28,8 +28,8 @@ pub enum Delivery {
         /// The event. All subscribers share it.
         event: Arc<Event>,
     },
-    /// The subscriber was too slow and lost this number of events, or an unknown number for `None`. The next
-    /// deliveries are the last events of the retained topics.
+    /// The subscriber lost events, usually because it was too slow. Contains the minimum number of lost
+    /// events, or `None` if the number is unknown.
     Lagged(Option<u64>),
 }
 

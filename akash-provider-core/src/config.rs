@@ -111,7 +111,8 @@ pub struct Config {
     /// withdrawals. Flag of the Go provider: `withdrawal-period` (24 h; 0 = off).
     #[serde(with = "duration::or_never")]
     pub withdrawal_period: Option<Duration>,
-    /// Expected average block time until enough blocks were observed. The Go provider uses 6.5 s.
+    /// Average block time that the provider assumes before it has observed enough blocks. The Go provider
+    /// uses 6.5 s.
     #[serde(with = "duration")]
     pub average_block_time: Duration,
     /// Interval between full scans, which compare the chain, the cluster and the engine.

@@ -49,8 +49,8 @@ pub struct PriceRequest {
     pub precision: u32,
     /// Utilization of the cluster at the time of the request, without and with this order; `None` if unknown.
     pub utilization: Option<Box<Utilization>>,
-    /// Height of the block with the order. Set only for the first price calculation of an order. All orders
-    /// of one block use the same price list.
+    /// Height of the block with the order; `None` if the price of the order is calculated again. With the
+    /// height, a strategy can use the same price list for all orders of a block.
     #[serde(default)]
     pub height: Option<Height>,
 }

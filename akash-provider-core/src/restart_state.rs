@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 pub struct RestartState {
     /// Whether the circuit breaker has tripped for all owners.
     pub breaker_tripped: bool,
-    /// Owners for which the circuit breaker has tripped separately.
+    /// Owners with a tripped circuit breaker, even if `breaker_tripped` is false.
     pub breaker_held_owners: BTreeSet<Address>,
 }
 

@@ -44,7 +44,7 @@ pub fn order(order: &Order) -> mkt::v1beta5::Order {
     }
 }
 
-/// Converts a bid to the response of a query, with an empty escrow account.
+/// Converts a bid to the response of a bid query. The escrow account in the response is empty.
 #[must_use]
 pub fn bid(bid: &Bid) -> mkt::v1beta5::QueryBidResponse {
     use mkt::v1beta5::bid::State;

@@ -396,8 +396,11 @@ fn recorded_transactions_keep_their_bytes() {
     println!("{messages} messages of providers decoded and encoded");
 }
 
-/// Asserts that a decoded and encoded message has the same bytes, except the `sources` of a deposit. Returns
-/// false without a comparison if providers do not send the message, or if its close reason is invalid.
+/// Decodes a message and encodes the result. Asserts that the bytes are unchanged, except the `sources` of a
+/// deposit.
+///
+/// Returns false for a message that cannot be compared: a type that providers do not send, or an invalid
+/// close reason.
 fn same_message(any: &prost_types::Any, name: &str) -> bool {
     let refused = |e: &Malformed| name.contains("err-") && e.part == "reason";
     let msg = match from_any(any) {

@@ -73,8 +73,8 @@ impl Endpoints {
         }
     }
 
-    /// Returns true if the newest block is plausible. Since the processed block, block time must not have
-    /// advanced faster than the monotonic clock.
+    /// Compares the newest block of a node with the processed block. Returns true if the block time rose at
+    /// most as much as the monotonic clock, plus [`AHEAD_MAX_MS`].
     ///
     /// `ahead` is the time by which the newest block of a node is ahead of the local clock, in ms.
     fn follows_processed(&self, ahead: i64) -> bool {

@@ -125,8 +125,7 @@ pub enum KeyringError {
 }
 
 impl KeyringError {
-    /// Returns the remedy, or `None` if there is no separate remedy. The error text may then contain the
-    /// remedy.
+    /// Returns the remedy. Returns `None` for an error without a remedy, or with the remedy in its text.
     #[must_use]
     pub const fn help(&self) -> Option<&'static str> {
         Some(match self {

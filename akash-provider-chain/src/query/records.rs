@@ -20,7 +20,7 @@ use std::sync::Mutex;
 
 /// Maximum number of malformed records that are logged individually.
 const REPORTED_MAX: usize = 4096;
-/// Number of bytes that are logged instead of an unreadable id.
+/// If the id of a record is unreadable, this number of bytes at the start of the record is logged.
 const DESCRIBED_BYTES: usize = 16;
 
 /// Page of undecoded records.

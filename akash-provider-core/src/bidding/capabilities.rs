@@ -11,7 +11,7 @@ pub(super) const GPU: &str = "capabilities/gpu/";
 /// Hardware capabilities, parsed from the attributes of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities<'a> {
-    /// Key and value pairs of `capabilities/storage/<n>/<key>`, by `<n>`.
+    /// Attributes `capabilities/storage/<n>/<key>`: pairs of `<key>` and value, by `<n>`.
     storage: BTreeMap<&'a str, Vec<(&'a str, &'a str)>>,
     /// `<rest>` and value of `capabilities/gpu/<rest>`. The rest has at least two segments.
     gpu: Vec<(&'a str, &'a str)>,

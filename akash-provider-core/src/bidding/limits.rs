@@ -29,7 +29,7 @@ pub const MAX_VOLUME: u64 = 32 * TI;
 /// Maximum price of one replica per block, in the smallest unit of the denomination.
 pub const MAX_UNIT_PRICE: i64 = 10_000_000;
 
-/// Limit of the Akash network that a group violates.
+/// Reason why a group violates the limits of the Akash network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidGroup {

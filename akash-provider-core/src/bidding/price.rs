@@ -20,7 +20,7 @@ pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceReque
     }
 }
 
-/// Returns the price to bid for a group from the response of a pricing strategy.
+/// Checks the response of a pricing strategy, and returns the price to bid for the group.
 ///
 /// # Errors
 /// Returns [`Decline::Price`] after a failure of the strategy, [`Decline::InvalidGroup`] for units with
@@ -39,7 +39,7 @@ pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Resul
 /// Checks that the chain accepts prices in the denomination of a group.
 ///
 /// # Errors
-/// Returns [`Decline::PriceDenom`], but never for an order that is on the chain.
+/// Returns [`Decline::PriceDenom`] if the chain does not accept this denomination.
 pub fn check_denom(group: &GroupSpec, params: &MarketParams) -> Result<(), Decline> {
     let order = group.max_price().map(|price| price.denom).unwrap_or_default();
     let accepted = || params.bid_min_deposits.iter().map(|deposit| &deposit.denom);

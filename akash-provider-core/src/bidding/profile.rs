@@ -45,7 +45,7 @@ pub fn accepting_profile(groups: &[GroupSpec], auditor: &str) -> (Vec<Attribute>
     (declared, audited.collect())
 }
 
-/// Returns an attribute without a wildcard that satisfies the requirement.
+/// Returns an attribute that satisfies the requirement and contains no wildcard.
 fn concrete(required: &Attribute) -> Attribute {
     let Some(stem) = required.key.strip_suffix('*') else {
         return required.clone();

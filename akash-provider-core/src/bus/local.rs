@@ -44,7 +44,7 @@ impl LocalBus {
         Self::with_limit(QUEUE_LIMIT)
     }
 
-    /// Creates a bus with queues of `limit` events, at least 2.
+    /// Creates a bus. The queue of each subscriber has space for `limit` events. A limit below 2 counts as 2.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         Self {

@@ -147,7 +147,7 @@ pub(super) async fn resync(events: &mut Events, what: &Rule) -> Snapshot {
     }
 }
 
-/// Collects the events of a deployment up to `last` and the end of its block.
+/// Collects the events of a deployment up to the event `last`. Then reads the rest of the block.
 pub(super) async fn facts_until(
     events: &mut Events,
     deployment: &DeploymentId,

@@ -103,7 +103,7 @@ struct State {
     teardown_delay: u32,
     script: Script,
     exec: Option<ExecFn>,
-    /// Text that replicas log and that commands print first.
+    /// Text that replicas log and commands print.
     banner: Option<String>,
 }
 
@@ -308,10 +308,10 @@ impl MemoryCluster {
         lock(&self.state).exec = Some(exec);
     }
 
-    /// Sets the banner: a text that every replica logs at its first deploy, and that commands print first.
+    /// Sets the banner, which every replica logs at its first deploy.
     ///
-    /// If [`set_exec`](Self::set_exec) was not called, a command in a terminal then echoes the input until
-    /// Ctrl-C, Ctrl-D, `exit` or the end of the input.
+    /// Commands also print the banner, unless [`set_exec`](Self::set_exec) was called. In a terminal, a command
+    /// echoes the input until Ctrl-C, Ctrl-D, `exit` or the end of the input.
     pub fn set_banner(&self, text: &str) {
         lock(&self.state).banner = Some(text.to_owned());
     }

@@ -192,7 +192,7 @@ pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
     /// Removes the route of a leased IP, if the route exists.
     async fn purge_declared_ip(&self, lease: &LeaseId, ip: &IpDeclaration) -> Result<(), Error>;
 
-    /// Removes all routes of leased IPs of a lease, if any.
+    /// Removes the route of every leased IP of a lease, if such routes exist.
     async fn purge_declared_ips(&self, lease: &LeaseId) -> Result<(), Error>;
 
     /// Returns the declared leased IPs of a lease.

@@ -33,8 +33,7 @@ pub struct Cx<'a> {
     pub cluster_known: bool,
     /// True during shutdown: no new work may start.
     pub stopping: bool,
-    /// True while the operator or a check of the runtime pauses bidding
-    /// ([`Input::HoldBids`](super::Input::HoldBids)).
+    /// True while bidding is paused by [`Input::HoldBids`](super::Input::HoldBids).
     pub bids_held: bool,
     /// Reason why the reservation of the order is insufficient for a bid, or `None` if the reservation is
     /// sufficient.

@@ -44,7 +44,8 @@ pub struct Reservations {
     /// Orders of leases with unknown resources, because the winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders for which the last reported pool usage includes the leased IPs.
+    /// Orders of the confirmed leases in the last report. The reported usage includes the addresses of these
+    /// leases.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
 }
@@ -158,7 +159,7 @@ impl Reservations {
         }
     }
 
-    /// Subtracts all reservations from an inventory. `pods` are the replicas with running pods.
+    /// Subtracts all reservations from an inventory. `pods` contains the nodes of the running pods, by order.
     fn apply_reservations(
         &mut self,
         base: Arc<dyn Inventory>,
@@ -333,7 +334,7 @@ impl Reservations {
         self.unread.insert(order.clone());
     }
 
-    /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. After a
+    /// Replaces the resources of a reservation by `offer`, the resources in the bid on the chain. After a
     /// restart, the offer can differ from the reservation.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(reservation) = self.reservations.get_mut(order) else {

@@ -92,7 +92,7 @@ impl Hardware {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuSpec {
-    /// `nvidia` or `amd`, in any case.
+    /// `nvidia` or `amd`, in upper or lower case.
     pub vendor: String,
     /// Model, for example `a100`.
     pub model: String,

@@ -8,8 +8,8 @@ use unicode_security::skeleton;
 /// Default DNS domain of a Kubernetes cluster.
 const CLUSTER_DOMAIN: &str = "cluster.local";
 
-/// Reason why a tenant cannot use a hostname. In messages, this text follows the hostname: "`NAME` is an IP
-/// address".
+/// Reason why a tenant cannot use a hostname. Messages consist of the hostname and the text of the reason:
+/// "`NAME` is an IP address".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -346,8 +346,8 @@ impl Market {
         Ok(vec![ChainEvent::AuditChanged { auditor, owner }])
     }
 
-    /// Signs attributes of the provider `owner` as an auditor with any name. Groups may name auditors that are not
-    /// addresses.
+    /// Signs the attributes of a provider in the name of an auditor. The name can be any text, because groups
+    /// may name auditors that are not addresses.
     pub fn sign_as(&mut self, auditor: &str, owner: &Address, attributes: Vec<Attribute>) {
         self.audits
             .insert((owner.clone(), auditor.to_owned()), attributes);

@@ -225,7 +225,7 @@ impl Inventory for Nothing {
     }
 }
 
-/// Returns the act of a call, without evidence. Every bid close is treated as the close of a lease.
+/// Converts a call to its audited act, without evidence. Every bid close is treated as the close of a lease.
 pub(crate) fn audited(call: &Call) -> Option<Act> {
     match call {
         Call::Broadcast(msg @ Msg::CloseBid { .. }) => Some(Act {

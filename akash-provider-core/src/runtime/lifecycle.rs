@@ -8,7 +8,7 @@
 use crate::engine::Lifecycle;
 use tokio::sync::watch;
 
-/// Progress of a provider, as handles observe it.
+/// Progress of a provider. The handles of the provider read this value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Progress {
     pub(crate) lifecycle: Lifecycle,

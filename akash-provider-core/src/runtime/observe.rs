@@ -57,7 +57,7 @@ impl Observer {
         self.status_due
     }
 
-    /// Publishes the statuses that changed. The creation of `status` started at the time `before`.
+    /// Publishes the statuses that changed. `before` is the time at which the creation of `status` started.
     pub(crate) fn statuses(&mut self, status: &Status, before: Mono, now: Mono) {
         for (topic, body) in bodies(status) {
             if self.published.get(&topic) == Some(&body) {

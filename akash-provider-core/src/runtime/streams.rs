@@ -159,7 +159,8 @@ impl<T: Clone> StreamGap<T> {
         self.waits = None;
     }
 
-    /// Waits before the next subscription. If a valid item preceded the failure, first sends `lost`.
+    /// Waits before the next subscription. First sends `lost` if the previous subscription delivered a valid
+    /// item.
     async fn open(&mut self, queue: &mpsc::Sender<T>) -> Result<(), LoopGone> {
         if std::mem::take(&mut self.is_reset)
             && let Some(lost) = &self.lost

@@ -223,7 +223,7 @@ impl World {
         )
     }
 
-    /// Stores a change of the circuit breaker for the next engine.
+    /// Stores the state of the circuit breaker in the configuration of the next engine.
     fn store_breaker_state(&mut self, event: &Event) {
         let config = &mut self.config;
         match event {

@@ -184,7 +184,7 @@ impl Breaker {
         self.warmup_ends.is_none_or(|at| now < at)
     }
 
-    /// Returns true if the warm-up period ends after `before` and at or before `now`.
+    /// Returns true if the warm-up period ends between the times `before` (exclusive) and `now` (inclusive).
     #[must_use]
     pub(crate) fn warmup_ends_within(&self, before: Mono, now: Mono) -> bool {
         self.warmup_ends.is_some_and(|at| before < at && at <= now)
@@ -301,8 +301,7 @@ impl Breaker {
         waited.into_iter().collect()
     }
 
-    /// Releases the breaker for one owner. Returns `None` if the breaker has not tripped for this owner
-    /// alone.
+    /// Releases the breaker for one owner. Returns `None` if `held_owners` does not contain the owner.
     ///
     /// Otherwise, returns the leases of the owner for which requests are now granted. The list is empty if
     /// the requests are still held for another reason.
@@ -337,8 +336,8 @@ impl Breaker {
         self.tripped
     }
 
-    /// Returns the number of granted requests within the window. At most half of `allowed` requests are
-    /// counted for each owner.
+    /// Returns the number of granted requests within the window. Each owner counts for at most half of
+    /// `allowed`, rounded up.
     #[must_use]
     pub(crate) fn recent_count(&self, allowed: u32) -> u32 {
         let half = allowed.div_ceil(2);

@@ -707,8 +707,8 @@ fn not_leader() -> Refusal {
     }
 }
 
-/// Minimum time until the manifest deadline after a manifest could not be stored. In this time, the tenant
-/// can submit the manifest again.
+/// Time for the tenant to submit a manifest again after the provider failed to store the manifest. The
+/// manifest deadline is not earlier.
 const RECORDING_GRACE: Duration = Duration::from_secs(30);
 
 impl Machine for Deployment {

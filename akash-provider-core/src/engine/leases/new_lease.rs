@@ -103,8 +103,8 @@ impl Engine {
         self.add_lease(&new);
     }
 
-    /// Adds a lease from the deployment record of a submitted manifest. The record can arrive before the
-    /// `LeaseCreated` event.
+    /// Adds a lease from the deployment record, which the engine reads after a manifest was submitted. The
+    /// record can arrive before the `LeaseCreated` event.
     pub(super) fn add_lease_of_manifest(&mut self, lease: &Lease, record: &DeploymentRecord) {
         if self.workload(&lease.id).is_some_and(|w| w.price().is_some()) {
             return;

@@ -134,7 +134,7 @@ pub enum Action {
     Publish(Event),
     /// Add the active lease to the engine. The engine has the workload, but not the lease.
     LeaseFound(Box<LeaseRecord>),
-    /// Remove the lease from the engine. The lease is closed, and the workload is torn down.
+    /// Remove the closed lease from the engine.
     Remove(Option<CloseReason>),
     /// Count an input that is unexpected in this state.
     Unexpected,
@@ -401,7 +401,8 @@ impl Workload {
         }
     }
 
-    /// Cancels the intended close for `reason`, unless the close message was already sent.
+    /// Cancels an intended close with this reason, except a close by the operator. A close message that was
+    /// already sent is not affected.
     fn cancel_end(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
         if let Some(ending) = self.ending.filter(|e| e.reason == reason && !e.commanded) {
             self.ending = None;

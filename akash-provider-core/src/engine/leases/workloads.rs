@@ -139,8 +139,8 @@ impl Engine {
         }
     }
 
-    /// Releases the breaker for one owner. Returns a refusal if the breaker has not tripped for this owner
-    /// alone.
+    /// Releases the breaker for one owner. Returns a refusal if `held_owners` of the breaker does not contain
+    /// the owner.
     pub(in crate::engine) fn release_breaker_for(&mut self, owner: &Address) -> Response {
         let Some(waiting) = self.leases.breaker.release_owner(self.progress.mono(), owner) else {
             let message = format!("the circuit breaker has not tripped for {owner} alone");

@@ -83,7 +83,7 @@ pub(super) struct Lanes {
     by_lease: FxHashMap<LeaseId, Lane>,
     lease_of: FxHashMap<EffectId, LeaseId>,
     deploys: FxHashMap<EffectId, Arc<WorkloadSpec>>,
-    /// Hashes of the hostnames in deploys that are not complete. A hash collision only delays a deploy.
+    /// Hostnames that pending deploys declare, as hashes. A hash collision only delays a deploy.
     declaring: BTreeSet<(u64, EffectId)>,
     followers: FxHashMap<EffectId, BTreeSet<LeaseId>>,
     /// Leases with a manifest that is being recorded or is not accepted yet.

@@ -9,8 +9,8 @@ use std::time::Duration;
 const MEASURED: usize = 64;
 /// Minimum number of measured blocks. With fewer blocks, the configured interval is used.
 const ENOUGH: usize = 16;
-/// Limit for outliers: a block interval counts as at most four times the median interval, and as at least a
-/// quarter. A halt of the chain then does not distort the average.
+/// Factor that limits outliers. In the average, each block interval is limited to the range from a quarter to
+/// four times the median. A halt of the chain therefore does not distort the average.
 const OUTLIER: u64 = 4;
 
 /// Estimate of the average interval between blocks.

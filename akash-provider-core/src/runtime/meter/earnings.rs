@@ -60,7 +60,8 @@ impl Account {
 pub(super) struct Earnings(FxHashMap<LeaseId, Account>);
 
 impl Earnings {
-    /// Replaces the account of each lease in a snapshot, unless the account was settled after the snapshot.
+    /// Reads the accounts of all leases from a snapshot. An account that was settled after the snapshot stays
+    /// unchanged.
     pub(super) fn read(&mut self, snapshot: &Snapshot) {
         let deployments: FxHashMap<&DeploymentId, &DeploymentRecord> = snapshot
             .deployments

@@ -479,8 +479,8 @@ fn new_manifest_or_successful_deploy_restarts_unhealthy_clock() {
     );
 }
 
-/// Creates a healthy lease with a failing update: rejected permanently if `is_refused` is true, otherwise
-/// with a temporary error.
+/// Creates a healthy lease and submits an update that fails. The failure is permanent if `is_refused` is
+/// true, otherwise temporary.
 fn failed_update(is_refused: bool) -> (World, LeaseId) {
     let mut world = World::new();
     let lease = world.running(1, &web());
