@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
-    /// Networks that pods may or must not reach, including the current addresses of nodes and API servers.
+    /// Permitted and blocked networks for pods, with the current addresses of nodes and API servers.
     egress: RwLock<Egress>,
     leases: Semaphore,
     locks: locks::LeaseLocks,

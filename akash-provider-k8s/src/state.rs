@@ -98,7 +98,7 @@ impl State {
         Self::start_with(client, settings, WatchConfig::default())
     }
 
-    /// Starts the watches with this timing.
+    /// Starts the watches with the timing `watch_config`.
     #[must_use]
     pub fn start_with(client: &Client, settings: &Settings, watch_config: WatchConfig) -> Self {
         let shared = Arc::new(Shared::new(settings, watch_config));
@@ -353,8 +353,8 @@ impl State {
         }
     }
 
-    /// Returns kind, name and reason for each object with the label `akash.network=true` that is invalid or
-    /// names no lease.
+    /// Returns the invalid objects, and the objects without the ID of a lease: kind, name and reason. Only
+    /// objects with the label `akash.network=true` are included.
     #[must_use]
     pub fn unreadable(&self) -> Vec<(Kind, String, String)> {
         let unreadable = |orphan: Orphan| match orphan.reason {

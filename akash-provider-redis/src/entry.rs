@@ -12,7 +12,7 @@ pub(crate) const BYTES_MAX: usize = 16 << 20;
 /// Maximum size of an entry, in bytes: an event and three short fields.
 pub(crate) const ENTRY_MAX: usize = BYTES_MAX + 1024;
 
-/// Id of an entry. `sequence` numbers the entries of all topics, `count` the entries of one topic.
+/// Id of an entry: its position among the entries of all topics, and its position in its own topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct EntryId {
     pub(crate) sequence: u64,

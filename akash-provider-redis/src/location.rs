@@ -87,7 +87,8 @@ impl Location {
         self
     }
 
-    /// Replaces the prefix of keys `{akash-provider}`. Two providers on one server need different prefixes.
+    /// Sets the prefix of all keys, by default `{akash-provider}`. Two providers on one server need different
+    /// prefixes.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();

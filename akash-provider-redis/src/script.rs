@@ -20,8 +20,8 @@ const PUBLISHER_LIFETIME_S: u64 = 3600;
 /// two election lease durations. The additional 5 minutes allow for delays.
 const ID_LIFETIME_S: u64 = 2 * LEASE_DURATION_MAX.as_secs() + 300;
 
-/// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A stored sequence above 2^50 is forged
-/// and counts as lost.
+/// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A provider never stores a sequence
+/// above 2^50, so the script reads such a sequence as 0.
 ///
 /// If the stored sequence is lower than the known sequence, events were lost or another program wrote events.
 /// The script then starts a new epoch, and readers notice the loss. The ids of the new epoch are higher than

@@ -137,7 +137,7 @@ impl Backend {
 }
 
 impl InMemory {
-    /// Publishes the number of used IP addresses after a change.
+    /// Publishes the number of used IP addresses if this number has changed.
     async fn tell_capacity(&self) {
         let leased_ips = match self.cluster.leased_ips() {
             Some(facet) => facet.usage().await.ok(),

@@ -94,7 +94,7 @@ impl Run {
         Err(Error::new(format!("`{command_line}` {how}: {}", stderr.trim())))
     }
 
-    /// Runs the program without its output. Fails if the program fails.
+    /// Runs the program and discards its output. Fails if the program fails.
     pub(crate) fn done(self) -> Result<()> {
         self.stdout().map(drop)
     }

@@ -28,7 +28,7 @@ const GENERATION: &str = "generation.invalid";
 /// Target of a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
-    /// Servers that get requests in turn; 503 without servers.
+    /// Servers that get requests in turn. If the list is empty, the response is 503.
     Servers(Vec<SocketAddr>),
     /// Backend that does not exist. The response is 500.
     Broken,

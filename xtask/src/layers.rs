@@ -32,7 +32,7 @@ const BACKENDS: [&str; 4] = [
     CHAIN,
 ];
 const DAEMON: &str = "provider-daemon";
-/// Servers for embedders, based on the core and the chain client.
+/// Server crates for embedders. In the workspace, these crates depend only on the core and the chain client.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
 /// Parts that the commands of the daemon share. These parts depend on no cluster backend.
 const CLI: &str = "akash-provider-cli";

@@ -310,8 +310,8 @@ impl MemoryCluster {
 
     /// Sets the banner, which every replica logs at its first deploy.
     ///
-    /// Commands also print the banner, unless [`set_exec`](Self::set_exec) was called. In a terminal, a command
-    /// echoes the input until Ctrl-C, Ctrl-D, `exit` or the end of the input.
+    /// Commands also print the banner, unless [`set_exec`](Self::set_exec) was called. In a terminal, a
+    /// command echoes the input until Ctrl-C, Ctrl-D, `exit` or the end of the input.
     pub fn set_banner(&self, text: &str) {
         lock(&self.state).banner = Some(text.to_owned());
     }

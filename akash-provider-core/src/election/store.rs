@@ -70,7 +70,8 @@ impl Timing {
         (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
     }
 
-    /// Returns the maximum timeout of a call. After a call without a response, the next call has this timeout.
+    /// Returns the maximum timeout of a call. After a call without a response, the next call has this
+    /// timeout.
     pub(super) const fn longest_limit(self) -> Duration {
         self.lease.saturating_sub(self.renew)
     }

@@ -74,8 +74,8 @@ impl Comparison {
         false
     }
 
-    /// Returns true if the lists differ: rendered elements are missing or in another order, or a closed list
-    /// has more elements.
+    /// Returns true if the lists differ in an element or in the order. With [`Lists::Open`], additional live
+    /// elements in one of [`OPEN_LISTS`] are no difference.
     fn lists_differ(&self, wanted: &[Value], live: &[Value], path: &mut Vec<String>) -> bool {
         let open = self.lists == Lists::Open && path.last().is_some_and(|p| OPEN_LISTS.contains(&p.as_str()));
         if !open && wanted.len() != live.len() {
@@ -112,7 +112,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns a quantity in billionths; `None` for any other value.
+/// Converts a quantity to billionths. Returns `None` if the value is not a quantity.
 pub(crate) fn quantity(value: &Value) -> Option<i128> {
     match value {
         Value::String(text) => parse_quantity(text),

@@ -73,8 +73,8 @@ impl Inner {
         })
     }
 
-    /// Reads the Manifest record of a lease before hardening. Returns a conflict if the record does not match
-    /// `deployment`.
+    /// Returns the Manifest record of the lease to harden. Returns a conflict if the record is missing, is
+    /// being deleted, or does not match `deployment`.
     async fn record_of_hardened(&self, deployment: &WorkloadSpec) -> Result<Manifest, Error> {
         let lease = &deployment.lease;
         let changed = || {

@@ -284,8 +284,8 @@ impl Inner {
         })
     }
 
-    /// Returns the lease of a namespace that has lost its lease labels and its Manifest record. `Err`
-    /// contains the time of the next attempt, if any.
+    /// Returns the lease of a namespace that has lost its lease labels and its Manifest record. An error
+    /// contains the time at which the namespace is read again, or `None` if there is nothing to repair.
     async fn disowned(
         &self,
         home: &str,

@@ -83,7 +83,7 @@ fn scaled(digits: i128, exponent: i32, shift: u32) -> i128 {
     }
 }
 
-/// Returns the power of ten and the power of two of a suffix.
+/// Returns the exponents of 10 and of 2 for a suffix: `(3, 0)` for `k`, `(0, 10)` for `Ki`.
 fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
     Some(match suffix {
         "" => (0, 0),

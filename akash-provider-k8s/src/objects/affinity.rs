@@ -41,7 +41,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Re
     })
 }
 
-/// Returns the node labels of the promised GPU, each with the manifest field for error messages.
+/// Returns the node labels of the promised GPU. The first text of each pair is the manifest field that error
+/// messages name.
 fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Refusal> {
     let field = || "resources.gpu".to_owned();
     if service.resources.gpu.units == 0 {

@@ -41,7 +41,7 @@ impl<'a> Context<'a> {
         self.deployment.params.get(&service.resources.id)?.as_ref()
     }
 
-    /// Returns the labels of all objects in the namespace.
+    /// Returns the labels that every object in the namespace has.
     pub(super) fn labels(&self) -> Labels {
         let mut labels = labels::selector(&self.name);
         let version = self.prior.manifest_version.clone();

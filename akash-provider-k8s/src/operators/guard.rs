@@ -289,8 +289,10 @@ impl Guard {
         }
     }
 
-    /// Holds deletions if many records disappeared within [`WINDOW`]. If the definition was replaced, also holds
-    /// the deletions of records that disappeared before the replacement or within [`WINDOW`] after it.
+    /// Holds deletions if many records disappeared within [`WINDOW`].
+    ///
+    /// After a replacement of the definition, the number of records does not matter: all deletions of records
+    /// that disappeared up to [`WINDOW`] after the replacement are held.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
         while self.released.front().is_some_and(|at| *at + REMEMBER < now) {
             self.released.pop_front();

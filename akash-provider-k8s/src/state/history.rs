@@ -66,8 +66,8 @@ impl History {
         }
     }
 
-    /// Returns the events of a lease namespace with a number above `after`, oldest first. 0 selects all
-    /// events.
+    /// Returns the events of a lease namespace, oldest first. Omits events with a number up to `after`; 0
+    /// omits no event.
     #[must_use]
     pub fn after(&self, namespace: &str, after: u64) -> Vec<RecordedEvent> {
         let oldest = now().saturating_sub(millis(self.keep));

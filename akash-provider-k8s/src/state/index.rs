@@ -141,7 +141,7 @@ pub(super) struct Index {
     nodes: Nodes,
     /// Notification that a lease's health depends on a node that has not been read.
     pub(super) unread_nodes: Arc<Notify>,
-    /// Reason for each object with the label `akash.network=true` that belongs to no lease.
+    /// Objects without a lease, although they have the label `akash.network=true`. The value is the reason.
     pub(super) strays: BTreeMap<Key, String>,
     /// Number of observed cases in which another client deleted a record.
     pub(super) losses: u64,

@@ -78,7 +78,8 @@ fn changed(dseq: u64, health: Health) -> ClusterChange {
     ClusterChange::Health { lease, health }
 }
 
-/// Replies to list requests with one healthy lease, and returns `None` otherwise.
+/// Replies to list requests: the lists contain the objects of one healthy lease. Returns `None` for other
+/// requests.
 fn one_lease(request: &Request) -> Option<Reply> {
     if request.is_watch() {
         return None;

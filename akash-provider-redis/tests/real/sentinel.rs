@@ -47,8 +47,8 @@ impl Set {
     }
 }
 
-/// Reads up to the event `to`. Asserts that events from `from` on are in order, and that each gap was
-/// reported. Returns true if a loss was reported.
+/// Reads up to the event `to`. Asserts that the event `from` is first, that the events are in order, and that
+/// each gap was reported. Returns true if a loss was reported.
 async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
     let (mut expected, mut was_loss_reported) = (from, false);
     loop {

@@ -49,8 +49,8 @@ pub fn message_text(error: &anyhow::Error, remedies: &[Remedy]) -> String {
     }
 }
 
-/// Returns the first remedy for an error or for one of its causes. The remedy is in a [`WithHelp`], or one of
-/// `remedies` returns it. Otherwise, returns the general remedy for the first I/O error.
+/// Returns the first remedy for an error or for one of its causes: the text of a [`WithHelp`], or the result
+/// of a function in `remedies`. Without such a remedy, returns the general remedy for the first I/O error.
 #[must_use]
 pub fn help<'a>(error: &'a anyhow::Error, remedies: &[Remedy]) -> Option<&'a str> {
     // A remedy that was added as a context is no cause in the chain below.

@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// Balances in market records before a message, for comparison in [`MoneyBefore::events`].
+/// Balances in market records, read before a message is executed. [`MoneyBefore::events`] compares them with
+/// the new balances.
 #[derive(Debug, Default)]
 pub(super) struct MoneyBefore {
     deployment: Option<DeploymentId>,

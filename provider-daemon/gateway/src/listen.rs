@@ -51,7 +51,6 @@ pub(crate) struct Peer {
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
     /// Entry in the table of connections. A stream holds a clone until the end of the stream.
     pub(crate) connection: Arc<Connection>,
-    /// Permits that are released when the response on this connection is written.
     pub(super) pending_writes: PendingWrites,
 }
 

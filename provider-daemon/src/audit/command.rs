@@ -37,7 +37,7 @@ impl FileLog {
 /// Records the intent to perform `act`. Returns `None` if the log is disabled.
 ///
 /// # Errors
-/// Returns an error if the record may not be durable. The caller must then not start the act.
+/// Returns an error unless the record is durable. After an error, the caller must not start the act.
 pub(crate) async fn record_intent(
     settings: Option<&AuditSettings>,
     act: Act,

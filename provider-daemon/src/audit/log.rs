@@ -115,7 +115,7 @@ impl Audit {
         }
     }
 
-    /// Creates the audit record of an act that another process requests from the provider.
+    /// Creates an act that is recorded in this log.
     pub(crate) fn act(&self, act: Act) -> AuditedAct {
         AuditedAct::new(Arc::new(self.clone()), act)
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
     reason = "nearly all are turns, and boxing would be one more allocation for each"
 )]
 pub(super) enum Item {
-    /// Record in the file of the latest `File` item.
+    /// A record. The latest `File` item is the file of this record.
     Record(Record),
     /// Start of a file. `is_other` is true if another process wrote the previous file.
     File { is_other: bool, head: Head },

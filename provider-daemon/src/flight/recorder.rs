@@ -39,7 +39,8 @@ pub struct FlightRecorder {
     /// Number of steps that were dropped because the queue was full. Counted since the queue last accepted a
     /// message.
     missed: u64,
-    /// Time of the last rejected state. The next attempt waits, because copying the state is expensive.
+    /// Time at which the queue last rejected the engine's state. The next attempt waits, because copying the
+    /// state is expensive.
     refused: Option<Instant>,
     open: Option<(Now, Option<Input>)>,
 }

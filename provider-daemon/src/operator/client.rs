@@ -217,8 +217,8 @@ fn describe(line: &LeaseLine) -> String {
     text
 }
 
-/// Formats the price and the earnings of a lease as one line. Returns an empty text if the lease has ended,
-/// and only its workload must be deleted.
+/// Formats the price and the earnings of a lease as one line. Returns an empty text if only the workload of
+/// the lease remains to be deleted.
 fn earnings(line: &LeaseLine) -> String {
     let Some(price) = &line.price else {
         return String::new();

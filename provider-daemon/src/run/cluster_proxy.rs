@@ -22,7 +22,7 @@ use tokio::sync::SetOnce;
 type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 type Items<T> = BoxStream<'static, Result<T, Error>>;
 
-/// Proxy of a cluster, connected later. Clones share the connection.
+/// Proxy of a cluster. Can be created before the cluster is connected. Clones share the connection.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterProxy {
     there: Arc<SetOnce<Backend>>,

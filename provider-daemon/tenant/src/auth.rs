@@ -20,7 +20,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Tolerance for slow provider clocks, subtracted from the start of a token's validity.
+/// Tolerance for provider clocks that are behind. A token is valid from this time before its
+/// creation.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.

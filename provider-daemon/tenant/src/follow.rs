@@ -131,7 +131,7 @@ fn messages<'a>(stream: LeaseStream<'a>) -> LocalBoxStream<'a, (LeaseId, anyhow:
     stream::unfold(Some(stream), next).boxed_local()
 }
 
-/// Stream of one lease, reconnected after interruptions.
+/// Stream of one lease. After an interruption, the stream is opened again.
 struct LeaseStream<'a> {
     tenant: &'a Tenant,
     subscription: &'a Subscription<'a>,

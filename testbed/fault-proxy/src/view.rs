@@ -2,7 +2,7 @@
 
 use crate::faults::Shared;
 
-/// Path prefixes of services without queries at a height.
+/// Prefixes of the query paths that support no height.
 const WITHOUT_HEIGHT: [&str; 3] = ["/cosmos.tx.", "/cosmos.base.node.", "/akash.discovery."];
 
 /// Returns true if a query with this path can have a height.

@@ -53,7 +53,7 @@ struct ReportEntry {
 
 #[derive(Debug, Deserialize)]
 enum Scenario {
-    /// Run of the tests with the unchanged code.
+    /// The tests run with the unchanged code.
     Baseline,
     Mutant(ListedMutant),
 }

@@ -253,8 +253,8 @@ fn of_certificate(state: Option<&CertificateState>) -> Acceptance {
     }
 }
 
-/// Returns whether a controller has accepted this `generation` of the object, from the conditions in the
-/// status.
+/// Reads the conditions that controllers report. Returns whether a controller has accepted this `generation`
+/// of the object.
 fn acceptance<'a>(
     controllers: impl Iterator<Item = &'a Value>,
     generation: i64,

@@ -29,8 +29,7 @@ pub(super) struct Hostnames {
     index: Index,
     /// New Ingresses without a reported status, by hostname: UID, and time of the first observation.
     settling: BTreeMap<String, (String, Instant)>,
-    /// Wait after a new Ingress is created. Then the Ingress counts as working, even if no controller reports
-    /// a status.
+    /// Age at which a new Ingress counts as working, even if no controller reports a status.
     handover: Duration,
     /// Results of the last probes, by hostname.
     reached: BTreeMap<String, Reachability>,

@@ -25,7 +25,7 @@ fn health(view: &LeaseView) -> Health {
     health_on(view, &Nodes::from([("n1".to_owned(), true)]))
 }
 
-/// Returns a pod of the service with one container in `state`, changed by `change`.
+/// Returns a pod with one container in the state `state`. `change` edits the pod.
 fn pod(state: Value, change: impl FnOnce(&mut Value)) -> Value {
     let mut pod = json!({
         "metadata": {"name": "web-0", "labels": {"akash.network/manifest-service": "web"}},

@@ -78,8 +78,8 @@ impl Subject {
         }
     }
 
-    /// Returns true if a value contains the ID of the order or lease, also as the start of a longer ID. The
-    /// ID of the group or deployment counts too.
+    /// Returns true if a value contains one of these IDs: the ID of the order or lease, a longer ID that
+    /// starts with this ID, or the ID of the group or deployment.
     fn names(&self, what: &impl Serialize) -> bool {
         let Ok(text) = serde_json::to_string(what) else {
             return false;

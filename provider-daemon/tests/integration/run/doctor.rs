@@ -104,7 +104,7 @@ impl Results {
         Self::after(stage, &[], more)
     }
 
-    /// Runs `doctor` as [`Self::new`] does, after the command prefix `before`.
+    /// Runs `doctor` as [`Self::new`] does, with `before` as the command prefix.
     pub(super) fn after(stage: &Stage, before: &[&str], more: &[&str]) -> Self {
         let words = [&["doctor", "--output=json"], &SETTINGS[..], &PRICES, more].concat();
         let mut command = match before {

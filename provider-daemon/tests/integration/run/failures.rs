@@ -45,7 +45,7 @@ fn node_of_another_chain_is_reported_and_not_used() {
     assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }
 
-/// Without a new block, a bid waits in the mempool.
+/// The chain makes no further block, so the shutdown waits for the outcome of a bid.
 #[test]
 fn second_signal_aborts() {
     let mut stage = Stage::new("abort", true);

@@ -15,7 +15,7 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const LIMIT: Duration = Duration::from_secs(30);
 /// Number of daemons that run concurrently.
 const TOGETHER: usize = 12;
-/// Lock between the choice and the use of a free port.
+/// Locked while a test chooses and opens free ports, so that no other test opens the same ports.
 static PORTS: Mutex<()> = Mutex::new(());
 const LIES: [(&str, Lie); 9] = [
     ("largest height", Lie::Height(i64::MAX as u64)),

@@ -65,7 +65,8 @@ pub(crate) fn kubernetes_scrape() -> String {
     get(port, OPEN_METRICS).unwrap().1
 }
 
-/// Compares the documented table with a scrape, or with `UPDATE_SNAPSHOTS=1` writes the table.
+/// Compares the documented table with a scrape. If `UPDATE_SNAPSHOTS` is 1, updates the table and compares
+/// nothing.
 pub(crate) fn check_documentation(text: &str) {
     const BEGIN: &str = "<!-- table from a scrape -->\n";
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
