@@ -326,7 +326,8 @@ pub fn deployment(record: &DeploymentRecord) -> dep::v1beta4::QueryDeploymentRes
     }
 }
 
-/// Converts a provider. Empty contact information is encoded too.
+/// Converts a provider to its protobuf message. The field `info` is set even if the provider has no contact
+/// information.
 #[must_use]
 pub fn provider(provider: &ProviderRecord) -> prov::v1beta4::Provider {
     prov::v1beta4::Provider {

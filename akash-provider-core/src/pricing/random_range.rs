@@ -10,8 +10,8 @@ const MIN_PER_GIB: u128 = 50;
 const GIB_BITS: u32 = 30;
 /// At the maximum price, 2 to the power of this number of bytes cost one base unit.
 const BYTES_PER_UNIT_BITS: u32 = 10;
-/// Number of random steps for each base unit of the price range. A step is 10^-6 base units, so prices are in
-/// the lowest 1 % of the range.
+/// Number of possible prices for each base unit of the price range. The distance between two prices is 10^-6
+/// base units, so all prices are in the lowest 1 % of the range.
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 

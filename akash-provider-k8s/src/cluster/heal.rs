@@ -114,8 +114,8 @@ impl Inner {
         }
     }
 
-    /// Compares and repairs one lease. Returns the time of the next comparison. `None` means that the next
-    /// comparison follows a change.
+    /// Compares and repairs one lease. Returns the time of the next comparison, or `None` if the lease is not
+    /// compared again before its next change.
     async fn heal_lease(&self, home: &str, repairs: &mut RepairState) -> Option<Instant> {
         // Read before the view: a list that is completed afterwards may be missing in the view.
         let listed = self.state.listed();

@@ -115,7 +115,7 @@ impl Audit {
         }
     }
 
-    /// Creates an act that is recorded in this log.
+    /// Creates an audited act with this log.
     pub(crate) fn act(&self, act: Act) -> AuditedAct {
         AuditedAct::new(Arc::new(self.clone()), act)
     }

@@ -20,8 +20,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Tolerance for provider clocks that are behind. A token is valid from this time before its
-/// creation.
+/// Tolerance for provider clocks that are behind. The validity of a token starts earlier by this duration.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.

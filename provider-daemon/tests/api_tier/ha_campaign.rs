@@ -143,8 +143,8 @@ impl<'a> Pair<'a> {
         );
     }
 
-    /// Asserts that every fail-over took at most 1.25 lease durations. For a short lease, the limit is the
-    /// lease plus 3 s.
+    /// Asserts that every fail-over took at most 1.25 lease durations. For a lease below 12 s, the limit is
+    /// the lease duration plus 3 s.
     fn is_in_time(&self, lease: Duration) {
         let most = lease + (lease / 4).max(Duration::from_secs(3));
         for (way, (_, took)) in &self.by_way {

@@ -2,7 +2,7 @@
 
 use crate::faults::Shared;
 
-/// Prefixes of the query paths that support no height.
+/// Path prefixes of queries that cannot have a height.
 const WITHOUT_HEIGHT: [&str; 3] = ["/cosmos.tx.", "/cosmos.base.node.", "/akash.discovery."];
 
 /// Returns true if a query with this path can have a height.

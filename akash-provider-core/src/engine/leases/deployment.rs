@@ -708,7 +708,7 @@ fn not_leader() -> Refusal {
 }
 
 /// Time for the tenant to submit a manifest again after the provider failed to store the manifest. The
-/// manifest deadline is not earlier.
+/// manifest deadline is not before the end of this time.
 const RECORDING_GRACE: Duration = Duration::from_secs(30);
 
 impl Machine for Deployment {

@@ -230,7 +230,7 @@ pub struct Order {
     /// True if a record, an event or a transaction result shows the bid. The bid then exists, even if a later
     /// query does not find it.
     is_on_chain: bool,
-    /// Minimum height of the query results that can prove that the bid does not exist.
+    /// Minimum height of a query result. A result below this height does not prove that the bid is missing.
     min_read_height: Option<Height>,
     /// True if a transaction of this process created the bid.
     committed: bool,

@@ -48,8 +48,7 @@ pub(in crate::engine) struct Wallet {
     /// Position in the event stream at the start of the last balance query: the processed height, and whether
     /// events of the next block were already received.
     requested_at: Option<(Height, bool)>,
-    /// True if the chain rejected a deposit while a read was in flight, so that the result of the read may be
-    /// outdated.
+    /// True if the result of the current read may be outdated: the chain rejected a deposit during the read.
     is_outdated: bool,
     /// True if the last read of the balance failed.
     has_failed: bool,

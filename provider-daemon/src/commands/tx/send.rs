@@ -307,8 +307,8 @@ impl<'a> TransactionSender<'a> {
         last.unwrap_or_else(|| self.tip.height.saturating_add(LIFETIME_BLOCKS))
     }
 
-    /// Returns the replay protection for a transaction that is signed now. The chain accepts each timeout of
-    /// an unordered transaction only once per account.
+    /// Returns the replay protection of a transaction. An unordered transaction needs a new timeout for each
+    /// signature, because the chain accepts a timeout only once per account.
     fn ordering(&self) -> Ordering {
         match self.sequencing {
             Sequencing::Ordered { sequence, last } => Ordering::Ordered {
