@@ -218,8 +218,8 @@ impl Endpoints {
 
     /// Returns the newest block that a node reports, and the hash of this block.
     ///
-    /// A node with a block more than [`LAG_MAX`] above the processed block must also serve an earlier header.
-    /// Before the first processed block, `is_new` requires this header from every node.
+    /// If this block is more than [`LAG_MAX`] above the processed block, an earlier header of the node is
+    /// checked too. If no block was processed yet, the earlier header is checked only with `is_new`.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -360,8 +360,8 @@ impl Endpoints {
         }
     }
 
-    /// Requests a health check of the endpoint at index `at` after an unusable response. After any other
-    /// fault, starts a back-off.
+    /// Requests a health check of an endpoint that returned an unusable response. For any other fault, starts
+    /// a back-off of the endpoint.
     pub(crate) fn record_fault(&self, at: usize, fault: &Fault) {
         let Some(member) = self.shared.members.get(at) else {
             return;

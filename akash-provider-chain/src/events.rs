@@ -125,7 +125,7 @@ pub struct FollowerStatus {
     pub polled: u64,
     /// Number of blocks that were fetched because the open websocket did not deliver them.
     pub missed: u64,
-    /// Number of fetched blocks that are older than the connection.
+    /// Number of fetched blocks that were created before the websocket was connected.
     pub replayed: u64,
     /// Number of blocks that were not reported one by one, because a `Resync` replaced them.
     pub skipped: u64,

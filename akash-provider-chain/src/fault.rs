@@ -168,7 +168,7 @@ impl Fault {
         }
     }
 
-    /// Returns false if it is certain that the node did not process the request.
+    /// Returns true if the node may have processed the request.
     pub(crate) const fn may_have_been_received(&self) -> bool {
         !matches!(
             self,

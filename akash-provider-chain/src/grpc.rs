@@ -56,7 +56,8 @@ impl Grpc {
         })
     }
 
-    /// Sends a query. Returns the encoded response and its height, if the node reports the height.
+    /// Sends a query. Returns the encoded response and the height of the response. The height is `None` if
+    /// the node does not report a height.
     pub(crate) async fn query(
         &self,
         path: &'static str,

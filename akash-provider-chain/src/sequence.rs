@@ -36,7 +36,8 @@ impl Expiry {
     }
 }
 
-/// Generator of nonces. Uses timeouts, or account sequences on a chain without unordered transactions.
+/// Generator of nonces. The nonce of an unordered transaction is its timeout. On a chain without unordered
+/// transactions, the nonce is the account sequence.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sequencer {
     /// Nanoseconds that are added to each timeout. The value is below one million, and differs between
@@ -79,8 +80,8 @@ impl Sequencer {
         self.ordered.is_some_and(|s| s.next.is_none())
     }
 
-    /// Sets the next sequence. `sequence` is the account sequence on the chain, `waiting` the highest pending
-    /// sequence.
+    /// Sets the next sequence. `sequence` is the account sequence on the chain. `waiting` is the highest
+    /// sequence of the pending transactions.
     pub(crate) fn set_sequence(&mut self, sequence: u64, waiting: Option<u64>) {
         if let Some(ordered) = &mut self.ordered {
             // The sequence on the chain does not include pending transactions.

@@ -56,7 +56,8 @@ fn run_histories(world: &World, count: u64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Measures all events of one order, and one event with few and with many pending orders.
+/// Measures the time for all events of one order. Then measures the time for one event, first with few
+/// pending orders and then with many.
 fn engine(world: &World) -> Result<(), BenchError> {
     let mut engine = world.engine()?;
     let (mut dseq, mut inputs) = (0, 0);

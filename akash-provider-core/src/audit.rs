@@ -59,7 +59,7 @@ pub enum ActKind {
 }
 
 impl ActKind {
-    /// Returns the name of the kind, such as `lease_close`, or the name of the command.
+    /// Returns the name of the kind, such as `lease_close`. For a command, returns the name of the command.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -106,7 +106,7 @@ impl ActKind {
 pub enum Actor {
     /// The provider itself, without a request from a user.
     Provider,
-    /// User who requested the act, identified by the process that sent the request.
+    /// User who requested the act: the user of the process that sent the request.
     User {
         /// User ID of the process; `None` if unknown.
         uid: Option<u32>,
@@ -129,7 +129,8 @@ pub struct RecordEvidence {
 }
 
 impl RecordEvidence {
-    /// Returns the evidence of a lease record, or `None` if the record is missing or shows an active lease.
+    /// Converts a lease record to evidence for an act. Returns `None` if the record is missing or shows an
+    /// active lease.
     #[must_use]
     pub fn from_record(observed: &Observed<LeaseRecord>) -> Option<Self> {
         let lease = &observed.value.as_ref()?.lease;

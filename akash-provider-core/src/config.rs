@@ -135,8 +135,8 @@ pub struct Config {
     pub breaker_warmup: Duration,
     /// Whether the circuit breaker had tripped before the restart.
     pub breaker_tripped: bool,
-    /// Owners with a tripped circuit breaker before the restart. With more than 64 owners, the breaker trips
-    /// for all.
+    /// Owners for which the circuit breaker had tripped before the restart. If the set has more than 64
+    /// owners, the breaker trips for all owners.
     pub breaker_held_owners: BTreeSet<Address>,
     /// Time to wait for an unreachable second chain endpoint to confirm that a lease is closed. After this
     /// time, the response of the first endpoint is sufficient.
@@ -350,8 +350,8 @@ impl InvalidConfig {
         &self.name
     }
 
-    /// Returns the value as text. The text is empty for a missing setting, and if [`help`](Self::help)
-    /// contains the value.
+    /// Returns the value as text. The text is empty if the setting is missing, or if [`help`](Self::help)
+    /// already contains the value.
     #[must_use]
     pub fn value(&self) -> &str {
         self.value.as_deref().unwrap_or_default()

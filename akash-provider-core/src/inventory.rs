@@ -94,7 +94,7 @@ pub struct NodeVerdict {
     pub node: NodeName,
     /// Resource id of the unit.
     pub unit: u32,
-    /// Number of replicas of the unit that fit on this node alone.
+    /// Number of replicas of the unit for which this node has sufficient resources.
     pub replicas: u32,
     /// Resources that the node lacks for one more replica. The list is empty if all replicas of the unit fit
     /// on the node.

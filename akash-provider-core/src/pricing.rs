@@ -75,7 +75,7 @@ impl PriceRequest {
         })
     }
 
-    /// Returns the maximum price of the tenant, in the denomination of the order.
+    /// Returns the maximum price that the tenant accepts, in the denomination of the order.
     ///
     /// # Errors
     /// Returns [`PriceError::NoMaximum`] if the group has no maximum price.

@@ -36,7 +36,7 @@ pub enum Finding {
     Overwritten {
         /// Name of the Manifest object.
         manifest: String,
-        /// Part of the Manifest object that is ignored, with the reason.
+        /// Ignored part of the Manifest object, with the reason.
         remark: String,
     },
     /// Object that differs from the applied object. The next deploy of the lease repairs the object.

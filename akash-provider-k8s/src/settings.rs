@@ -164,7 +164,7 @@ impl Settings {
 pub struct ProxyPods {
     /// Labels that select the namespaces of the pods; empty for all namespaces.
     pub namespace: Vec<(String, String)>,
-    /// Labels of the pods; empty for all pods of these namespaces.
+    /// Labels of the pods; empty for all pods in the selected namespaces.
     pub pods: Vec<(String, String)>,
 }
 

@@ -23,7 +23,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum length of an output line, in bytes. Longer lines are split.
 const LINE: u64 = 16 * 1024;
 const SIGTERM: i32 = 15;
-/// Offset of the exit codes of processes ended by a signal, as in shells.
+/// Exit code after the end by a signal: 128 plus the number of the signal, as in shells.
 const BY_SIGNAL: i32 = 128;
 /// Exit code for a missing command, as in shells.
 const EXIT_NOT_FOUND: i32 = 127;

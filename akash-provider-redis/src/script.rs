@@ -97,8 +97,8 @@ pub(crate) struct Publisher {
     script: Script,
     /// Id of this process, to detect duplicates.
     id: String,
-    /// Number of the last sent event. The lock is held during a call, because the server drops events with
-    /// lower numbers.
+    /// Number of the last sent event. The lock is held until the server responds, so that events arrive in
+    /// order. The server drops an event with a lower number than the previous event.
     sent: Mutex<u64>,
     /// Highest sequence number that the server assigned to this publisher. If a later response contains a
     /// lower number, events were lost.

@@ -294,11 +294,11 @@ impl Follower {
         Ok(())
     }
 
-    /// Queries the market parameters and the provider record again. The node that returned the snapshot may
-    /// be wrong.
+    /// Compares the market parameters and the provider record with the snapshot, because the node that
+    /// returned the snapshot may be wrong.
     ///
-    /// A later call compares the response with the snapshot, and returns an error if they differ. Failed
-    /// queries are ignored.
+    /// The queries run in the background. The first call after their end returns an error if a value differs.
+    /// Failed queries are ignored.
     async fn check_static_values(&mut self) -> Result<(), SessionEnd> {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
             let is_changed =

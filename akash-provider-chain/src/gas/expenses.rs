@@ -26,7 +26,8 @@ pub struct Minute {
     pub paid: Cost,
 }
 
-/// Store of the gas and fees of the last hour. The hourly ceilings thus survive a restart.
+/// Store of the gas and fees of the last hour. After a restart, the hourly ceilings include the stored
+/// values.
 pub trait ExpenseStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the stored minutes in any order, or an empty list if nothing is stored.
     ///
@@ -133,7 +134,8 @@ impl Expenses {
     /// ceiling.
     ///
     /// # Errors
-    /// Returns an error if the total exceeds the ceiling.
+    /// Returns an error if the transactions of the last hour and this transaction together exceed the
+    /// ceiling.
     pub(crate) fn check(
         &self,
         now: Mono,

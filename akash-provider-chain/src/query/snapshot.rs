@@ -33,8 +33,8 @@ pub struct Listing {
 }
 
 impl Reader {
-    /// Reads a snapshot of the records of `provider`. The records are from the newest height if the nodes
-    /// serve queries at a given height.
+    /// Reads a snapshot of the records of `provider` at the newest height. If the nodes cannot return the
+    /// state at this height, the records can be from different heights.
     ///
     /// # Errors
     /// Returns an error if a query fails.

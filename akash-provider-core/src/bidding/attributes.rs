@@ -135,8 +135,8 @@ fn next_part(pattern: &str) -> (bool, &str, &str) {
 
 /// Matches `part` at the start of `name` and returns the rest of `name`.
 ///
-/// If `star` is true, the match may start at a later character, but not after a `/`. If `last` is true, the
-/// match must end at the end of `name`.
+/// If `star` is true, any characters except `/` may precede the match. If `last` is true, the match must end
+/// at the end of `name`.
 fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a str> {
     let mut from = name;
     loop {

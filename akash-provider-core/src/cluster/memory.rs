@@ -265,7 +265,8 @@ impl MemoryCluster {
         lock(&self.state).teardown_delay = answers;
     }
 
-    /// Sends `Lost` to all watchers, and no further changes until [`restore_watch`](Self::restore_watch).
+    /// Sends `Lost` to all watchers. After this, the watchers get no changes until
+    /// [`restore_watch`](Self::restore_watch).
     pub fn lose_watch(&self) {
         let mut state = lock(&self.state);
         // Sent before the watch is disabled, because a disabled watch sends nothing.

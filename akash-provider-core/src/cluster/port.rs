@@ -195,7 +195,7 @@ pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
     /// Removes the route of every leased IP of a lease, if such routes exist.
     async fn purge_declared_ips(&self, lease: &LeaseId) -> Result<(), Error>;
 
-    /// Returns the declared leased IPs of a lease.
+    /// Returns the leased IPs that were declared for a lease.
     async fn declared_ips(&self, lease: &LeaseId) -> Result<Vec<IpDeclaration>, Error>;
 
     /// Returns the utilization of the pool of leased IPs.

@@ -201,7 +201,8 @@ pub struct InventoryStatus {
     pub external_ports_pending: u32,
     /// Number of endpoints that leases use, of all kinds. Replicas share the endpoints of a resource unit.
     pub endpoints_active: u32,
-    /// Number of endpoints of all kinds in the resource units of open bids and orders in progress.
+    /// Number of endpoints of all kinds that are not in use yet: the endpoints of open bids and of orders in
+    /// progress.
     pub endpoints_pending: u32,
     /// Leased IP addresses, or `None` without a pool.
     pub leased_ips: Option<LeasedIpStatus>,
@@ -232,7 +233,7 @@ pub struct ReservationStatus {
     pub memory: u64,
     /// Ephemeral storage, in bytes.
     pub storage_ephemeral: u64,
-    /// Persistent storage and volumes in memory, in bytes by storage class.
+    /// Bytes of persistent storage and of memory-backed volumes, by storage class.
     pub storage: BTreeMap<String, u64>,
 }
 

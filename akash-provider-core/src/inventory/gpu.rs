@@ -101,7 +101,7 @@ impl GpuRequest {
             && self.interface.as_deref().is_none_or(|i| *i == *kind.interface)
     }
 
-    /// Restricts the request to the model of `kind`, a device that the request accepts.
+    /// Restricts the request to the model of `kind`. The caller ensures that the request accepts `kind`.
     pub(crate) fn narrowed(&self, kind: &Kind) -> Self {
         Self {
             model: Some(kind.model.to_string()),

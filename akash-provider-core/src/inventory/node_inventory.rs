@@ -52,9 +52,9 @@ impl NodeInventory {
         Self::from_layout(Layout::new(spec))
     }
 
-    /// Returns the free capacity with new values for `nodes`, `storage` and `ignored`, without reservations.
-    /// The result equals the result of [`Self::new`] for the whole cluster. Returns `None` after any other
-    /// change, such as a new node, another kind of GPU, another storage class or an invalid entry.
+    /// Returns an inventory with new amounts and without reservations. The result equals the result of
+    /// [`Self::new`] for the whole cluster. Returns `None` if more than amounts changed, for example after a
+    /// new node, another kind of GPU, another storage class or an invalid entry.
     #[must_use]
     pub fn revised(
         &self,
@@ -169,8 +169,8 @@ impl NodeInventory {
     }
 
     /// Returns the number of reserved replicas for which capacity is missing. Replicas without a node are
-    /// included. A node or storage pool that lacks a share of its reserved amount adds the same share of its
-    /// replicas, rounded up.
+    /// included. If a node or storage pool lacks a tenth of its reserved amount, a tenth of its replicas
+    /// count, rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {

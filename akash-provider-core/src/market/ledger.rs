@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// State of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AccountRecord {
-    /// Account number, in the order of creation.
+    /// Number of the account. The first account has the number 0, the next account the number 1.
     pub number: u64,
     /// Next sequence number, equal to the number of successful transactions.
     pub sequence: u64,

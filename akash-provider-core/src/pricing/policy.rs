@@ -238,9 +238,9 @@ impl Policy {
         Ok((base, factors, minimum.get(denom).copied().unwrap_or(Dec::ZERO)))
     }
 
-    /// Returns the description and the factor of the scarcity surcharge. The entry of `scarcity` with the
-    /// highest exceeded limit applies. The utilization of the scarcest requested resource is compared with
-    /// the limits. Returns `None` if no entry applies or the utilization is unknown.
+    /// Returns the description and the factor of the scarcity surcharge. The utilization of the scarcest
+    /// requested resource selects an entry of `scarcity`: the entry with the highest limit below this
+    /// utilization. Returns `None` if no entry applies or the utilization is unknown.
     fn scarcity(&self, request: &PriceRequest) -> Option<(String, Dec)> {
         let (resource, share) = request.utilization.as_ref()?.scarcest(request.units())?;
         let step = self.scarcity.iter().rev().find(|step| share > step.above)?;

@@ -93,7 +93,7 @@ pub struct ProviderStatistics {
     /// Number of port calls, by the name of the call and its result (`success`, `fail`, `unknown`,
     /// `in_progress`).
     pub calls: BTreeMap<(&'static str, &'static str), u64>,
-    /// Durations of calls to ports by name.
+    /// Durations of port calls, by the name of the call.
     pub call_durations: BTreeMap<&'static str, DurationCounts>,
     /// Submitted manifests by result: `accepted`, or the kind of the refusal.
     pub manifests: BTreeMap<&'static str, u64>,

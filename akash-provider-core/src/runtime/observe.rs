@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Minimum interval between status updates.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
-/// Ratio of the minimum pause after a status update to the duration of the update.
+/// Minimum pause after a status update, as a multiple of the duration of the update.
 const STATUS_SHARE: u32 = 50;
 
 /// Publisher of events to the bus and to the log. Only the method `finish` waits for the bus.

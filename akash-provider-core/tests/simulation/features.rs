@@ -17,7 +17,7 @@ pub(crate) struct Features {
     pub(crate) classes: bool,
     /// Whether groups request external ports, which are scarce.
     pub(crate) ports: bool,
-    /// Of the failed deploys, the percentage that leave some objects behind.
+    /// Percentage of the failed deploys that leave some objects behind.
     pub(crate) half: u64,
     /// Rate of hostname and service losses, per thousand steps.
     pub(crate) losses: u64,

@@ -135,7 +135,8 @@ pub struct DesiredState<'a> {
     pub there: &'a ExistingObjects,
     /// Login Secrets with unknown passwords. If such a Secret exists, it is not changed.
     pub without_password: &'a BTreeSet<Id>,
-    /// Names of services with the unchanged pod template of another provider program.
+    /// Names of services with a workload that another provider program created. The workload remains
+    /// unchanged.
     pub adopted: &'a BTreeSet<String>,
     /// Whether to search for leftover objects.
     pub prune: bool,

@@ -271,7 +271,8 @@ impl Inner {
         let _ = tokio::time::timeout(ENTERED_LIMIT, listing).await;
     }
 
-    /// Returns the edited objects of an applied lease, each with the reason, and the missing objects.
+    /// Returns two lists for an applied lease: the edited objects, each with the reason for a repair, and the
+    /// missing objects.
     pub(crate) fn drift(
         &self,
         deployment: &WorkloadSpec,

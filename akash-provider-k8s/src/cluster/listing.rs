@@ -170,7 +170,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Leases without a usable Manifest record. For each record or namespace, contains the first problem.
+/// Names of the valid Manifest records, and the first problem of each name without a valid record.
 #[derive(Debug, Default)]
 struct LeaseTraces {
     /// Names of valid Manifest records.

@@ -7,7 +7,7 @@ use akash_provider_core::types::{LeaseId, OrderId};
 use kube::core::DynamicObject;
 use std::collections::BTreeMap;
 
-/// Fields of a Manifest that the capacity count uses.
+/// Fields of a Manifest that the inventory uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseFacts {
     pub(crate) lease: LeaseId,

@@ -98,7 +98,7 @@ pub(crate) enum GpuProblem {
     UncombinedAttributes { vendor: Vendor, model: String },
     /// No label names the model.
     UnknownModel { vendor: Vendor, capacity: i64 },
-    /// No label names the model, except the label `source` of the GPU vendor.
+    /// Only the label `source` of the GPU vendor contains the model.
     VendorLabelOnly {
         vendor: Vendor,
         capacity: i64,

@@ -63,8 +63,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
     }))
 }
 
-/// Registry login, with the same JSON fields as in the Go provider. Otherwise the two providers would rewrite
-/// each other's Secrets.
+/// Registry login. The JSON fields are the same as in the Go provider, so that the two providers do not
+/// rewrite each other's Secrets.
 #[derive(Serialize)]
 struct Entry<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]

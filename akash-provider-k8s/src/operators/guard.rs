@@ -274,8 +274,8 @@ impl Guard {
         }
     }
 
-    /// Sets the state of a name without a record: `Pending` if the reason is known, otherwise
-    /// `Unexplained`.
+    /// Sets the state of a missing record. The state is `Pending` if the reason for the missing record is
+    /// known, otherwise `Unexplained`.
     fn explain(&mut self, name: &str, has_reason: bool, now: Instant) {
         let state = if has_reason {
             State::Pending

@@ -23,8 +23,8 @@ const FAILING: [&str; 6] = [
 /// Waiting reasons after a failed image pull.
 const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
-/// Parts of registry errors for a wrong or forbidden image reference. Errors for rate limits and missing
-/// responses contain other texts.
+/// Texts in registry errors that show a wrong or forbidden image reference. Errors for rate limits and
+/// missing responses do not contain these texts.
 const WRONG_REFERENCE: [&str; 8] = [
     "not found",
     "notfound",

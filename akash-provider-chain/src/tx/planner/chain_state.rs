@@ -195,7 +195,7 @@ impl ChainState {
         }
     }
 
-    /// Schedules the query of the newest block for now.
+    /// Makes the query of the newest block due immediately.
     pub(super) fn request_tip(&mut self, now: Mono) {
         self.tip.retry_at = now;
     }

@@ -170,7 +170,7 @@ impl Breaker {
         counts
     }
 
-    /// Returns true if another owner also has at least `count` granted requests.
+    /// Returns true if any owner except `owner` has at least `count` granted requests.
     fn has_other_owner(&self, owner: &Address, count: u32) -> bool {
         let mut counts = self.by_owner().into_iter();
         counts.any(|(o, passed)| o != owner && passed >= count)
@@ -202,7 +202,8 @@ impl Breaker {
         self.records_missing = Some(place);
     }
 
-    /// Stops holding requests because of missing records. Returns false if no records were missing.
+    /// Ends the hold that [`set_records_missing`](Self::set_records_missing) started. Returns false if there
+    /// was no such hold.
     pub(crate) fn clear_records_missing(&mut self) -> bool {
         self.records_missing.take().is_some()
     }

@@ -103,8 +103,8 @@ pub enum Input {
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
-        /// True if the listing proves that all other leases have no manifest. False while the cluster
-        /// contains no record of any lease: the provider may use a wrong cluster.
+        /// True if a lease without a listed manifest certainly has no manifest. False while the cluster
+        /// contains no record of any lease, because the provider may use a wrong cluster.
         conclusive: bool,
     },
     /// The deployment was closed on the chain.

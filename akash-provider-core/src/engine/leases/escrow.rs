@@ -160,7 +160,8 @@ impl Escrow {
         payee.failed.as_deref()
     }
 
-    /// Returns true if the last payout of any lease failed because the provider's account cannot pay the fee.
+    /// Returns true if, for at least one lease, the last payout failed because the provider's account cannot
+    /// pay the fee.
     #[must_use]
     pub fn lacks_fee(&self) -> bool {
         self.payees.iter().any(|p| p.lacks_fee)

@@ -224,7 +224,7 @@ pub struct Order {
     price: Option<DecCoin>,
     /// Deposit of the last bid that was sent.
     deposit: Option<Coin>,
-    /// True if the order has waited for the deposit before.
+    /// True if the order has already waited for funds for the bid deposit.
     was_unfunded: bool,
     attempts: u32,
     /// True if a record, an event or a transaction result shows the bid. The bid then exists, even if a later

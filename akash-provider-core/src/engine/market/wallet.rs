@@ -78,7 +78,7 @@ struct Rejection {
     missing: Coin,
     /// True if the balance was read after this rejection.
     is_read: bool,
-    /// True if the balance was sufficient in the first read after this rejection.
+    /// True if the first balance that was read after the rejection was sufficient.
     is_unexplained: bool,
 }
 

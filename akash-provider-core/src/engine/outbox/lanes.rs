@@ -117,7 +117,7 @@ impl Lanes {
         self.next(&lease)
     }
 
-    /// Stores the hostnames that a deploy declares. Returns the other leases' deploys that declare the same
+    /// Stores the hostnames of a deploy. Returns the deploys of other leases that declare one of these
     /// hostnames.
     fn declare(
         &mut self,

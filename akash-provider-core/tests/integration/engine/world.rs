@@ -106,7 +106,8 @@ pub(crate) fn tenant(number: u8) -> Address {
     Address::from_bytes(&[100 + number; 20]).unwrap()
 }
 
-/// Returns a deployment id. The numbers from 8000 belong to the second tenant, from 9000 to the third.
+/// Returns a deployment id. The numbers 8000 to 8999 belong to the second tenant. The numbers 9000 to 9999
+/// belong to the third tenant.
 pub(crate) fn deployment_id(dseq: u64) -> DeploymentId {
     let number = match dseq {
         8_000..9_000 => 2,

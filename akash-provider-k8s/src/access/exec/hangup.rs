@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 /// Environment variable that marks the processes of one command.
 const VARIABLE: &str = "AKASH_EXEC_ID";
-/// Script that succeeds if the container has the tools to mark and find commands.
+/// Script that succeeds if the container has `env`, `grep` and a readable `/proc`.
 const TOOLS: &str = "{ command -v env && command -v grep; } >/dev/null && [ -r /proc/self/environ ]";
 /// Script that succeeds if the container runtime would find the executable `$1`.
 const THERE: &str = r#"

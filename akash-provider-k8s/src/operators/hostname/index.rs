@@ -99,7 +99,7 @@ pub struct Index {
 /// Work for a hostname; empty if the objects are in the desired state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Work {
-    /// Filter that the route references, written before the route.
+    /// Filter of the route. The operator writes the filter before the route.
     pub filter: Option<Write>,
     /// Route to write.
     pub write: Option<Write>,

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Names under which the status lists the watches of records.
+/// Names of the record watches in the status.
 pub(super) const HOSTS: &str = "providerhosts";
 pub(super) const MANIFESTS: &str = "manifests";
 

@@ -543,7 +543,8 @@ impl Index {
     }
 }
 
-/// Sets the load balancer class in `body` to the class of the existing Service, which is immutable.
+/// Sets the load balancer class in `body` to `class`, the class of the existing Service. Kubernetes permits
+/// no change of this class.
 fn with_class(mut body: Value, class: Option<&str>) -> Value {
     if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
         match class {

@@ -162,7 +162,7 @@ impl LiveService {
         Some(Difference { at, is_surplus })
     }
 
-    /// Returns the path of an annotation for MetalLB that the desired Service lacks.
+    /// Returns the path of a MetalLB annotation that `wanted` does not contain.
     fn surplus(&self, wanted: &Value) -> Option<String> {
         let annotations = |value: &Value| -> Map<String, Value> {
             let all = value.pointer("/metadata/annotations");

@@ -241,7 +241,8 @@ fn parsed(text: &str, metric: &str) -> BTreeMap<String, u32> {
     lines.collect()
 }
 
-/// Converts a count of MetalLB. Values above `u32::MAX` mean "unlimited" and become `u32::MAX`.
+/// Converts a number of addresses that MetalLB reports. Values above `u32::MAX` mean "unlimited" and become
+/// `u32::MAX`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

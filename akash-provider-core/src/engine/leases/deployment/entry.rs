@@ -38,11 +38,11 @@ pub(super) struct LeaseEntry {
     pub(super) deadline: Option<BlockTime>,
     pub(super) has_manifest: bool,
     pub(super) evidence: Evidence,
-    /// Leadership epoch of the instance that won the lease and has stored no manifest. `None` if a manifest
-    /// may be stored.
+    /// Leadership epoch in which this instance won the lease. `None` if a manifest of the lease can exist, or
+    /// if the lease was not won in this process.
     pub(super) bare_since: Option<u64>,
-    /// True after all events of the block that created the lease were received. The manifest deadline starts
-    /// then.
+    /// False until all events of the block that created the lease were received. Until then, no manifest
+    /// deadline applies.
     pub(super) has_started: bool,
 }
 
