@@ -168,11 +168,10 @@ impl Keyring {
         private_half(self.find(name_or_address)?)
     }
 
-    /// Stores a key. The name can be the address of this key.
+    /// Stores a key. If the name has the form of an address, it must be the address of this key.
     ///
     /// # Errors
-    /// Returns an error if the keyring already contains the name or the address, or if the name is invalid.
-    /// The address of a different key is an invalid name.
+    /// Returns an error if the name is invalid, or if the keyring already contains the name or the address.
     pub fn add(&self, name: &str, key: &PrivateKey) -> Result<KeyInfo, KeyringError> {
         let name = checked_name(name)?;
         if name.parse::<Address>().is_ok_and(|named| named != *key.address()) {

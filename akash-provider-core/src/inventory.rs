@@ -128,8 +128,8 @@ pub struct GpuMetrics {
     pub interface: Arc<str>,
     /// Number of devices, in use or not.
     pub count: u32,
-    /// Number of free devices of this kind. An order for a model can get the free devices of all kinds of the
-    /// model.
+    /// Number of free devices of this kind. An order that requests only a model can use the free devices of
+    /// every kind with this model.
     #[serde(default)]
     pub available: u32,
 }

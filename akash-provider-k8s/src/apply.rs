@@ -36,8 +36,8 @@ pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
 /// Annotation of an object: a copy of the label `akash.network/manifest.resource.version` from the last apply
 /// by this provider. Other provider programs change only the label.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
-/// Annotation of a workload that another provider program created. The pod template of the workload is
-/// unchanged.
+/// Annotation of an adopted workload. The pod template of the workload is still the template of another
+/// provider program.
 pub const KEPT: &str = "provider.akash.network/kept";
 /// Annotation of an object that this provider repaired with a patch. The next deploy takes over the patched
 /// fields before its other writes.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub const MANAGED: &str = "akash.network";
 /// Label: namespace of the lease to which the object belongs.
 pub const NAMESPACE: &str = "akash.network/namespace";
-/// Label: `resourceVersion` of the Manifest object from which the object was rendered.
+/// Label: `resourceVersion` of the Manifest at the time when this object was rendered.
 pub const MANIFEST_VERSION: &str = "akash.network/manifest.resource.version";
 /// Label: name of the service to which the object belongs.
 pub const SERVICE: &str = "akash.network/manifest-service";

@@ -218,8 +218,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Reports lost events, and delivers the last event of each retained topic. If the last position is no
-    /// longer valid, reading continues at the start of the epoch. Some events may then be delivered twice.
+    /// Reports lost events, and delivers the last event of each retained topic. If the server has a new epoch
+    /// or lower sequence numbers, reading continues at the start of the server's epoch. Some events may then
+    /// be delivered twice.
     fn lost(&mut self, heads: Heads) {
         self.ready.push_back(Delivery::Lagged(None));
         for (topic, (_, last)) in self.topics.iter().zip(&heads.topics) {

@@ -102,7 +102,8 @@ fn process(suite: &Suite, threads: &str, environment: &[(&str, &OsStr)]) -> Proc
     environment.iter().fold(program, with)
 }
 
-/// Runs the programs in parallel, the last one first. Prints the output of failed programs, and returns them.
+/// Runs the programs in parallel. The last program in `suites` starts first. Prints the output of failed
+/// programs, and returns these programs.
 fn side_by_side(
     suites: Vec<Suite>,
     together: Parallelism,

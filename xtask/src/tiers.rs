@@ -21,8 +21,8 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     ),
     (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
 ];
-/// Prefix of the second cluster's name, as in `second-TIER`. The name must not contain `test-TIER`, because a
-/// check finds the processes of the first cluster by this text.
+/// Prefix of the second cluster's name, as in `second-TIER`. The name must not contain `test-TIER`: the
+/// processes of the first cluster are found by the text `test-TIER`.
 const SECOND: &str = "second";
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";

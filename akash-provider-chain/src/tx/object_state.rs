@@ -10,7 +10,7 @@ use akash_provider_core::types::{
     BidId, BidState, BlockTime, Height, LeaseState, Msg, OrderState, Reclamation, TxError,
 };
 
-/// Execution status of a message, derived from the affected object.
+/// Whether a message was executed. The state of the object that the message affects is the evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectState {
     /// The object shows that the message was executed.

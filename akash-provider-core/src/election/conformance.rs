@@ -137,7 +137,8 @@ pub async fn all_connections_read_the_written_record(
     }
 }
 
-/// Checks several concurrent writes with the same version. One write succeeds, and the others are conflicts.
+/// Checks that only one of several concurrent writes with the same version succeeds. The other writes must
+/// return a conflict.
 ///
 /// # Panics
 /// Panics when the store violates the rule.

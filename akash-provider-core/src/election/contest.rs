@@ -19,8 +19,8 @@ pub struct Candidate {
     /// never leads.
     pub fixed: &'static [&'static str],
     /// Whether this candidate may immediately replace a leader that has other settings. If false, the
-    /// candidate waits one more lease duration, so that a candidate with the leader's settings can take over
-    /// first.
+    /// candidate waits one more lease duration. During this time, an instance with the leader's settings can
+    /// take over.
     pub brings_settings: bool,
 }
 

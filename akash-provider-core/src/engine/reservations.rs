@@ -199,12 +199,13 @@ impl Reservations {
         self.place_all_missing();
     }
 
-    /// Reserves the resources of an order, with overcommit applied. An existing reservation is returned unchanged.
+    /// Reserves the resources of an order, with overcommit applied. An existing reservation is returned
+    /// unchanged.
     ///
     /// # Errors
-    /// Returns the missing resource: capacity, external ports or leased IPs. Also fails while the inventory, the IP
-    /// usage or the resources of an existing lease ([`adopt_unread`](Self::adopt_unread)) are unknown. On an error,
-    /// nothing is reserved.
+    /// Returns the missing resource: capacity, external ports or leased IPs. Returns [`Decline::Unknown`]
+    /// while the inventory, the IP usage or the resources of an existing lease
+    /// ([`adopt_unread`](Self::adopt_unread)) are unknown. After an error, nothing is reserved.
     pub fn reserve(&mut self, order: &OrderId, spec: &GroupSpec) -> Result<Arc<Vec<ResourceUnit>>, Decline> {
         if let Some(reservation) = self.reservations.get(order) {
             return Ok(Arc::clone(&reservation.units));

@@ -189,7 +189,8 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns the error for the innermost invalid object: an expose, otherwise a service, otherwise a group.
+/// Returns the error of the innermost invalid object. An expose is inside a service, and a service is inside
+/// a group.
 fn shape(tree: &Value, error: &serde_json::Error) -> ManifestError {
     let mut found = (String::from("manifest"), reason(error));
     for (g, group) in items(Some(tree)) {

@@ -21,7 +21,8 @@ pub const GO_BOUNDS: [Duration; 10] = [
     Duration::from_millis(76_800),
 ];
 
-/// Bucket bounds for the duration of reservations: 10 µs to 1 s. A reservation usually takes microseconds.
+/// Bucket bounds for the duration of engine steps that reserve capacity: 10 µs to 1 s. A step usually takes
+/// microseconds.
 pub const RESERVATION_BOUNDS: [Duration; 6] = [
     Duration::from_micros(10),
     Duration::from_micros(100),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// Maximum number of logged lines per change.
 const LOGGED: usize = 20;
 
-/// Ignored resources of the last update.
+/// Ignored resources of the last inventory update.
 #[derive(Debug, Default)]
 pub(super) struct IgnoredResources(BTreeSet<IgnoredResource>);
 

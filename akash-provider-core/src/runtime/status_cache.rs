@@ -10,7 +10,7 @@ use crate::types::{Mono, Now};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum age of a cached status that has time-dependent values.
+/// Maximum age of a cached status if its values change with time.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// The last returned status of the engine.

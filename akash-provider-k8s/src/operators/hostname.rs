@@ -116,8 +116,8 @@ pub struct HostnameOperator {
 }
 
 impl HostnameOperator {
-    /// Starts the watches. No object is written before every required kind was listed. Requires a tokio
-    /// runtime.
+    /// Starts the watches. The operator writes no objects until the initial lists of all required kinds are
+    /// complete. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(

@@ -36,7 +36,8 @@ const WRONG_REFERENCE: [&str; 8] = [
     "no match for platform",
 ];
 
-/// Reasons of a container termination that the kubelet did not observe, because the node was restarted.
+/// Termination reasons of a container if the node was restarted. The kubelet did not observe the end of the
+/// container.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
 /// Returns the health of a service with fewer available replicas than the `count` in the manifest.

@@ -112,7 +112,7 @@ impl Inner {
 
 impl OwnChain {
     /// Completes a block with the pending transactions, and returns its height. The block time advances by
-    /// `elapsed`. Once started, the block is completed even if the caller is dropped.
+    /// `elapsed`. The block is completed even if the caller drops the future.
     ///
     /// # Errors
     /// `Unavailable` if the block cannot be written. The transactions then wait for the next block.

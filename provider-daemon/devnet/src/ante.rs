@@ -74,7 +74,8 @@ pub(super) struct View<'a> {
     pub(super) rules: &'a Rules,
     pub(super) market: &'a Market,
     pub(super) nonces: &'a Nonces,
-    /// Transactions in the mempool; `None` for a transaction in a block.
+    /// Transactions in the mempool, for the check of a new transaction. `None` for the check of a transaction
+    /// in a block.
     pub(super) pending: Option<&'a Pending>,
     pub(super) height: Height,
     pub(super) time: BlockTime,

@@ -142,7 +142,7 @@ fn hash(hash: &[u8; 32]) -> (&'static str, String) {
     quoted("hash", data_encoding::BASE64.encode(hash))
 }
 
-/// Values of a typed event that the [`ChainEvent`] lacks.
+/// Values of a typed event that are missing in the [`ChainEvent`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Context<'a> {
     /// Hash of the manifest, for events of a deployment.

@@ -84,7 +84,7 @@ impl QueryError {
         Self::sdk(18, "invalid request", error.to_string())
     }
 
-    /// Returns the error code and text for `abci_query`, always of the codespace `sdk`.
+    /// Returns the error code and the error text for `abci_query`. The code belongs to the codespace `sdk`.
     pub(super) fn abci(&self) -> (u32, String) {
         let (code, meaning) = self.number.unwrap_or(match self.status {
             Code::NotFound => (22, "key not found"),

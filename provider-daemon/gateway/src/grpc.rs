@@ -161,8 +161,8 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(app), count_requests))
 }
 
-/// Counts a call in the request budget of the client's IP network. Health checks are not counted. Also limits
-/// the time to receive the request body.
+/// Limits the time to receive the request body. Counts the call in the request budget of the client's IP
+/// network, unless the call is a health check.
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
     // A probe may share its address with many clients. If counted, it would fail with them and restart the process.
     let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");

@@ -67,7 +67,7 @@ impl ScreeningState {
 
 #[derive(Default)]
 pub(super) struct ScreeningResult {
-    /// Code of the first reason, if the reason is a decline.
+    /// Decline code of the first reason; `None` if the reason has no code.
     pub(super) code: Option<DeclineCode>,
     /// Reasons against a bid; empty if the provider would bid.
     pub(super) reasons: Vec<String>,

@@ -28,7 +28,7 @@ pub struct Settings {
     pub screening: Option<Screening>,
     /// Name and version of the program that serves the gateway, for `/version`.
     pub program: Program,
-    /// Instructions about missing features that `/readyz` returns for the operator.
+    /// Texts about missing features, for the operator. The response of `/readyz` contains these texts.
     pub notes: Vec<String>,
     /// Source of a problem that `/readyz` reports. The problem does not affect requests of tenants.
     pub problem: Option<ProblemSource>,

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(super) const EXTENSION: &str = "jsonl";
-/// Lower bound for the size limit of one file, in bytes. Each write is smaller.
+/// Smallest permitted size limit of a file, in bytes. A single write is always smaller than this value.
 pub(super) const FILE_MIN: u64 = 64 << 10;
 /// Name of the lock file. A writer locks this file during a write.
 const LOCK: &str = "lock";

@@ -184,8 +184,8 @@ impl Writer {
         self.retain();
     }
 
-    /// Reports the error to the callers that wait for their lines. Retains all other lines, and drops the
-    /// oldest lines above [`RETAINED_MAX`].
+    /// Reports the failure to the callers that wait until their lines are written. Retains the lines without
+    /// a waiting caller, and drops the oldest of these lines above [`RETAINED_MAX`].
     fn retain(&mut self) {
         let Some(failure) = &mut self.failure else {
             return;

@@ -30,8 +30,8 @@ struct Node {
     id: u32,
 }
 
-/// Returns the display cards. Also returns other PCI devices of the display and accelerator classes, because
-/// a driver without graphics registers no display card.
+/// Returns the display cards, then the other PCI devices of the display and accelerator classes. A device
+/// with a compute-only driver is not a display card.
 ///
 /// # Errors
 /// Returns an error if existing cards cannot be read.

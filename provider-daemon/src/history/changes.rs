@@ -216,8 +216,8 @@ fn price_change(
     })
 }
 
-/// Returns the additional capacity for the smallest three quarters of the orders. The capacity admits each of
-/// these orders, but not all at the same time.
+/// Returns the additional capacity with which each of the smallest three quarters of the orders fits alone.
+/// The capacity is not sufficient for all these orders together.
 fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     if orders.is_empty() {
         return None;

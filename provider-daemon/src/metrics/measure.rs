@@ -151,7 +151,7 @@ impl Measure {
         self.name
     }
 
-    /// Returns the number of a metric with exactly one value.
+    /// Returns the value of a metric that has exactly one value.
     #[cfg(test)]
     pub(super) fn number(&self) -> Option<f64> {
         let mut values = self.values.values();

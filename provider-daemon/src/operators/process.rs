@@ -69,8 +69,8 @@ pub(super) trait Operator: Send + Sync + 'static {
         None
     }
 
-    /// Returns the text of the 503 response to a path without a cached response. With `None`, the status is
-    /// 204.
+    /// Returns the text of the 503 response for a path without a cached response. If this method returns
+    /// `None`, the status is 204.
     fn missing(&self, _path: &str) -> Option<&'static str> {
         None
     }

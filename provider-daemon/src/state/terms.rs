@@ -19,7 +19,7 @@ pub struct Terms {
 }
 
 impl State {
-    /// Returns the store of an account's highest election term on a chain.
+    /// Returns access to the stored election term of `account` on the chain `chain_id`.
     #[must_use]
     pub fn terms(&self, chain_id: &str, account: &str) -> Terms {
         Terms {

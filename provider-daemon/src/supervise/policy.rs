@@ -40,7 +40,7 @@ impl Policy {
         first: Duration::from_secs(1),
         longest: Duration::from_secs(30),
     };
-    /// Restarts without a limit, for parts that no lease depends on.
+    /// Policy that permits any number of restarts, for parts that no lease depends on.
     pub const UNLIMITED: Self = Self {
         restarts: u32::MAX,
         ..Self::USUAL

@@ -54,8 +54,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Parses the response of a provider. Limits the lengths of all texts. If the response has another
-    /// format, the reason is the text of the response.
+    /// Parses the response of a provider, and truncates all texts. If the format of the response is unknown,
+    /// `reasons` contains the text of the response.
     fn parse(text: &str) -> Self {
         let short = |text: &str| text.trim().chars().take(REASON_CHARS_MAX).collect::<String>();
         let Ok(read) = serde_json::from_str::<DeclineResponse>(text) else {

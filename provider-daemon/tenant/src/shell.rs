@@ -143,7 +143,8 @@ fn query(args: &ShellArgs, arguments: Vec<String>) -> Vec<(String, String)> {
     query
 }
 
-/// Signals that stop this process. A terminal sends Ctrl-C to the remote command instead.
+/// Signals that stop this process. With a terminal, Ctrl-C goes to the remote command and does not stop this
+/// process.
 struct StopSignals {
     interrupt: Option<Signal>,
     others: [(i32, Signal); 3],
@@ -230,8 +231,8 @@ fn outcome(reader: &StreamReader, json: &Bytes) -> Result<Outcome, ProviderError
     serde_json::from_slice(json).map_err(|e| reader.invalid(&format!("invalid command result: {e}")))
 }
 
-/// Prints the message of the result and returns the exit code. Some providers report code 0 with a failure
-/// message.
+/// Prints the message of the result and returns the exit code. Code 0 with a message counts as a failure,
+/// because some providers report failures in this form.
 fn exit_code(outcome: &Outcome) -> ExitCode {
     if !outcome.message.is_empty() {
         eprintln!("error: {}", shortened(&outcome.message));

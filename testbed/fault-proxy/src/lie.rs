@@ -29,7 +29,7 @@ pub enum Lie {
     Account,
     /// No account has a certificate.
     Certificates,
-    /// Pushed blocks have heights too high by this number.
+    /// Pushed blocks have a false height: the true height plus this number.
     Pushes(u64),
 }
 

@@ -56,8 +56,8 @@ fn containerd(layout: &Layout) -> String {
     out
 }
 
-/// Returns the configuration of the pod network. The network and the network namespace have the same name.
-/// When the cluster is removed, cached CNI results are found by this name.
+/// Returns the configuration of the pod network. The network has the name of the network namespace, so that
+/// the teardown of the cluster finds the cached CNI results of the network.
 fn bridge(layout: &Layout) -> Value {
     json!({
         "cniVersion": "1.0.0",

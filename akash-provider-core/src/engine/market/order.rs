@@ -403,7 +403,7 @@ impl Order {
         self.committed
     }
 
-    /// Returns true if this provider has a bid on the chain, or possibly has a bid.
+    /// Returns true if this provider has a bid on the order, or if the existence of a bid is unknown.
     #[must_use]
     pub const fn may_have_bid(&self) -> bool {
         match self.phase {

@@ -39,7 +39,7 @@ pub(crate) const MODULES: [(&str, &str); 6] = [
 /// API versions that the discovery query reports, the newest first.
 pub(crate) const API_VERSIONS: [&str; 2] = ["v1beta4", "v1beta3"];
 
-/// Executes a query, or returns `None` if no module in this file has the path.
+/// Executes a query, or returns `None` if this module does not serve the path.
 pub(super) fn execute(
     node: &Node,
     transport: Transport,

@@ -54,8 +54,8 @@ pub(crate) fn plain_json(value: &impl Serialize) -> Reply {
     reply
 }
 
-/// Returns the response for a refused caller: 400 for a malformed and 401 for an invalid credential. If the
-/// credential could not be checked: 429 if a limit was exceeded, otherwise 503.
+/// Returns the response for a refused caller. The status is 400 for a malformed credential, 401 for an
+/// invalid credential, 429 for too many unknown accounts, and 503 after a failed chain query.
 pub(crate) fn denied(denial: Denial) -> Reply {
     let status = match denial {
         Denial::Header | Denial::Ambiguous | Denial::Claims => StatusCode::BAD_REQUEST,

@@ -189,7 +189,7 @@ fn result(exit_code: i32, message: Option<String>) -> Message {
 }
 
 /// Returns the message for a command that did not run. The message contains the exit code [`NOT_RUN`] and the
-/// reason. If the client must not see the reason, returns a failure message.
+/// reason. For a reason that the client must not see, returns an empty message of the type [`FAILURE`].
 async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     let is_reason = match error.kind() {
         ErrorKind::Invalid | ErrorKind::Unavailable | ErrorKind::Denied | ErrorKind::Timeout => true,

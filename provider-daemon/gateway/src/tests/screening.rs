@@ -365,7 +365,7 @@ async fn a_screening_is_priced_by_what_a_bid_would_reserve() {
     world.stop().await;
 }
 
-/// Price strategy that always fails, with the path and the output of a script in the error.
+/// Price strategy that always fails. The error contains the path and the output of a script.
 #[derive(Debug)]
 pub(super) struct FailingPrices;
 

@@ -16,8 +16,8 @@ impl AuditLog for MemoryLog {
     }
 }
 
-/// Returns test messages. Each message has the name and the subject of its act, and its result on a market
-/// without orders.
+/// Returns test messages. Each item contains a message, the name and the subject of its act, and the result
+/// of the message on a market without orders.
 fn messages() -> Vec<(Msg, &'static str, String, &'static str)> {
     let owner: Address = ACCOUNT.parse().unwrap();
     let id: BidId = format!("{ACCOUNT}/1/1/1/{ACCOUNT}").parse().unwrap();

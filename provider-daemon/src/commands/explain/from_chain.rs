@@ -230,8 +230,8 @@ async fn explain_order(
     provider.explain(order, &audited, Some(others)).await
 }
 
-/// Returns the number of other providers' bids on an order, without lost bids. The second value is true if
-/// this provider has a bid in any state.
+/// Returns the number of bids of other providers on an order. Lost bids do not count. The second value is
+/// true if this provider has a bid in any state.
 pub(super) async fn bids(
     chain: &impl ChainQuery,
     us: &Address,

@@ -230,8 +230,8 @@ enum Sequencing {
     Unordered,
     /// Ordered transaction with the sequence number `sequence` of the account.
     ///
-    /// `last` is the height of the last block that may include the transaction; 0 means no limit. `None`
-    /// means the lifetime of an unordered transaction.
+    /// `last` is the height of the last block that may include the transaction; 0 means no limit. If `last`
+    /// is `None`, the transaction is valid for as long as an unordered transaction.
     Ordered { sequence: u64, last: Option<u64> },
 }
 

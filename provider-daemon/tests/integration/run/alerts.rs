@@ -163,7 +163,7 @@ impl<'a> Monitored<'a> {
         values
     }
 
-    /// Stores the current values as the start of the period of `increase`.
+    /// Stores the current values. The alert function `increase` counts from these values.
     pub(super) fn restart(&mut self) {
         self.before = self.scrape();
     }
