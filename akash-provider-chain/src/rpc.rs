@@ -25,7 +25,8 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Maximum number of idle connections in the pool.
 const IDLE_MAX: usize = 32;
 
-/// Prefix of methods that are never repeated, even if the node closed the connection without a response.
+/// Prefix of the methods for which no request is sent twice, even if the node closed the connection without a
+/// response.
 const NOT_REPEATED: &str = "broadcast_";
 
 #[derive(Clone)]

@@ -116,7 +116,7 @@ pub struct ElectionStatus {
     /// Implausible term in the election record, if any. This instance does not use the term.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
-    /// Whether this instance leads without an election, because the store denies all requests.
+    /// True if the store denies all requests, so that this instance leads without an election.
     pub is_alone: bool,
     /// Last error of the store. `None` after a successful call.
     pub error: Option<String>,

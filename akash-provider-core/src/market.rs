@@ -245,7 +245,7 @@ pub struct Market {
 }
 
 impl Market {
-    /// Creates a market with a complete block 1.
+    /// Creates a market. Block 1 is complete.
     #[must_use]
     pub fn new(config: MarketConfig) -> Self {
         Self {

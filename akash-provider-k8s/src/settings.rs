@@ -115,14 +115,14 @@ impl Settings {
     }
 }
 
-/// Shared count of addresses in the MetalLB pools for leases: all addresses, and those used outside the
-/// leases of this provider.
+/// Shared count of addresses in the MetalLB pools for leases: the number of all addresses, and the number of
+/// addresses that Services outside of this provider's leases use.
 #[derive(Debug, Clone, Default)]
 pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
 
 impl LeasedIpCount {
-    /// Returns the number of all addresses, and the number used outside the leases of this provider. Returns
-    /// `None` before the first count.
+    /// Returns the number of all addresses, and the number of addresses that Services outside of this
+    /// provider's leases use. Returns `None` before the first count.
     #[must_use]
     pub fn known(&self) -> Option<(u32, u32)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)

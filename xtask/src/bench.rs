@@ -277,7 +277,8 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     Error::from_findings("missing figures", &missing(&found, wanted))
 }
 
-/// Runs a program, and adds its figures to `found`. Figures from before a failure are added too.
+/// Runs a program, and adds its figures to `found`. If the program fails, adds the figures that it printed
+/// before the failure.
 fn collect(program: Process, found: &mut Vec<Figure>) -> Result<()> {
     let (lines, outcome) = program.collect(|_| {})?;
     found.extend(figures::find(lines.iter().map(String::as_str)));

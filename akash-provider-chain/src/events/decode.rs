@@ -32,7 +32,8 @@ pub struct MalformedEvent {
     pub kind: String,
     /// Reason why the event is malformed.
     pub why: String,
-    /// Provider that the event concerns. `None` for several providers or an unreadable address.
+    /// Provider that the event concerns. `None` if the event concerns several providers or the address is
+    /// unreadable.
     pub provider: Option<Address>,
 }
 

@@ -56,7 +56,7 @@ pub enum Simulation {
     Unpaid {
         /// Error text of the node.
         log: String,
-        /// True if the balance is below the fee. False if only the deposits are not covered.
+        /// True if the balance is below the fee. False if the balance covers the fee but not the deposits.
         is_fee: bool,
     },
 }

@@ -59,7 +59,8 @@ impl Cx<'_> {
         height < self.height || (self.within_block && height == self.height)
     }
 
-    /// Returns the manifest deadline of a lease created now, or `None` without a manifest timeout.
+    /// Returns the manifest deadline of a lease that is created at the current block time. Returns `None`
+    /// without a manifest timeout.
     #[must_use]
     pub(super) fn manifest_due(&self) -> Option<BlockTime> {
         self.config.manifest_timeout.map(|t| self.now.block_time.plus(t))

@@ -229,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// If the engine lacks state for a request, returns the name of this state.
+    /// Returns the name of the state that the engine needs for a request but does not have yet.
     const fn unknown_for(&self, request: &Request) -> Option<&'static str> {
         match request {
             // The operator can release the breaker at any time.

@@ -423,8 +423,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns the services that another provider program deployed. The manifest entries of these services
-    /// are unchanged.
+    /// Returns the services that another provider program deployed. Services with a changed manifest entry
+    /// are omitted.
     fn adopted(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
             return BTreeSet::new();

@@ -172,7 +172,7 @@ impl Inner {
         Ok(there.is_some_and(|secret| secret.metadata.deletion_timestamp.is_none()))
     }
 
-    /// Lists the existing objects in the whole cluster, with one list per kind.
+    /// Lists the existing objects in the whole cluster, with one list request for each kind.
     pub(crate) async fn all_there(&self, operation: &'static str) -> Result<ByNamespace, Error> {
         let calls = &self.calls(operation);
         let list = |kind: Kind, place: Option<String>| {

@@ -69,7 +69,7 @@ struct Space {
     pods: HashMap<Arc<str>, PodFacts>,
 }
 
-/// Parts of the capacity count that the next snapshot computes again.
+/// Changed parts of the cluster. The next snapshot computes the capacity of these parts again.
 #[derive(Debug, Default)]
 struct Dirty {
     any: bool,

@@ -91,7 +91,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service
     Ok(services)
 }
 
-/// Returns the ports of a Service, each external port and protocol once.
+/// Returns the ports of a Service, without duplicate pairs of external port and protocol.
 fn service_ports(service: &Manifest, wanted: Selection) -> Result<Vec<ServicePort>, Refusal> {
     let mut seen: BTreeMap<(u16, Proto), u16> = BTreeMap::new();
     let mut ports = Vec::new();

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Suffixes of a quantity, each 1,000 times the previous one, starting at thousandths.
+/// Suffixes of a quantity. Each suffix means 1,000 times the unit of the previous suffix.
 const SUFFIXES: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
 
 /// Converts a number of whole units to a quantity, such as `16777216`, `512M` or `1`.

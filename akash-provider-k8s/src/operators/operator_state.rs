@@ -175,7 +175,7 @@ pub(super) struct OperatorState<I> {
     ready: watch::Sender<bool>,
     /// Notification that the guard requires new evidence about missing records.
     pub(super) evidence_wanted: Notify,
-    /// Durations of the writes of one name.
+    /// Durations of writes. A write contains all objects of one name.
     pub(super) durations: DurationHistogram,
 }
 

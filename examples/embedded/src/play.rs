@@ -147,7 +147,7 @@ impl Play {
     /// Creates the deployment of the tenant with its order. Returns the price of the provider's bid.
     ///
     /// # Errors
-    /// The provider declines the order. The error contains the reason.
+    /// Returns an error with the reason if the provider declines the order.
     pub async fn order(&self) -> Result<DecCoin, Failed> {
         self.network.tenant(self.tenant.create()).await?;
         let id = self.lease()?;

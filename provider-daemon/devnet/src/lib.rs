@@ -130,7 +130,7 @@ impl Devnet {
     /// Binds both addresses and starts to create blocks.
     ///
     /// # Errors
-    /// An address is in use or does not belong to this machine.
+    /// Returns an error if an address is in use or does not belong to this machine.
     pub async fn start(config: DevnetConfig) -> Result<Self, DevnetError> {
         // Both ports first, so that a failure leaves the chain unchanged.
         let (rpc_listener, rpc) = listen("--listen-rpc", config.listen_rpc).await?;

@@ -214,7 +214,7 @@ impl ChainState {
         self.prices.fail(now, why);
     }
 
-    /// Returns a reason if no transaction can be sent.
+    /// Returns why no transaction can be sent, or `None` if there is no problem.
     pub(super) fn problem(&self) -> Option<&str> {
         let needs = [&self.tip.problem, &self.account.problem, &self.prices.problem];
         needs.into_iter().map(String::as_str).find(|why| !why.is_empty())

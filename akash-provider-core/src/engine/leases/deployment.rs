@@ -137,7 +137,7 @@ pub enum Action {
     EndLease(LeaseId, CloseReason),
     /// Cancel the close of a lease that may have a manifest.
     CancelEnd(LeaseId),
-    /// List the cluster after a manifest deadline, and send the input `Listed`.
+    /// List the workloads of the cluster after a manifest deadline, and send the input `Listed`.
     ListCluster,
     /// Publish an event about the manifest, or about the Manifest record in the cluster.
     Publish(Event),

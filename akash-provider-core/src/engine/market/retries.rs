@@ -182,7 +182,7 @@ mod tests {
         retries
     }
 
-    /// Returns the sizes of the batches until no order is due. `PAUSE` passes between batches.
+    /// Removes all due orders in batches, with `PAUSE` between batches. Returns the size of each batch.
     fn drained(retries: &mut Retries, mut now: Mono) -> Vec<usize> {
         let mut batches = Vec::new();
         while retries.deadline().is_some_and(|due| due <= now) {

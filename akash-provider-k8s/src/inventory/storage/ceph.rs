@@ -29,7 +29,8 @@ pub struct CephPoolFacts {
 }
 
 impl CephClusterFacts {
-    /// Decodes a cluster. If the status contains no used size, the cluster counts as full.
+    /// Decodes a cluster. If the status does not contain the number of used bytes, the cluster counts as
+    /// full.
     #[must_use]
     pub fn from_object(object: &DynamicObject) -> Self {
         let amount = |name: &str| {

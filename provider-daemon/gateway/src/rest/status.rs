@@ -224,7 +224,8 @@ impl StatusCache {
         &self.about
     }
 
-    /// Returns the provider's status, from the cache if it is recent enough.
+    /// Returns the cached status of the provider. If the cached status is too old, requests a new status
+    /// first.
     pub(crate) async fn get(&self) -> Arc<Snapshot> {
         if let Some(snapshot) = self.cached(self.age) {
             return snapshot;
@@ -247,8 +248,8 @@ impl StatusCache {
         snapshot
     }
 
-    /// Returns the reason why the provider may not know an existing lease or workload. Returns `None` if the
-    /// provider has read chain and cluster and is not stopping.
+    /// Returns the reason why an existing lease or workload is possibly unknown to the provider. Returns
+    /// `None` if the provider has read chain and cluster and is not stopping.
     pub(crate) async fn missing_state(&self) -> Option<&'static str> {
         // From the handle and not from the cache: a stopping provider may not respond any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {
