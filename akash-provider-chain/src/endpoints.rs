@@ -218,8 +218,8 @@ impl Endpoints {
 
     /// Returns the newest block that a node reports, and the hash of this block.
     ///
-    /// If this block is more than [`LAG_MAX`] above the processed block, an earlier header of the node is
-    /// checked too. If no block was processed yet, the earlier header is checked only with `is_new`.
+    /// If this block is more than [`LAG_MAX`] above the processed block, the function checks an earlier
+    /// header of the node. If no block was processed yet, the function checks this header only with `is_new`.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);

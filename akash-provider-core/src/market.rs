@@ -262,7 +262,7 @@ impl Market {
         }
     }
 
-    /// Adds newly created funds to an account. The balance never exceeds the maximum of its type.
+    /// Adds newly created funds to an account. A balance above `u128::MAX` becomes `u128::MAX`.
     pub fn fund(&mut self, account: &Address, coin: &Coin) {
         self.ledger.credit(account, &coin.denom, coin.amount);
     }

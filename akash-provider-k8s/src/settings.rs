@@ -116,13 +116,13 @@ impl Settings {
 }
 
 /// Shared count of addresses in the MetalLB pools for leases: the number of all addresses, and the number of
-/// addresses that Services outside of this provider's leases use.
+/// addresses in use by Services that belong to no lease of this provider.
 #[derive(Debug, Clone, Default)]
 pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
 
 impl LeasedIpCount {
-    /// Returns the number of all addresses, and the number of addresses that Services outside of this
-    /// provider's leases use. Returns `None` before the first count.
+    /// Returns the number of all addresses, and the number of addresses in use by Services that belong to no
+    /// lease of this provider. Returns `None` before the first count.
     #[must_use]
     pub fn known(&self) -> Option<(u32, u32)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)

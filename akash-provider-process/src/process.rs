@@ -23,7 +23,8 @@ const KILL_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum length of an output line, in bytes. Longer lines are split.
 const LINE: u64 = 16 * 1024;
 const SIGTERM: i32 = 15;
-/// Exit code after the end by a signal: 128 plus the number of the signal, as in shells.
+/// Offset for processes that a signal ended: the exit code is 128 plus the number of the signal, as in
+/// shells.
 const BY_SIGNAL: i32 = 128;
 /// Exit code for a missing command, as in shells.
 const EXIT_NOT_FOUND: i32 = 127;

@@ -139,8 +139,8 @@ impl Endpoints {
     /// Compares the processed block with the newest blocks of the nodes.
     ///
     /// - Logs a warning if no node has the processed block for five minutes.
-    /// - Drops the processed block if no node has this block and a node contradicts this block. The
-    ///   contradiction must last for [`Limits::contradiction`](crate::Limits::contradiction).
+    /// - Drops the processed block if no node has this block, while a node reports a lower block with a later
+    ///   time. The contradiction must last for [`Limits::contradiction`](crate::Limits::contradiction).
     pub(super) fn review_processed(&self) {
         let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(reported_tip).collect();
         let mut processed = lock(&self.shared.processed);

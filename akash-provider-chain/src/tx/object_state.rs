@@ -10,7 +10,7 @@ use akash_provider_core::types::{
     BidId, BidState, BlockTime, Height, LeaseState, Msg, OrderState, Reclamation, TxError,
 };
 
-/// Whether a message was executed. The state of the object that the message affects is the evidence.
+/// Whether a message was executed, according to the object that the message affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectState {
     /// The object shows that the message was executed.

@@ -73,8 +73,8 @@ pub struct PlannerConfig {
     /// Interval between queries of the newest block while the event follower reports blocks. Longer than a
     /// block interval.
     pub followed_poll: Duration,
-    /// Maximum age of the newest known block, because transaction timeouts depend on the time of this block.
-    /// After an idle period, the first call queries the newest block if the known block is older.
+    /// Maximum age of the newest known block. After an idle period, the first call queries the newest block
+    /// if the known block is older. The timeout of a transaction depends on the time of this block.
     pub tip_max: Duration,
     /// Number of blocks after which an accepted transaction is sent again, if no block includes it.
     pub resend_blocks: u64,

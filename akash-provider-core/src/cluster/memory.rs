@@ -265,7 +265,7 @@ impl MemoryCluster {
         lock(&self.state).teardown_delay = answers;
     }
 
-    /// Sends `Lost` to all watchers. After this, the watchers get no changes until
+    /// Sends `Lost` to all watchers. The watchers then get no changes until
     /// [`restore_watch`](Self::restore_watch).
     pub fn lose_watch(&self) {
         let mut state = lock(&self.state);

@@ -169,8 +169,8 @@ impl NodeInventory {
     }
 
     /// Returns the number of reserved replicas for which capacity is missing. Replicas without a node are
-    /// included. If a node or storage pool lacks a tenth of its reserved amount, a tenth of its replicas
-    /// count, rounded up.
+    /// included. A node or storage pool with too little capacity adds a share of its replicas: if a tenth of
+    /// the reserved amount is missing, a tenth of the replicas count, rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {

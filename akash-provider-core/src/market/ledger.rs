@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// State of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AccountRecord {
-    /// Number of the account. The first account has the number 0, the next account the number 1.
+    /// Number of the account. Accounts are numbered from 0, in the order of their creation.
     pub number: u64,
     /// Next sequence number, equal to the number of successful transactions.
     pub sequence: u64,

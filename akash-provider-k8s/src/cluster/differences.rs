@@ -39,7 +39,7 @@ pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)
 
 impl Inner {
     /// Compares the objects of an applied lease with `items`. Returns each object that differs from its item,
-    /// and each object without an item. The text describes the difference.
+    /// and each object without an item. Each object has a text that describes the difference.
     pub(super) fn differences(&self, home: &str, items: &[Item]) -> Vec<(Id, String)> {
         let view = self.state.lease_in(home);
         let edits = drifted(items, &view).into_iter();

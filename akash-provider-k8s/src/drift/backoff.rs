@@ -11,7 +11,7 @@ pub(crate) const CONFLICT_REPAIRS: usize = 10;
 const WINDOW: Duration = Duration::from_secs(600);
 /// Delay after the first failure. Each further failure doubles the delay.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
-/// First delay after a conflict with another client. If the failures have another cause, this value is the
+/// First delay after a conflict with another client. For failures with another cause, this value is the
 /// maximum delay.
 const CONFLICT_DELAY: Duration = Duration::from_secs(60);
 /// Maximum delay in a conflict.

@@ -36,8 +36,8 @@ const WRONG_REFERENCE: [&str; 8] = [
     "no match for platform",
 ];
 
-/// Termination reasons of a container if the node was restarted. The kubelet did not observe the end of the
-/// container.
+/// Termination reasons that a container gets if its node was restarted. The kubelet did not observe the end
+/// of the container.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
 /// Returns the health of a service with fewer available replicas than the `count` in the manifest.

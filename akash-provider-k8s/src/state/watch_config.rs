@@ -26,7 +26,7 @@ pub struct WatchConfig {
     pub idle: Duration,
     /// Time without a failure after which a new watch counts as working, even if no event has arrived.
     pub proof: Duration,
-    /// Minimum duration of a watch that resets the back-off.
+    /// If a watch runs for at least this duration, the back-off is reset.
     pub steady: Duration,
     /// First back-off after a failure. The back-off doubles with each failure; jitter can double it once
     /// more.

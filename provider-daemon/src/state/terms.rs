@@ -19,7 +19,7 @@ pub struct Terms {
 }
 
 impl State {
-    /// Returns access to the stored election term of `account` on the chain `chain_id`.
+    /// Returns the store for the highest election term of `account` on the chain `chain_id`.
     #[must_use]
     pub fn terms(&self, chain_id: &str, account: &str) -> Terms {
         Terms {

@@ -213,7 +213,7 @@ impl Stage {
         self.command_after(&before, words)
     }
 
-    /// Returns the same command as [`Self::command`], started by the program and arguments in `before`.
+    /// Returns the same command as [`Self::command`]. The program in `before` starts this command.
     pub(crate) fn command_after(&self, before: &[&str], words: &[&str]) -> Command {
         // Benchmarks measure a release build.
         let named = std::env::var("MEASURED_PROGRAM");

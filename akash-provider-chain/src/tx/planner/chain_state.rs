@@ -195,7 +195,7 @@ impl ChainState {
         }
     }
 
-    /// Makes the query of the newest block due immediately.
+    /// Sets the time of the next query for the newest block to `now`.
     pub(super) fn request_tip(&mut self, now: Mono) {
         self.tip.retry_at = now;
     }
