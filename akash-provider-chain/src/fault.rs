@@ -113,7 +113,7 @@ pub enum Fault {
     /// The response contradicts the clock, the processed blocks or another node. Contains the reason.
     #[error("the response is not trusted: {0}")]
     Untrusted(String),
-    /// The time of the newest block of the node is in the future.
+    /// The node reports a newest block that has a time in the future.
     #[error(
         "the newest block is {} s ahead of the clock of this machine. If the clock is wrong, set the clock: \
          `timedatectl set-ntp true`. If the clock is right, select another node with --node",

@@ -56,8 +56,8 @@ impl Endpoints {
         lock(&self.shared.processed).block
     }
 
-    /// Checks that the newest block of a node is plausible. If the block is more than [`LAG_MAX`] above the
-    /// processed block, the node must also serve an older header.
+    /// Checks that the newest block of a node is plausible. If this block is more than [`LAG_MAX`] above the
+    /// processed block, the function checks an older header of the node.
     pub(super) async fn check_tip(
         &self,
         endpoint: &Endpoint,

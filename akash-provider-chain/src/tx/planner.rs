@@ -211,7 +211,7 @@ struct Request {
     ticket: Ticket,
     msgs: Arc<[Msg]>,
     since: Mono,
-    /// True if the call must not share a transaction, because a shared transaction failed.
+    /// True if the call needs its own transaction, because the shared transaction of this call failed.
     alone: bool,
 }
 

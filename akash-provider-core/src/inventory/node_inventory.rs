@@ -102,8 +102,8 @@ impl NodeInventory {
         }
     }
 
-    /// Returns the number of devices of a node that a new reservation can use. Only the kinds in `mask`
-    /// count.
+    /// Returns the number of free devices of the kinds in `mask` on a node. A new reservation can use these
+    /// devices.
     pub(super) fn gpus_free(&self, node: usize, mask: u16) -> i64 {
         // Without an acceptable device no set limits the number.
         if mask == 0 {

@@ -468,8 +468,8 @@ impl Calls {
         Ok(named.collect())
     }
 
-    /// Lists the objects of a kind with the labels of the provider, in one namespace or in all namespaces.
-    /// `parts` selects whether the data is read.
+    /// Lists the objects of one kind that have the labels of the provider, in one namespace or in all
+    /// namespaces. `parts` selects whether the data of the objects is read.
     pub(crate) async fn listed(
         &self,
         kind: Kind,

@@ -529,8 +529,8 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
 
-/// Restores or creates one object. A RoleBinding with a wrong role is created again, because Kubernetes
-/// permits no change of its role.
+/// Restores or creates one object. A RoleBinding with a wrong role is created again, because Kubernetes does
+/// not permit a change of the role.
 pub(super) async fn write(
     calls: &Calls,
     home: &str,

@@ -102,7 +102,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<ResourceRequ
     })
 }
 
-/// Returns true for a service that requests no ephemeral storage and therefore gets the default.
+/// Returns true for a service without a request for ephemeral storage. Such a service gets the default
+/// amount.
 pub(super) fn has_default_disk(service: &Service) -> bool {
     let mut volumes = service.resources.storage.iter();
     volumes.all(|volume| volume.is_persistent() || volume.is_ram() || volume.bytes == 0)

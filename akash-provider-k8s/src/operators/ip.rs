@@ -86,7 +86,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the default settings of the command line, for the leases of `provider`.
+    /// Returns settings for the leases of `provider`. The values are the defaults of the command line.
     #[must_use]
     pub fn new(provider: Address) -> Self {
         Self {

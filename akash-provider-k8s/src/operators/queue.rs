@@ -59,7 +59,7 @@ pub struct Failure {
     pub kind: ErrorKind,
     /// Time of the last failure.
     pub at: Instant,
-    /// Time of the next attempt, unless a change of the name causes an earlier attempt.
+    /// Time of the next attempt, unless an event for this name causes an earlier attempt.
     pub due: Instant,
     /// The name is on the ignore list.
     pub is_ignored: bool,

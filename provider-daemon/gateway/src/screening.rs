@@ -131,7 +131,8 @@ impl From<LookupFault> for ScreeningError {
     }
 }
 
-/// Counts a screening request against the client's IP network, before the request body is read.
+/// Counts a screening request in the request budget of the client's IP network. The caller has not read the
+/// request body yet.
 pub(super) fn admit(app: &App, peer: Option<&Peer>) -> Result<(), ScreeningError> {
     if app.screening.is_none() {
         return Err(ScreeningError::NotOffered);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Interval of the stall checks. systemd can require a shorter interval.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Maximum delay of a check. A longer delay means that the whole process was paused, and the watchdog reports
-/// no stalls.
+/// Maximum delay of a check. After a longer delay, the watchdog reports no stalls, because the whole process
+/// was paused.
 const OVERSLEPT: Duration = Duration::from_secs(3);
 
 /// Handle of the watchdog thread. Dropping the handle ends the thread.

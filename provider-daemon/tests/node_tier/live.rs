@@ -293,8 +293,8 @@ impl<'a> Fixture<'a> {
         assert!(code == Some(7) && screen.contains("40 100"), "{code:?} {screen}");
     }
 
-    /// Updates the lease. Asserts that `--follow` prints log lines of the new pod, and the event of the old
-    /// pod's end.
+    /// Updates the lease. Asserts that `--follow` prints log lines of the new pod, and an event about the end
+    /// of the old pod.
     fn update(&self) {
         let logs = self.tenant.starts(
             "logs",

@@ -58,7 +58,7 @@ fn stale(page: &str, weights: &BTreeMap<String, usize>) -> Vec<String> {
     rows(page).into_iter().filter_map(stale).collect()
 }
 
-/// Returns the external dependencies by name, with the first member that uses them.
+/// Returns the external dependencies by name, each with the first workspace member that uses it.
 fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut wanted = BTreeMap::new();

@@ -463,7 +463,7 @@ impl Engine {
         }
     }
 
-    /// Reserves capacity for waiting orders and retries declined orders, after an inventory update.
+    /// After an inventory update, reserves capacity for waiting orders and retries declined orders.
     pub(in crate::engine) fn inventory_updated(&mut self) {
         for id in std::mem::take(&mut self.market.orders.waiting_for_capacity) {
             // The order may have ended while it waited.

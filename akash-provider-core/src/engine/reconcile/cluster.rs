@@ -90,7 +90,7 @@ impl Engine {
 
     /// Checks that the cluster contains workload records of the leases.
     ///
-    /// If the first listing (`fresh`) contains none, the breaker holds all closes. The hold ends when a
+    /// If the first list (`fresh`) contains no record, the breaker holds all closes. The hold ends when a
     /// record is found or an operator releases the breaker.
     fn check_records(
         &mut self,

@@ -393,7 +393,7 @@ impl Index {
         work
     }
 
-    /// Returns true if the Manifest of a namespace exists and no longer names the hostname.
+    /// Returns true if the Manifest of a namespace exists and does not contain the hostname any more.
     fn has_given_up(&self, namespace: &str, name: &str) -> bool {
         let manifest = self.manifests.as_ref().and_then(|all| all.get(namespace));
         matches!(manifest, Some(Ok(exposes)) if !exposes.names(name))

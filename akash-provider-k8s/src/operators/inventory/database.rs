@@ -100,7 +100,7 @@ impl Database {
         self.devices.get(&(number(maker)?, number(device)?))
     }
 
-    /// Returns the ID of the vendor's device with the model `wanted`, or `None` if no device or several
+    /// Returns the ID of the device that has the model `wanted`. Returns `None` if no device or several
     /// devices match.
     #[must_use]
     pub fn device(&self, vendor: &str, wanted: &Model) -> Option<&str> {

@@ -93,7 +93,7 @@ impl Cluster {
     }
 
     /// Copies the rendered namespace under another name, without the provider's label, so that no provider
-    /// treats it as a lease.
+    /// treats the copy as a lease.
     pub(crate) async fn trial(&self, rendered: &Namespace) -> Trial {
         let number = TRIALS.fetch_add(1, Ordering::Relaxed);
         let name = format!("trial-{}-{number}", std::process::id());

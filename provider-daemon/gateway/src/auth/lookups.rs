@@ -27,8 +27,8 @@ pub(super) struct Lookups {
 }
 
 impl Lookups {
-    /// Creates the limits. `unknown_per_network` is the number of queries per minute for unknown accounts,
-    /// for each IP network.
+    /// Creates the limits. Each IP network may cause `unknown_per_network` queries for unknown accounts per
+    /// minute.
     pub(super) fn new(unknown_per_network: u32) -> Self {
         Self {
             permits: Semaphore::new(CONCURRENT_MAX),

@@ -8,7 +8,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Reads a whole request body, of at most `bytes_max` bytes and in at most the time `within`.
+/// Reads a whole request body. Rejects a body with more than `bytes_max` bytes, or a body that is not
+/// complete after the time `within`.
 pub(super) async fn read(body: Body, bytes_max: usize, within: Duration) -> Result<Bytes, Rejection> {
     let refuse = |status, words: String| Err(Box::new(reply::text(status, words)));
     // Both limits hold during the read. The declared length is untrusted.
