@@ -60,7 +60,8 @@ impl Keys {
 }
 
 /// Returns the command that reads the last event of a topic. The response is empty if the topic has no event.
-/// The response has at most one byte more than the largest event.
+/// The response has at most one byte more than the largest valid event, so that the caller detects a larger
+/// event.
 pub(crate) fn last(key: &str) -> Cmd {
     redis::cmd("GETRANGE").arg(key).arg(0).arg(BYTES_MAX).to_owned()
 }

@@ -130,7 +130,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Error::from_findings("layers", &findings)
 }
 
-/// Returns the packages in the dependency tree of `package`, including itself.
+/// Returns the packages in the dependency tree of `package`, including `package`.
 fn tree(workspace: &Workspace, package: &str, features: &str) -> Result<BTreeSet<String>> {
     let lines = workspace
         .cargo(&[

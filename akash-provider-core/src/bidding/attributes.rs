@@ -155,7 +155,7 @@ fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a st
 
 struct Malformed;
 
-/// Matches a pattern without stars at the start of `name`. Returns the rest of `name` after a match.
+/// Matches the start of `name` with `part`, a pattern without `*`. Returns the rest of `name` after a match.
 fn fit<'a>(part: &str, name: &'a str) -> Result<Option<&'a str>, Malformed> {
     let (mut pattern, mut name) = (part.chars(), name.chars());
     let mut fits = true;

@@ -56,8 +56,8 @@ pub(super) struct Rules {
 /// Desired object of a lease that has no Manifest record.
 pub(super) struct DerivedItem {
     pub(super) item: Item,
-    /// True if the item is certainly the desired object. Either the hashes of the item and of the applied
-    /// object are equal, or every lease has this object.
+    /// True if the item is certainly the desired object: the item has the hash of the applied object, or the
+    /// object exists for every lease.
     pub(super) is_verified: bool,
 }
 

@@ -24,8 +24,8 @@ const SETTLE: Duration = Duration::from_secs(2);
 const WINDOW: Duration = Duration::from_secs(60);
 /// Duration for which a permitted deletion counts in later decisions. Must be longer than [`RETRY`].
 const REMEMBER: Duration = Duration::from_secs(300);
-/// Number of records that can disappear together without a confirmation, if other records remain. One record
-/// is not enough, because a lease can have several records.
+/// Number of records that can disappear together without a confirmation, if other records remain. The number
+/// is above 1, because one closed lease can have several records.
 const FREE: usize = 5;
 /// Divisor for large clusters: one tenth of all records can disappear together without a confirmation.
 const SHARE: usize = 10;

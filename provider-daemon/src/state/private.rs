@@ -50,8 +50,8 @@ pub(super) fn close(home: &Path, owned: &Path) {
     }
 }
 
-/// Removes the permissions of other users from the same files and directories as [`close`]. Returns one line
-/// for each failure.
+/// Removes the permissions of other users, as [`close`] does, but logs nothing. Returns one line for each
+/// failure.
 pub(super) fn restrict(home: &Path, owned: &Path) -> Vec<String> {
     visit(home, owned, &mut |path, mode| {
         fs::set_permissions(path, Permissions::from_mode(mode & 0o700))

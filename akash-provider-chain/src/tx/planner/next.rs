@@ -238,8 +238,8 @@ impl Planner {
         }
     }
 
-    /// Adds the cost of a draft to the hourly total and returns true. If a ceiling is exceeded, delays the
-    /// transaction and returns false.
+    /// Returns true if the draft is below all ceilings, and adds the cost of the draft to the hourly total.
+    /// Otherwise, delays the transaction and returns false.
     fn count_cost(&mut self, id: FlightId, draft: &Draft) -> bool {
         let ceilings = &self.config.gas.ceilings;
         let price = &draft.price;

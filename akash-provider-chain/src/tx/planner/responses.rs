@@ -373,8 +373,8 @@ impl Planner {
 
     /// Returns the price that was paid for a transaction in a block.
     ///
-    /// Returns `None` for an unknown draft, and for a transaction with a refused nonce. Such a transaction
-    /// costs no fee.
+    /// Returns `None` for an unknown draft, and for a transaction with a refused nonce. A refused nonce costs
+    /// no fee.
     pub(in crate::tx) fn price_of(&self, id: FlightId, included: &IncludedTx) -> Option<&Price> {
         let draft = self.flights.get(&id)?.draft.as_ref()?;
         let is_refused_nonce = included.failure.as_ref().is_some_and(is_refused_nonce);

@@ -237,8 +237,8 @@ impl HostnameLedger {
         names.map(|(n, lease)| (n.to_string(), lease.clone())).collect()
     }
 
-    /// Returns true if no tenant may hold the hostname: the hostname is blocked, imitates a blocked hostname
-    /// in Punycode, or is a wildcard that includes a blocked hostname.
+    /// Returns true if no tenant may hold the hostname: the hostname is blocked, is Punycode that looks like
+    /// a blocked hostname, or is a wildcard that includes a blocked hostname.
     #[must_use]
     pub fn is_blocked(&self, hostname: &str) -> bool {
         let name = hostname.to_lowercase();

@@ -11,7 +11,7 @@ const ORDERS_MAX: usize = 4096;
 /// Maximum number of counted bidders of one order, much higher than the limit of the chain.
 const BIDDERS_MAX: usize = 256;
 
-/// Bidders of each order for which the creation event was received.
+/// Bidders by order. Contains only orders with a received creation event.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct BidCounts {
     bidders: FxHashMap<OrderId, BTreeSet<Address>>,

@@ -9,7 +9,7 @@ use akash_provider_core::inventory::IgnoredResource;
 const ENTRIES_MAX: usize = 200;
 
 impl Tally {
-    /// Returns the number of resources that are not offered. The storage classes are those of the last
+    /// Returns how many resources of each type are not offered. The number of storage classes is from the last
     /// snapshot.
     pub(crate) fn ignored_resources(&self) -> IgnoredResources {
         let nodes = || self.nodes.values().filter(|node| node.facts.is_some());

@@ -490,8 +490,8 @@ impl Index {
         }
     }
 
-    /// Applies a write of this operator. The response contains no status, so the assigned addresses are
-    /// retained.
+    /// Stores the Service that this operator has written. `live` contains no status, so the known addresses
+    /// of the Service are retained.
     fn apply_written(&mut self, place: &Name, mut live: LiveService) -> BTreeSet<Name> {
         let current = self.live(place);
         if current.is_some_and(|current| live.version < current.version) {
