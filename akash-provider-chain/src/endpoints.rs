@@ -70,7 +70,8 @@ struct Member {
 struct Selection {
     queries: Option<usize>,
     blocks: Option<usize>,
-    /// Endpoint that may replace the selected endpoint, and the time at which this endpoint became the fastest.
+    /// Endpoint that may replace the selected endpoint, and the time at which this endpoint became the
+    /// fastest.
     faster: Option<(usize, Instant)>,
     switches: u64,
     reason: Option<String>,

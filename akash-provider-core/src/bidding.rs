@@ -290,8 +290,8 @@ pub struct OrderContext<'a> {
     pub audited: &'a [AuditedAttributes],
     /// Market parameters of the chain. With `None`, the checks that need the parameters are skipped.
     pub params: Option<&'a MarketParams>,
-    /// Number of bids of other providers on the order, as the chain counts them for its limit. With `None`,
-    /// the number is not checked.
+    /// Number of other providers' bids that count towards the chain's limit for the order. With `None`, the
+    /// number is not checked.
     pub bids: Option<u32>,
 }
 

@@ -184,8 +184,8 @@ impl Inner {
         }
     }
 
-    /// Returns an object of the manifest namespace, from the cache if synchronized, otherwise from the API
-    /// server.
+    /// Returns an object of the manifest namespace from the cache. If the cache is not synchronized, queries
+    /// the API server.
     pub(crate) async fn look<K>(
         &self,
         store: &Store<K>,

@@ -59,8 +59,8 @@ pub struct Settings {
     pub definitions: Definitions,
     /// User or ServiceAccount that gets the ClusterRole of leases in each lease namespace.
     ///
-    /// The backend sets this field to its account. If this account has the rights in the whole cluster, the
-    /// field is `None`.
+    /// The backend sets this field to its own account. If this account has the rights in the whole cluster,
+    /// the field is `None`.
     pub lease_account: Option<Subject>,
     /// Timeout of one call to the API server.
     pub call_timeout: Duration,

@@ -53,8 +53,8 @@ impl NumberedFiles {
         options.open(path(&self.dir, self.newest, self.extension))
     }
 
-    /// Adds the newest file to the complete files. `bytes` is the size of the file. If `is_useless` is true,
-    /// removes the file instead.
+    /// Ends the newest file, which has a size of `bytes`. A useless file is deleted; any other file is added
+    /// to the complete files.
     pub(crate) fn finish(&mut self, bytes: u64, is_useless: bool) {
         let newest = path(&self.dir, self.newest, self.extension);
         let removed = is_useless && fs::remove_file(newest).is_ok();

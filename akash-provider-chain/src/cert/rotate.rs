@@ -125,7 +125,7 @@ impl fmt::Debug for Rotation {
 struct StoredCertificates {
     current: Option<OwnCertificate>,
     next: Option<OwnCertificate>,
-    /// Old certificate, and the time of its replacement since the Unix epoch.
+    /// Old certificate, and the time at which it was replaced (since the Unix epoch).
     old: Option<(OwnCertificate, Duration)>,
 }
 

@@ -36,8 +36,8 @@ pub enum Step {
     DiscardNext,
 }
 
-/// Returns the next step of the rotation. `published` contains all certificates of the account on the chain.
-/// Pending changes are not included. `now` is the time since the Unix epoch.
+/// Returns the next step of the rotation. `published` contains all certificates that the chain stores for the
+/// account, without pending changes. `now` is the time since the Unix epoch.
 #[must_use]
 pub fn next_step(
     current: Option<(&CertificateInfo, &[u8])>,

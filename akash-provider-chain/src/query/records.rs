@@ -118,7 +118,7 @@ impl Kind {
         convert::excerpt(&text)
     }
 
-    /// Returns the provider of a lease or bid, if readable.
+    /// Returns the provider of a lease or bid, or `None` if the provider cannot be decoded.
     pub(super) fn provider(self, record: &[u8]) -> Option<String> {
         self.id(record)
             .map(|id| id.provider)
@@ -184,7 +184,7 @@ pub(crate) struct ReportedRecords {
 }
 
 impl ReportedRecords {
-    /// Returns true if the record was not logged before and the maximum number of records is not reached.
+    /// Returns true if the record was not logged before, and fewer than [`REPORTED_MAX`] records were logged.
     fn is_new(&self, kind: Kind, record: &[u8]) -> bool {
         // Identified by id if possible, because a malformed record may change.
         let key = match kind.id(record) {

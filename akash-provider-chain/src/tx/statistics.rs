@@ -24,7 +24,8 @@ const OUTCOME_BOUNDS: [Duration; 8] = [
 ];
 /// Maximum number of pairs (message name, outcome) that have a counter.
 const MESSAGES_MAX: usize = 64;
-/// Maximum number of counted error codes. Further codes of nodes are counted as [`OTHER`].
+/// Maximum number of counted error codes. If nodes report more codes, the additional codes are counted as
+/// [`OTHER`].
 const CODES_MAX: usize = 64;
 /// Maximum number of counted fee denominations.
 const DENOMS_MAX: usize = 16;

@@ -176,7 +176,8 @@ impl ChainTx for TxWriter {
 }
 
 impl TxWriter {
-    /// Sends messages like [`ChainTx::broadcast_msgs`], but signs them only while `fence` permits it.
+    /// Sends messages in the same way as [`ChainTx::broadcast_msgs`], but signs them only while `fence`
+    /// permits it.
     pub(crate) async fn broadcast_fenced(
         &self,
         msgs: Vec<Msg>,

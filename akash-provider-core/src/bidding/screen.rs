@@ -23,7 +23,7 @@ pub struct Verdict {
 pub struct Offer {
     /// Price of the whole group, per block.
     pub price: DecCoin,
-    /// Units to reserve for the bid, after overcommit. Each unit with GPUs names one model.
+    /// Units to reserve for the bid, with overcommit applied. Each unit with GPUs names one model.
     pub units: Arc<Vec<ResourceUnit>>,
 }
 

@@ -53,7 +53,7 @@ impl Role {
         self.bids_held.as_deref()
     }
 
-    /// Marks the provider as running after the first `Resync`.
+    /// After the first `Resync`, marks the provider as running.
     pub(super) fn run(&mut self) {
         // A shutdown before the first `Resync` remains in effect.
         if self.lifecycle == Lifecycle::Init {

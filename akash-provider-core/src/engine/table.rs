@@ -17,7 +17,7 @@ pub(super) trait Machine: Sized {
     type Id: Clone + Ord + Hash;
     /// Input of the machine.
     type Input;
-    /// Action that the engine carries out for the machine.
+    /// Action that the engine carries out for the state machine.
     type Action;
 
     /// Consumes the machine, processes one input and returns the next state. Actions are appended to `out`.
@@ -30,7 +30,7 @@ pub(super) trait Machine: Sized {
     fn is_done(&self) -> bool;
 }
 
-/// Kind of a machine's calls. A machine waits for at most one call of each kind.
+/// Kind of calls of a state machine. A state machine waits for at most one call of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     /// All calls of most state machines, and the cluster calls of a workload.

@@ -52,7 +52,7 @@ impl Lines {
         }
     }
 
-    /// Adds bytes to the buffer. Appends complete lines and full pieces to `out`.
+    /// Adds bytes to the buffer. Appends complete lines, and full pieces of long lines, to `out`.
     pub(super) fn push(&mut self, mut bytes: &[u8], out: &mut Vec<String>) {
         while let Some(end) = bytes.iter().position(|&b| b == b'\n') {
             let (line, rest) = bytes.split_at(end);

@@ -111,8 +111,8 @@ pub enum ObjectFacts {
 pub enum Change {
     /// The object exists with these fields.
     Set(Key, ObjectFacts),
-    /// The object does not exist or is not counted. The UID, if known, can belong to an older object with the
-    /// same name.
+    /// The object does not exist, or is not part of the capacity count. The UID, if known, can belong to an
+    /// older object with the same name.
     Gone(Kind, Key, Option<Box<str>>),
     /// Keys of all counted objects of a kind. Other objects are not counted.
     Only(Kind, HashSet<Key>),

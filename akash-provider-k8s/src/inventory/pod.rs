@@ -19,8 +19,8 @@ pub struct PodFacts {
 }
 
 impl PodFacts {
-    /// Decodes a pod; returns `None` for a pod without a node or in a final phase. A pod that is being deleted counts
-    /// until its deletion.
+    /// Decodes a pod; returns `None` for a pod without a node or in a final phase. A pod that is being
+    /// deleted uses capacity until its deletion.
     #[must_use]
     pub fn from_object(pod: &Pod) -> Option<Self> {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());

@@ -127,7 +127,7 @@ pub(super) struct Shared {
     inner: Mutex<Inner>,
     change: Notify,
     updates: MemoryInventorySource,
-    /// Channel that announces changes; `None` if complete updates are published instead.
+    /// Channel that announces changes. `None` if the changes are published as complete updates.
     publisher: Option<watch::Sender<Publication>>,
     /// Settings for the count of leased addresses; `None` if the addresses are not counted.
     leased_ips: Option<Settings>,

@@ -148,7 +148,7 @@ impl Space {
 }
 
 impl Tally {
-    /// Creates an empty count; the first snapshot is computed from scratch.
+    /// Creates a tally without objects. The first snapshot is computed from scratch.
     #[must_use]
     pub fn new(options: StorageOptions) -> Self {
         Self {

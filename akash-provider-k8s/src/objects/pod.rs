@@ -78,7 +78,8 @@ fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
     })
 }
 
-/// Returns the runtime class of the promised GPU, otherwise the runtime class in the settings.
+/// Returns the runtime class in the scheduler parameters of a service. Without such a class, returns the
+/// runtime class in the settings.
 fn runtime_class(cx: &Context<'_>, service: &Service) -> Result<Option<String>, Refusal> {
     let given = |class: &str| Some(class.trim().to_owned()).filter(|c| !c.is_empty() && c != "none");
     if let Some(class) = cx.params(service).and_then(|params| given(&params.runtime_class)) {

@@ -127,7 +127,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads a node and its Lease. A missing node is not ready.
+    /// Reads a node and its Lease. A missing node counts as not ready.
     async fn read(&mut self, name: &str) -> Result<Reading, Error> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = within(self.limit, "read the node", nodes.get_opt(name)).await?;

@@ -96,8 +96,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger file and passes its blocks to `reader`. Creates a missing file. Returns unusable
-    /// lines, but no error for them.
+    /// Opens the ledger file and passes its blocks to `reader`. Creates a missing file. Unusable lines are
+    /// not an error, but are returned.
     pub(crate) fn open(
         path: &Path,
         genesis: &Genesis,

@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of places per port that are reserved for connections without authentication. A port with
-/// fewer than 256 places reserves a quarter of its places.
+/// Maximum number of places that each port reserves for connections without authentication. A port with fewer
+/// than 256 places reserves a quarter of its places.
 const RESERVED_MAX: usize = 64;
 /// Maximum number of connections of an account with a live lease. Further connections count as anonymous.
 const LEASED_OF_ACCOUNT: usize = 512;

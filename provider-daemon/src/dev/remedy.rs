@@ -71,7 +71,7 @@ fn attributes(args: &DevArgs, groups: &[GroupSpec]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the flags for a larger cluster that fits these groups.
+/// Returns the flags that enlarge the cluster until these groups fit.
 fn hardware(cluster: &ClusterArgs, groups: &[GroupSpec]) -> Vec<String> {
     let mut grown = cluster.clone();
     grown.grow_for(groups);

@@ -199,7 +199,8 @@ impl OrderRecord {
         self.steps.push(Step { at, step, detail });
     }
 
-    /// Returns the earnings of the lease until its end or until `height`. `None` without a lease.
+    /// Returns the earnings of the lease until its end, or until `height` if the lease has not ended. Returns
+    /// `None` without a lease.
     pub(super) fn accrued_at(&self, height: u64) -> Option<DecCoin> {
         let (price, won) = (self.price.as_ref()?, self.won?);
         let end = self.end.as_ref().map_or(height, |end| end.at.height);

@@ -118,7 +118,7 @@ pub(super) struct Export {
 }
 
 impl Export {
-    /// Starts the export task. Log messages name the collector `endpoint`.
+    /// Starts the export task. `endpoint` is the name of the collector in log messages.
     pub(super) fn start<S: Signal>(
         exporter: S,
         client: Arc<CollectorClient>,

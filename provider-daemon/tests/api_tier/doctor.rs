@@ -243,7 +243,8 @@ fn address_pools_and_operators_are_reported_until_they_exist() {
     assert_eq!(severities(&embedded, "leased IP addresses"), ["ok"], "{embedded}");
 }
 
-/// Name of a lease namespace. Sorts first, because `doctor` checks only the first namespaces.
+/// Name of a lease namespace. The name is the first in sorted order, because `doctor` checks only the first
+/// namespaces.
 const LEASE: &str = "0000000000000000000000000000000000000doctorle";
 const LEASE_NAME: &str = "doctor-lease";
 

@@ -323,7 +323,7 @@ impl Engine {
         self.report_findings(findings);
     }
 
-    /// Compares the reservations with a recount, and returns a finding if they differ. Replaces the
+    /// Compares the reservations with a recount. After a difference, returns a message, and replaces the
     /// reservations unless `dry_run` is true.
     fn recount(&mut self, dry_run: bool) -> Vec<String> {
         let is_equal = self.reservations.recount_matches();

@@ -175,7 +175,7 @@ impl<'a> Fields<'a> {
         self.present(name).filter(|at| !at.node.is_null())
     }
 
-    /// Returns a field if it exists, null or not.
+    /// Returns a field, even if the value is null. Returns `None` if the field does not exist.
     pub(super) fn present(&self, name: &str) -> Option<ValueRef<'a>> {
         let (key, node) = self.entries.iter().find(|(key, _)| key.text == name)?;
         // The line of the key, because the value may start on a later line.

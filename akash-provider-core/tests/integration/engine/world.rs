@@ -67,7 +67,7 @@ pub(crate) struct World {
     pub(crate) unusable: Vec<UnusableRecord>,
     /// Leases that have a Manifest record but no running workload.
     pub(crate) incomplete: Vec<LeaseId>,
-    /// Whether the cluster reports no declared hostnames.
+    /// If true, the cluster's list of declared hostnames is empty.
     pub(crate) undeclared: bool,
     /// IP addresses in the next cluster lists. `None` means the addresses of the deployed workloads.
     pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
@@ -315,7 +315,8 @@ impl World {
         self.take(effects);
     }
 
-    /// Returns the change counter and the status, in every 13th step and only if `looks` is true.
+    /// Returns the change counter and the status in every 13th step, otherwise `None`. Always returns `None`
+    /// if `looks` is false.
     fn counted_status(&self) -> Option<(u64, Status)> {
         let is_looked_at = self.looks && self.steps.is_multiple_of(13);
         is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))

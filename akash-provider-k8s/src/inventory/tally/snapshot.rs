@@ -6,7 +6,7 @@ use akash_provider_core::inventory::{ClusterSpec, NodeInventory, NodeSpec};
 use std::sync::Arc;
 
 impl Tally {
-    /// Returns the current capacity count and marks the changes as published.
+    /// Returns a snapshot of the counted capacity, and marks the changes as published.
     pub fn snapshot(&mut self) -> Snapshot {
         let mut dirty = std::mem::take(&mut self.dirty);
         // Storage comes first, because it affects the list of ignored resources.

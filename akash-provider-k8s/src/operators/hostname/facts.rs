@@ -72,7 +72,7 @@ pub fn host(object: &DynamicObject) -> DecodedRecord<Host> {
     read_host(object).map_err(cut)
 }
 
-/// Decodes the exposes of a Manifest.
+/// Decodes the proxy options and hostnames of a Manifest.
 ///
 /// # Errors
 /// Returns the reason why the Manifest is invalid.

@@ -117,7 +117,7 @@ pub(crate) fn tenant(stage: &Stage) -> (PrivateKey, String) {
     (key, words.display().to_string())
 }
 
-/// Starts a provider with its gateway address on the chain.
+/// Starts a provider, and publishes its gateway address on the chain.
 fn reachable(stage: &Stage) -> Running {
     let gateway = [
         "--gateway-listen-address=127.0.0.1:0",

@@ -184,7 +184,7 @@ impl World {
         self.check_references(name);
     }
 
-    /// Checks that a route of the other mode is not deleted before the new route works.
+    /// Checks that a route of the other ingress mode is not deleted before the new route works.
     fn check_delete(&self, name: &str, gone: &Delete) {
         let (Some(Ok(host)), main) = (self.index.host(name), self.plan.mode.sort()) else {
             return;

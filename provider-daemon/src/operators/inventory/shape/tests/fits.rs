@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the amounts of a resource, in units of `unit` thousandths.
+/// Returns the allocatable and the allocated amount of a resource, as multiples of `unit` thousandths.
 fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     let pair = pair.unwrap();
     let [allocatable, allocated] = [&pair.allocatable, &pair.allocated].map(|quantity| {
