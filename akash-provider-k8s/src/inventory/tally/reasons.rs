@@ -9,8 +9,8 @@ use akash_provider_core::inventory::IgnoredResource;
 const ENTRIES_MAX: usize = 200;
 
 impl Tally {
-    /// Returns how many resources of each type are not offered. The number of storage classes is from the last
-    /// snapshot.
+    /// Returns how many resources of each type are not offered. The number of storage classes is from the
+    /// last snapshot.
     pub(crate) fn ignored_resources(&self) -> IgnoredResources {
         let nodes = || self.nodes.values().filter(|node| node.facts.is_some());
         let is_closed = |node: &&NodeEntry| {
