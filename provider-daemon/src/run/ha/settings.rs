@@ -109,7 +109,7 @@ impl Settings {
         is_changed
     }
 
-    /// Updates the hashes in the election when files change. Returns at once if there are no files.
+    /// Passes new hashes to the election when files change. Returns at once if there are no files.
     pub(super) async fn follow(mut self, election: Arc<Election>) {
         while !self.files.is_empty() {
             sleep(CHECK_INTERVAL).await;
