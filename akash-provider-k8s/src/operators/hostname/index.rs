@@ -279,8 +279,8 @@ impl Index {
         self.table(sort).get(name, namespace)
     }
 
-    /// Returns the namespaces with an old route of the hostname: an Ingress in Gateway API mode, or an HTTPRoute
-    /// in Ingress mode. The operator may delete these routes.
+    /// Returns the namespaces with an old route of the hostname: an Ingress in Gateway API mode, or an
+    /// HTTPRoute in Ingress mode. The operator may delete these routes.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).objects_of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));
