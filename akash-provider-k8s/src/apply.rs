@@ -126,7 +126,8 @@ fn text_of(ledger: &Ledger) -> Value {
 }
 
 impl Job<'_> {
-    /// Starts to apply a lease: writes the namespace, then deletes the objects that must be recreated.
+    /// Runs the first steps of an apply: writes the namespace, then deletes the objects that must be
+    /// recreated.
     pub(crate) async fn open(&self, calls: &Calls, plan: Plan) -> Result<Steps, Error> {
         // Checked before the first write: a write to an object being deleted would be lost.
         if let Some(id) = plan.blocked.first() {

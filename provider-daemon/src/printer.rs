@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 const ORDERS_MAX: usize = 10_000;
 /// Maximum number of leases in `settled`. If `settled` is full, all health changes are printed.
 const SETTLED_MAX: usize = 20_000;
-/// Age at which the stored start time of a deployment can be removed.
+/// Age of a deployment after which its stored start time can be removed.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// Returns the text of an event; `None` for events without text.

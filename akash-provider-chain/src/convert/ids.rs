@@ -14,7 +14,7 @@ pub fn address(part: &str, text: &str) -> Result<Address, Malformed> {
         .map_err(|error| Malformed::new(part, format!("{error}")))
 }
 
-/// Converts the id of a deployment from its protobuf message.
+/// Converts a protobuf message to the id of a deployment.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -26,7 +26,7 @@ pub fn deployment_id(id: Option<deployment::DeploymentId>) -> Result<DeploymentI
     })
 }
 
-/// Converts the id of a group from its protobuf message.
+/// Converts a protobuf message to the id of a group.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -42,7 +42,7 @@ pub fn group_id(id: Option<deployment::GroupId>) -> Result<GroupId, Malformed> {
     })
 }
 
-/// Converts the id of an order from its protobuf message.
+/// Converts a protobuf message to the id of an order.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -59,7 +59,7 @@ pub fn order_id(id: Option<market::OrderId>) -> Result<OrderId, Malformed> {
     Ok(OrderId { group, oseq: id.oseq })
 }
 
-/// Converts the id of a bid from its protobuf message.
+/// Converts a protobuf message to the id of a bid.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Converts an order from its protobuf message.
+/// Converts a protobuf message to an order.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -43,8 +43,8 @@ pub fn order(order: mkt::v1beta5::Order) -> Result<Order, Malformed> {
     })
 }
 
-/// Converts a bid from its protobuf message. The units of the offer get a price of 0, because the message has
-/// no price per unit.
+/// Converts a protobuf message to a bid. The units of the offer get a price of 0, because the message has no
+/// price per unit.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -103,7 +103,7 @@ pub(crate) fn close_reason(number: i32) -> Option<CloseReason> {
     Some(named.unwrap_or(CloseReason::Other(code)))
 }
 
-/// Converts a lease from its protobuf message.
+/// Converts a protobuf message to a lease.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -163,7 +163,7 @@ pub fn lease_record(response: mkt::v1beta5::QueryLeaseResponse) -> Result<LeaseR
     })
 }
 
-/// Converts a group from its protobuf message.
+/// Converts a protobuf message to a group.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -231,7 +231,7 @@ pub fn deployment(
     Ok((deployment, groups, money))
 }
 
-/// Converts a provider from its protobuf message.
+/// Converts a protobuf message to a provider.
 ///
 /// # Errors
 /// Returns an error if the owner is not a valid address.
@@ -276,7 +276,7 @@ pub(crate) fn audited_by(wire: audit::v1::AuditedProvider) -> (String, String, A
     (auditor, owner, audited(wire))
 }
 
-/// Converts the parameters of the market from their protobuf message.
+/// Converts a protobuf message to the parameters of the market.
 ///
 /// # Errors
 /// Returns an error if an amount is invalid.

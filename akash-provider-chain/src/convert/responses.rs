@@ -73,7 +73,7 @@ pub fn bid(bid: &Bid) -> mkt::v1beta5::QueryBidResponse {
     }
 }
 
-/// Converts a lease to its protobuf message, which does not contain the payment.
+/// Converts a lease to a protobuf message. The message does not contain the payment.
 #[must_use]
 pub fn lease(lease: &Lease) -> mkt::v1::Lease {
     use mkt::v1::lease::State;
@@ -338,7 +338,7 @@ pub fn provider(provider: &ProviderRecord) -> prov::v1beta4::Provider {
     }
 }
 
-/// Converts the parameters of the market to their protobuf message.
+/// Converts the parameters of the market to a protobuf message.
 #[must_use]
 pub fn market_params(params: &MarketParams) -> mkt::v1beta5::Params {
     mkt::v1beta5::Params {

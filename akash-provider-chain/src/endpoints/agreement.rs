@@ -283,8 +283,8 @@ impl Endpoints {
     }
 }
 
-/// Returns true if both endpoints belong to one node: the hosts are equal, and the ports are equal or the
-/// protocols differ.
+/// Returns true if both endpoints count as one node. The hosts must be equal. The ports must also be equal,
+/// unless one endpoint uses gRPC and the other JSON-RPC.
 fn is_same_node(a: &Arc<Endpoint>, b: &Arc<Endpoint>) -> bool {
     let kinds_differ = matches!(a.transport, Transport::Rpc(_)) != matches!(b.transport, Transport::Rpc(_));
     a.url.host_str() == b.url.host_str() && (kinds_differ || a.url.port() == b.url.port())

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 /// Number of transactions per page of a search: the maximum that nodes allow.
 const SEARCH_PAGE: u64 = 100;
-/// Maximum number of pages that one search reads. No block needs this number of pages.
+/// Maximum number of pages that one search reads. Every block needs fewer pages.
 const SEARCH_PAGES: u64 = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,8 +14,8 @@ impl Engine {
         self.changes
     }
 
-    /// Increases the change counter for inputs that always change the status. All other inputs are counted in
-    /// the functions that process them.
+    /// Increases the change counter for inputs that always change the status. For other inputs, the functions
+    /// that process the input increase the counter if the status changes.
     pub(super) fn count_input(&mut self, input: &Input) {
         let is_quiet = match input {
             Input::Chain(event) => !matches!(event, ChainEvent::Resync(_)),

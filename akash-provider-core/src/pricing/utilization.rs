@@ -82,7 +82,8 @@ pub struct Utilization {
 }
 
 impl Utilization {
-    /// Creates the utilization of a cluster from metrics. Assigns every amount in use to other workloads.
+    /// Creates the utilization of a cluster from metrics. No order is included, so `before` and `after` are
+    /// equal.
     pub(crate) fn from_metrics(metrics: &Metrics) -> Self {
         let mut all = Self::default();
         for node in &metrics.nodes {

@@ -8,7 +8,7 @@ use std::fmt;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The text or a part of the text is too large, too deep or has too many nodes.
+    /// The text or a part of the text is too large, is nested too deeply or has too many nodes.
     TooLarge,
     /// The text is not valid YAML.
     Syntax,

@@ -193,8 +193,8 @@ async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     found
 }
 
-/// Returns the generation of each workload, and the resource version of each other object. The resource
-/// version of a workload changes with its status.
+/// Returns the resource version of each object. For a workload, returns the generation, because the resource
+/// version also changes with the status.
 async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["NetworkPolicy", "Service", "Role", "RoleBinding", "Secret"] {

@@ -56,7 +56,7 @@ pub(super) struct FactSender {
 }
 
 impl FactSender {
-    /// Sends a fact to the writer. A full queue drops and counts the fact.
+    /// Sends a fact to the writer. If the queue is full, the fact is dropped and counted.
     pub(super) fn send(&self, fact: Fact) {
         if self.queue.try_send(Message::Fact(Box::new(fact))).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);

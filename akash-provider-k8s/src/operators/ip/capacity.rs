@@ -61,8 +61,8 @@ impl Capacity {
     }
 }
 
-/// Returns the total number of addresses, and the number of addresses used outside the leases of this
-/// provider. Addresses of these leases are not included, because they already count as reservations.
+/// Returns the total number of addresses, and the number of addresses in use. Addresses of this provider's
+/// leases are not counted as in use, because they already count as reservations.
 fn others(index: &Index) -> Option<(u32, u32)> {
     let balancers = index.services().filter(|(_, live)| live.is_balancer);
     let is_ours = |lease: &akash_provider_core::types::LeaseId| lease.provider == *index.provider();

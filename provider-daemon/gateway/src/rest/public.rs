@@ -97,7 +97,7 @@ pub(super) async fn healthy() -> Reply {
     reply::text(StatusCode::OK, "ok")
 }
 
-/// Reports whether the provider can serve tenants (`/readyz`), even if the provider does not bid.
+/// Reports whether the provider can serve tenants (`/readyz`). A provider that does not bid can be ready.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Reply {
     // Checked first: a draining instance must get no more traffic.
     if app.draining.is_cancelled() || app.handle.lifecycle() >= Lifecycle::Shutdown {

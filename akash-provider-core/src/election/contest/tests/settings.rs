@@ -58,7 +58,7 @@ fn a_candidate_with_other_settings_leads_after_a_delay() {
     }
 }
 
-/// Returns settings with this price and a fixed provider.
+/// Returns the settings `provider` (always 1) and `price`.
 fn all(price: &str) -> BTreeMap<String, String> {
     [("provider", "1"), ("price", price)]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
