@@ -239,7 +239,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// Scheduling parameters by resource id, stored with the workload in the cluster.
+/// Scheduling parameters by resource id. The cluster stores these parameters with the workload.
 pub type SchedulerParamsById = BTreeMap<u32, Option<SchedulerParams>>;
 
 /// Scheduling parameters of a resource unit, decided at the reservation.

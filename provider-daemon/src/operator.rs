@@ -134,8 +134,8 @@ struct LeaseLine {
     /// Price of 30 days at the average time of recent blocks.
     #[serde(default)]
     price_30_days: Option<DecCoin>,
-    /// Earnings since the creation of the lease, limited by the funds of the escrow account; `None` if
-    /// unknown.
+    /// Earnings since the creation of the lease; `None` if unknown. Blocks that the escrow account cannot pay
+    /// for do not count.
     #[serde(default)]
     accrued: Option<DecCoin>,
     /// Withdrawn part of `accrued`; `None` if unknown.

@@ -38,7 +38,7 @@ pub(crate) struct NodeBehavior {
     pub(crate) no_index: bool,
     /// Height of a block with a malformed event in its results.
     pub(crate) malformed_event: Option<Height>,
-    /// Height of a block with a bid that another provider placed at an invalid price.
+    /// Height of a block that contains a bid with an invalid price. Another provider placed this bid.
     pub(crate) malformed_bid: Option<Height>,
     /// Number of further `tx_search` calls that get an incomplete response.
     pub(crate) cut_searches: u32,

@@ -77,7 +77,7 @@ pub struct EngineCounts {
     pub cluster_scans: BTreeMap<ScanReason, u64>,
     /// Number of recounts of all reservations. Every successful scan recounts the reservations.
     pub recounts: u64,
-    /// Number of recounts with a result that differed from the stored reservations.
+    /// Number of recounts that found a difference from the stored reservations.
     pub recount_mismatches: u64,
     /// Block time of the last recount.
     pub last_recount: Option<BlockTime>,

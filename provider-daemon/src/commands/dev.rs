@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Number of the account that deploys the SDL files, for `trial::tenant`.
+/// Number of the tenant account that deploys the SDL files.
 const GIVEN: u32 = 0;
 /// Maximum time to wait until closed leases are removed from the cluster.
 const SETTLE: Duration = Duration::from_secs(20);

@@ -170,8 +170,8 @@ mod tests {
 
     const BASE: [&str; 3] = ["--bid-price-cpu-scale=1", "--chain-id=c", "--from=key"];
     const WRONG: &str = "%%wrong%%";
-    /// Flags with values that `run` does not check at its start: names of objects, the log level, and files.
-    /// `run` reads these files later, or only with another setting.
+    /// Flags that `run` does not check at its start: names of objects, the log level, and files. `run` reads
+    /// these files later, or only if another flag is set.
     const FREE: [&str; 21] = [
         "audit-log",
         "bid-price-policy",

@@ -24,7 +24,7 @@ pub(super) struct Fact {
 #[derive(Debug)]
 pub(super) enum Subject {
     Order(OrderId),
-    /// All orders of this deployment that have a lease.
+    /// All orders with a lease in this deployment.
     Deployment(DeploymentId),
 }
 

@@ -255,7 +255,7 @@ impl Planner {
         }
     }
 
-    /// Handles the refusal of a transaction that no other node has.
+    /// Handles the refusal of a transaction. No other node has this transaction.
     fn refused(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 enum Subject<'a> {
     /// Workload to record or deploy.
     Deployment(&'a WorkloadSpec),
-    /// Lease of the workload that the call tears down.
+    /// Lease to tear down.
     Lease(&'a LeaseId),
     /// No workload.
     None,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Content of the annotation [`EXTRA`](crate::labels::EXTRA), as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Extra {
-    /// Hash of the spec to which this annotation belongs, computed without passwords.
+    /// Hash of the Manifest spec to which this annotation belongs. Passwords are not part of the hash.
     spec: String,
     /// Leadership epoch of the writer.
     #[serde(default)]

@@ -10,7 +10,7 @@ const FULL: (i128, i128) = (95, 100);
 /// Default number of copies of a Ceph pool.
 const COPIES: i128 = 3;
 
-/// Fields of a `CephCluster` that the capacity count uses.
+/// Fields of a `CephCluster` that determine the storage capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CephClusterFacts {
     namespace: Box<str>,
@@ -19,7 +19,7 @@ pub struct CephClusterFacts {
     raw: Option<(i64, i64)>,
 }
 
-/// Fields of a `CephBlockPool` that the capacity count uses.
+/// Fields of a `CephBlockPool` that determine the storage capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CephPoolFacts {
     namespace: Box<str>,
