@@ -412,7 +412,7 @@ fn check_reclamation_range(params: Option<&MarketParams>, config: &Config) -> Re
     Ok(())
 }
 
-/// Converts a minimum duration to seconds, rounded up. A value that is rounded down would be too small.
+/// Rounds a minimum duration up to whole seconds. A lower value would be less than the minimum.
 fn whole_seconds_up(window: Duration) -> u64 {
     window
         .as_secs()

@@ -174,7 +174,7 @@ impl Default for HttpOptions {
 /// Additional parameters of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct ServiceParams {
-    /// Mounts of volumes. A volume without an entry is not mounted.
+    /// Parameters of the volume mounts. A volume without an entry is not mounted.
     pub storage: Option<Vec<StorageParams>>,
     /// Login at the registry of the image. Some tools write the login here instead of in [`Service::credentials`].
     #[serde(default, skip_serializing_if = "Option::is_none")]

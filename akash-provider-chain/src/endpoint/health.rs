@@ -61,7 +61,7 @@ impl Health {
         self.height_at = Some(Instant::now());
     }
 
-    /// Returns the maximum plausible height of a query response, based on the last known height and its age.
+    /// Calculates the maximum plausible height of a query response from the last known height and its age.
     pub(crate) fn max_height(&self) -> Height {
         let Some(at) = self.height_at else {
             return Height::MAX;

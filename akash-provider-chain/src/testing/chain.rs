@@ -169,7 +169,7 @@ impl Chain {
         Ok((answer(market, path, data).unwrap_or_default(), at))
     }
 
-    /// Returns the snapshot of the market for a provider, sorted by id.
+    /// Returns the snapshot of the market for a provider. The bids are sorted by id.
     pub(crate) fn snapshot(&self, provider: u8) -> Snapshot {
         let mut snapshot = self.lock().market.snapshot(&account(provider));
         snapshot.bids.sort_by(|a, b| a.id.cmp(&b.id));

@@ -65,7 +65,7 @@ impl Lists {
     }
 }
 
-/// Lists of the whole cluster, shared by the first deploys of all leases during [`START`].
+/// Lists of all objects of the cluster. The first deploys of all leases share these lists during [`START`].
 #[derive(Default)]
 pub(crate) struct StartupLists(Mutex<Phase>);
 

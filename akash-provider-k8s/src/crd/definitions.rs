@@ -9,8 +9,8 @@ use kube::CustomResourceExt;
 
 /// Former version of the objects, which some clusters still list as stored.
 const OLD_VERSION: &str = "v2beta1";
-/// Helm annotation that keeps a definition when its chart is uninstalled. Otherwise all records would be
-/// deleted.
+/// Annotation of a definition: Helm does not delete the definition when its chart is uninstalled. A deletion
+/// of the definition would delete all its records.
 const KEEP: (&str, &str) = ("helm.sh/resource-policy", "keep");
 
 /// Returns all definitions. Unknown fields are preserved, so that older providers do not remove fields of

@@ -121,7 +121,7 @@ impl CountHandle {
     }
 }
 
-/// Capacity count of the cluster, updated by the watches.
+/// Capacity count of the cluster. The watches update this count.
 #[derive(Debug)]
 pub(super) struct Shared {
     inner: Mutex<Inner>,

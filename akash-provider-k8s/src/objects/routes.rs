@@ -213,7 +213,7 @@ pub(crate) fn effective(options: &HttpOptions) -> HttpOptions {
     }
 }
 
-/// Converts milliseconds to seconds, rounded up.
+/// Converts milliseconds to seconds, and rounds the seconds up.
 const fn seconds(milliseconds: u32) -> u32 {
     milliseconds.div_ceil(1_000)
 }

@@ -78,7 +78,7 @@ impl Changes {
         usize::try_from(self.0.next_u64() % u64::try_from(limit.max(1)).unwrap()).unwrap()
     }
 
-    /// Returns the start and end of a random part of an input of `length` bytes.
+    /// Selects a random part of an input that has `length` bytes. Returns the start and end of the part.
     fn piece(&mut self, length: usize) -> (usize, usize) {
         let from = self.below(length + 1);
         (from, from + self.below(length - from + 1))

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 const TICK: Duration = Duration::from_secs(1);
 /// Maximum time between two heartbeats of the update task.
 const TICK_LIMIT: Duration = Duration::from_secs(30);
-/// Initial back-off of the cluster connection, doubled after each failure.
+/// Initial back-off of the connection to the cluster. Each failure doubles the back-off.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Maximum back-off of the connection to the cluster.
 const WAIT_MAX: Duration = Duration::from_secs(10);

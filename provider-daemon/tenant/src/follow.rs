@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Initial and maximum back-off of reconnects, doubled after each failure.
+/// Initial and maximum back-off of reconnects. Each failure doubles the back-off.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Maximum duration of an outage before the client stops reconnecting.
 const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);

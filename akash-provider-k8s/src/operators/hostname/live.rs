@@ -43,7 +43,7 @@ pub struct LiveObject {
 pub enum Acceptance {
     /// The Gateway reports `Accepted` and `ResolvedRefs` for this generation, or the Ingress has an address.
     Yes,
-    /// The proxy refuses the route, with the reason.
+    /// The proxy refuses the route. Contains the reason.
     No(String),
     /// No status was reported. Some Ingress controllers never report a status.
     #[serde(rename = "unsaid")]

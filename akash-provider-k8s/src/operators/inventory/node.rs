@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// Field manager with which the operator writes its labels.
 pub const MANAGER: &str = "akash-operator-inventory";
-/// Label that the device plugin of NVIDIA requires; tools of NVIDIA may set it too.
+/// Label that the device plugin of NVIDIA requires. Tools of NVIDIA may also set this label.
 pub const GPU_PRESENT: &str = "nvidia.com/gpu.present";
 /// Prefix of the labels with which Node Feature Discovery reports PCI devices.
 const ON_BUS: &str = "feature.node.kubernetes.io/pci-";

@@ -31,7 +31,7 @@ pub struct Status {
     pub watches: BTreeMap<&'static str, WatchStatus>,
     /// Total number of addresses for leases, and the number in use.
     pub usage: Usage,
-    /// Counts from the metrics of MetalLB.
+    /// Numbers of addresses, read from the metrics of MetalLB.
     pub metallb: MetricsStatus,
     /// Numbers of writes, deletions and failures since the start.
     pub counts: Counts,
