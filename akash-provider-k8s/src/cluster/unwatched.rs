@@ -65,7 +65,7 @@ impl Lists {
     }
 }
 
-/// Lists of all objects of the cluster. The first deploys of all leases share these lists during [`START`].
+/// Lists of objects of the whole cluster. The first deploys of all leases share these lists during [`START`].
 #[derive(Default)]
 pub(crate) struct StartupLists(Mutex<Phase>);
 
