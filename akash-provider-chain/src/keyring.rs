@@ -160,7 +160,7 @@ impl Keyring {
 
     /// Returns a private key by name or address, for signing.
     ///
-    /// An address selects the key with this address, never a key with this name.
+    /// If `name_or_address` is an address, only the addresses of keys are compared, not the names.
     ///
     /// # Errors
     /// Returns an error if the key does not exist, cannot be read, or has no private key in the keyring.

@@ -419,8 +419,8 @@ fn whole_seconds_up(window: Duration) -> u64 {
         .saturating_add(u64::from(window.subsec_nanos() > 0))
 }
 
-/// Returns the configured deposits that the chain accepts, in the sequence of the configuration. Without
-/// parameters, returns all.
+/// Returns the configured deposits that the chain accepts, in the sequence of the configuration. If `params`
+/// is `None`, returns all configured deposits.
 pub fn deposits<'a>(config: &'a Config, params: Option<&MarketParams>) -> impl Iterator<Item = &'a Coin> {
     let taken = move |deposit: &&Coin| {
         let enough = |least: &Coin| least.denom == deposit.denom && deposit.amount >= least.amount;

@@ -142,7 +142,8 @@ struct Tool {
 }
 
 impl Tool {
-    /// Installs a missing `cargo-mutants`, and updates its copy of the workspace.
+    /// Installs `cargo-mutants` if the program is missing. Updates the copy of the workspace that
+    /// `cargo-mutants` uses.
     fn installed(workspace: &Workspace) -> Result<Self> {
         let program = workspace.tool("cargo-mutants", VERSION)?;
         let scratch = workspace.scratch("mutants")?;

@@ -220,7 +220,7 @@ fn backoff(failures: u32) -> Duration {
     Duration::from_millis(500 << failures.saturating_sub(1).min(4))
 }
 
-/// State machine of the transaction writer, which receives the current time with each input.
+/// State machine of the transaction writer. The caller passes the current time with each input.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Planner {
     config: Arc<PlannerConfig>,

@@ -119,7 +119,7 @@ pub struct Rule {
 pub struct When {
     /// Accounts of the tenants to which the rule applies.
     pub tenants: Vec<String>,
-    /// Attributes that the order requires of the provider. The order must require each of these attributes.
+    /// Attributes of the provider. The order must require each of these attributes.
     pub attributes: BTreeMap<String, String>,
     /// GPU kinds: `*`, `vendor/*` or `vendor/model`. The order must request at least one of them.
     pub gpu: Vec<String>,
