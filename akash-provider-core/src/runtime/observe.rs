@@ -191,9 +191,7 @@ fn log(event: &Event) {
             let (health, counted) = (health.name(), health.is_counted());
             tracing::info!(%lease, health, counted, "health of the workload changed");
         }
-        Event::LeaseEnding { lease, reason } => {
-            tracing::info!(%lease, ?reason, "provider started to close the lease")
-        }
+        Event::LeaseEnding { lease, reason } => tracing::info!(%lease, ?reason, "closing the lease"),
         Event::LeaseClosed { lease, reason } => tracing::info!(%lease, ?reason, "lease closed"),
         Event::BalanceChecked {
             deployment,
