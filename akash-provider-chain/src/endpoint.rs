@@ -352,7 +352,7 @@ async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> 
     decode_abci_response(answer.response)
 }
 
-/// Decodes an `abci_query` response. An error becomes the fault of the equivalent gRPC status.
+/// Decodes an `abci_query` response. An error becomes the same fault as over gRPC.
 fn decode_abci_response(response: AbciResponse) -> Result<QueryResponse, Fault> {
     if response.code == 0 {
         return Ok(QueryResponse {

@@ -267,7 +267,7 @@ impl Isolation {
         }
     }
 
-    /// Returns the level in the annotation of a namespace, or `Legacy` without the annotation.
+    /// Returns the isolation level in the annotation of a namespace, or `Legacy` without the annotation.
     #[must_use]
     pub fn from_annotation(annotation: Option<&str>) -> Self {
         match annotation {

@@ -156,8 +156,8 @@ impl BidId {
         self.order.owner()
     }
 
-    /// Returns the name of the namespace and of the Manifest object of the lease: base32hex of the SHA-224
-    /// hash of the lease path.
+    /// Returns the name that the namespace and the Manifest object of the lease share: the SHA-224 hash of
+    /// the lease path, in base32hex.
     #[must_use]
     pub fn namespace(&self) -> String {
         base32hex(&Sha224::digest(self.to_string().as_bytes()))

@@ -57,13 +57,13 @@ impl Dec {
         Self(i128::from(value) * ONE)
     }
 
-    /// Creates a decimal from the integer scaled by 10^18, as on the wire.
+    /// Creates a decimal from an integer that is 10^18 times the decimal, as on the wire.
     #[must_use]
     pub const fn from_scaled(scaled: i128) -> Self {
         Self(scaled)
     }
 
-    /// Returns the integer scaled by 10^18, as on the wire.
+    /// Returns an integer that is 10^18 times the decimal, as on the wire.
     #[must_use]
     pub const fn scaled(self) -> i128 {
         self.0

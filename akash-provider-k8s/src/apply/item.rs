@@ -30,7 +30,7 @@ pub enum Kind {
     Deployment,
     /// Workload with persistent volumes.
     StatefulSet,
-    /// Ports of a service, inside the lease or to the outside.
+    /// Reachable ports of a service, inside or outside the lease.
     Service,
     /// Binding of a Role to the ServiceAccount of a service, or of a ClusterRole to the account of the provider.
     RoleBinding,

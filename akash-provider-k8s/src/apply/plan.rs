@@ -85,7 +85,8 @@ pub struct Write {
     pub body: Value,
     /// Whether to take over the managed fields of another field manager before the write.
     pub take_over: bool,
-    /// Merge patch that restores an edited object. An apply would keep the fields of other field managers.
+    /// Merge patch that restores an edited object. A server-side apply is not sufficient, because the fields
+    /// of other field managers would remain.
     pub patch: Option<Value>,
     /// Reason of the write, for logs and findings.
     pub reason: String,

@@ -25,7 +25,7 @@ pub(crate) struct RepairBackoff<K> {
     objects: BTreeMap<K, Attempts>,
 }
 
-/// Upper limit of the delays of an object.
+/// Maximum delay between the repairs of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     /// For isolation objects.

@@ -260,7 +260,7 @@ impl IgnoredClass {
         }
     }
 
-    /// Returns the entry in the list of resources that are not offered.
+    /// Returns the entry for this storage class in the list of resources that are not offered.
     pub(crate) fn resource(&self) -> IgnoredResource {
         let help = match &self.problem {
             ClassProblem::Unlabelled => format!(

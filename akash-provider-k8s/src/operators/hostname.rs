@@ -83,8 +83,8 @@ pub struct Options {
     pub deletions: DeletionLog,
     /// Probe of hostnames (`--probe`); `None` disables it.
     pub probe: Option<Probe>,
-    /// Proof of ownership for the hostnames that [`Plan::proof`] selects. With `None`, these hostnames get no
-    /// route.
+    /// Settings of the ownership proofs for the hostnames that [`Plan::proof`] selects. With `None`, these
+    /// hostnames get no route.
     pub proving: Option<ProofConfig>,
 }
 

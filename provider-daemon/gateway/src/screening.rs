@@ -41,9 +41,9 @@ const PRICES_AT_ONCE: usize = 2;
 /// Configuration of bid screening.
 #[derive(Debug, Clone)]
 pub struct Screening {
-    /// Settings of the provider's real bids.
+    /// Settings that the provider uses for its bids.
     pub config: Config,
-    /// Price strategy of the provider's real bids.
+    /// Price strategy that the provider uses for its bids.
     pub pricing: Arc<dyn PricingStrategy>,
 }
 
@@ -71,7 +71,8 @@ pub(super) struct ScreeningResult {
     pub(super) code: Option<DeclineCode>,
     /// Reasons against a bid; empty if the provider would bid.
     pub(super) reasons: Vec<String>,
-    /// Resources that the provider does not offer. Empty unless the group does not fit the offered resources.
+    /// Resources that the provider does not offer. The list has entries only if the group does not fit the
+    /// offered resources.
     pub(super) ignored: Vec<IgnoredResource>,
     /// Resources that the bid would offer.
     pub(super) offers: Vec<ResourceUnit>,

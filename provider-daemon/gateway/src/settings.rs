@@ -36,7 +36,7 @@ pub struct Settings {
     pub leadership: Option<LeadershipSource>,
     /// Limits for connections, requests and streams.
     pub limits: Limits,
-    /// Counters of requests and connections. A clone reads the statistics of the gateway.
+    /// Counters of requests and connections. Use a clone to read the statistics of the gateway.
     pub counters: GatewayCounters,
     /// Clock for the validity of tokens and certificates.
     pub clock: Clock,

@@ -45,7 +45,7 @@ struct World {
     /// Fee of each sent transaction.
     fees: Vec<u128>,
     simulations: u32,
-    /// Number of received queries of the newest block.
+    /// Number of received queries for the newest block.
     block_queries: u32,
 }
 

@@ -55,8 +55,8 @@ pub async fn a_lost_bid_is_visible_without_an_event(client: &dyn ChainClient, dr
     .await;
 }
 
-/// Checks the life cycle of a lease. The group is paused after the provider closes the lease, and gets a new
-/// order after the tenant closes the lease.
+/// Checks the life cycle of a lease. If the provider closes the lease, the group is paused. If the tenant
+/// closes the lease, the group gets a new order.
 ///
 /// # Panics
 /// Panics when the client violates the rule.

@@ -28,7 +28,8 @@ pub(super) fn report(
     });
 }
 
-/// Returns the vendor label that contains the model, and the model as a device kind with a count of 0.
+/// Returns the GPU model from the labels of a vendor, and the label that contains the model. The model has a
+/// count of 0.
 pub(crate) fn gpu_of_vendor(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,

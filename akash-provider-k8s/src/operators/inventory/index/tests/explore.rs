@@ -221,7 +221,8 @@ impl World {
         true
     }
 
-    /// Asserts that a new operator would write the same labels after `last`, and that no work remains.
+    /// Asserts that a new operator would write the same labels after the step `last`, and that no work
+    /// remains.
     fn judge(mut self, history: &[Step], last: Step) {
         let mut anew = self.clone();
         anew.index = Index::new(anew.rules.clone());
