@@ -92,7 +92,7 @@ pub enum Decline {
     /// The order names more auditors than the provider queries.
     #[error("the order names {auditors} auditors; the limit is {limit}")]
     TooManyAuditors {
-        /// Number of auditors that the order names.
+        /// Number of auditors in the order.
         auditors: u32,
         /// Maximum number of auditors queried for one order.
         limit: u32,

@@ -217,7 +217,7 @@ impl Election {
         status
     }
 
-    /// Returns the state for the next leader. A standby returns the state in the election record.
+    /// Returns the state for the next leader. A standby reads this state from the election record.
     #[must_use]
     pub fn state(&self) -> String {
         lock(&self.shared.state).clone()

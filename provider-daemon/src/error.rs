@@ -25,7 +25,7 @@ pub(crate) fn message_text(error: &anyhow::Error) -> String {
     cli::message_text(error, &REMEDIES)
 }
 
-/// Returns the remedy of an error, as [`akash_provider_cli::error::help`] does.
+/// Returns the remedy of an error, if any.
 pub(crate) fn help(error: &anyhow::Error) -> Option<&str> {
     cli::help(error, &REMEDIES)
 }

@@ -8,7 +8,7 @@ use akash_provider_core::types::{Address, GroupSpec};
 use anyhow::Context;
 use std::time::Duration;
 
-/// Chain ID of the embedded market; on a Kubernetes cluster a time is appended.
+/// Chain ID of the embedded market. On a Kubernetes cluster, the chain ID also contains the genesis time.
 pub const CHAIN_ID: &str = "dev";
 /// Auditor that signs the provider's attributes if `--accept-any` is set.
 pub const AUDITOR: &str = "dev-auditor";

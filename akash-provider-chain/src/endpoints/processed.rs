@@ -180,8 +180,8 @@ impl Endpoints {
     }
 }
 
-/// Returns the newest block of an endpoint. Returns `None` before the first health check, and during any
-/// fault except [`Fault::Behind`].
+/// Returns the newest block that a reachable endpoint has reported, or `None` before the first health check.
+/// An endpoint with the fault [`Fault::Behind`] counts as reachable.
 fn reported_tip(member: &super::Member) -> Option<Checkpoint> {
     let health = lock(&member.health);
     let is_reachable = matches!(health.fault, None | Some(Fault::Behind { .. }));

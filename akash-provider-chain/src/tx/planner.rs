@@ -404,7 +404,7 @@ impl Planner {
     }
 }
 
-/// Returns a reason if one transaction cannot contain these messages.
+/// Returns the reason why these messages cannot share a transaction, or `None` for a valid combination.
 fn unfit(msgs: &[Msg]) -> Option<&'static str> {
     let bids = msgs.iter().any(|m| matches!(m, Msg::CreateBid { .. }));
     if bids && msgs.len() > 1 {

@@ -199,7 +199,7 @@ pub struct InventoryStatus {
     pub external_ports_active: u32,
     /// Number of external ports reserved by open bids and orders in progress.
     pub external_ports_pending: u32,
-    /// Number of endpoints that leases use, of all kinds. Replicas share the endpoints of a resource unit.
+    /// Number of endpoints of all kinds that leases use. Replicas share the endpoints of a resource unit.
     pub endpoints_active: u32,
     /// Number of endpoints of all kinds that are not in use yet: the endpoints of open bids and of orders in
     /// progress.

@@ -112,7 +112,7 @@ struct Decision {
     minimum: Option<BTreeMap<Denom, Dec>>,
 }
 
-/// Factors that convert an amount in the file to base units per block, by denomination.
+/// For each denomination, the factor that converts an amount in the file to base units per block.
 struct Conversion(Vec<(Denom, BigDecimal)>);
 
 impl Policy {

@@ -43,8 +43,8 @@ const CLUSTER_CALLS: usize = 16;
 /// Maximum number of concurrent calls that store a record. Slow deploys do not count against this limit,
 /// because a tenant waits for each record.
 const RECORDS: usize = 16;
-/// Maximum number of concurrent price calculations. The limit is low enough that a calculation gets a free
-/// process before its timeout.
+/// Maximum number of concurrent price calculations. With a higher limit, a calculation could reach its
+/// timeout while it waits for a process.
 const PRICES: usize = 32;
 /// Number of bids at which the count for an order stops. The chain allows at most 500 bids per order.
 const BIDS_COUNTED: u32 = 1000;

@@ -82,8 +82,8 @@ enum Phase {
 }
 
 impl StartupLists {
-    /// Returns the shared lists for the first deploy in a namespace; `None` for later deploys and after
-    /// [`START`]. If `deploys` is true, this call counts as a deploy.
+    /// Returns the shared lists for the first deploy in a namespace. Returns `None` for later deploys, and
+    /// after the period [`START`]. If `deploys` is true, this call counts as a deploy.
     fn lists(&self, namespace: &str, deploys: bool) -> Option<Arc<Lists>> {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,9 +11,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ComparedPart {
     Value,
-    /// Content of the file that the flag names.
+    /// Content of the file with the path in the flag.
     Content,
-    /// Content of the file that the flag names. If the file does not exist, the value of the flag.
+    /// Content of the file with the path in the flag. If the file does not exist, the value of the flag.
     ContentOrValue,
 }
 

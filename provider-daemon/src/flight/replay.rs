@@ -116,7 +116,8 @@ impl Replay {
         engine.or(self.ended.as_ref()).map(|engine| &**engine)
     }
 
-    /// Stops the replay of this engine, because the next item does not continue the engine's state.
+    /// Stops the replay of this engine: at the end of the recording, at a gap, or before a file of another
+    /// process.
     fn leave(&mut self) {
         if let Some((engine, ..)) = self.engine.take() {
             self.ended = Some(engine);

@@ -71,7 +71,7 @@ struct Ignored {
     reason: String,
 }
 
-/// Findings that fail the check (`holes`), or are only printed (`notes`).
+/// Findings of the advisory check. The check fails if `holes` is not empty. `notes` are only printed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Findings {
     holes: Vec<String>,

@@ -27,7 +27,7 @@ pub(crate) enum Lie {
 }
 
 impl Lie {
-    /// Returns the height of the data that the node reads, and the height that the node reports.
+    /// Returns the height at which the node reads the state, and the height in the node's response.
     pub(super) fn heights(lie: Option<Self>, asked: Height, newest: Height) -> (Height, Height) {
         let at = if asked == 0 || matches!(lie, Some(Self::Chain(_))) {
             newest

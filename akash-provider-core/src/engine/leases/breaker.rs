@@ -44,7 +44,7 @@ pub(crate) struct Breaker {
     held_owners: BTreeSet<Address>,
     /// End of the warm-up period. `None` before the workloads in the cluster were listed for the first time.
     warmup_ends: Option<Mono>,
-    /// Location in which the workload records are missing, or `None` if no records are missing.
+    /// Location that should contain the workload records, but does not. `None` if no records are missing.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
     /// Leases with held requests. The requests are repeated after the warm-up period, or when the missing

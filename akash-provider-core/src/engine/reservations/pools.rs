@@ -80,7 +80,7 @@ impl Pools {
         Ok(())
     }
 
-    /// Returns a decline if the reservation `claim` has ports or addresses, and their pool is overcommitted.
+    /// Returns a decline if the reservation `claim` uses an overcommitted pool: external ports or leased IPs.
     pub(super) fn check_overcommit(&self, claim: Claim) -> Option<Decline> {
         if claim.ports > 0 && self.ports_taken > self.ports {
             return Some(Decline::ExternalPortsExhausted {

@@ -22,7 +22,7 @@ const WAIT_FIRST: Duration = Duration::from_secs(1);
 /// Maximum delay between two readings of the evidence.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Records of one kind and their definition.
+/// Client that lists the records of one kind and reads the CustomResourceDefinition of the kind.
 pub(in crate::operators) struct Records<K> {
     pub(in crate::operators) client: Client,
     pub(in crate::operators) api: Api<K>,

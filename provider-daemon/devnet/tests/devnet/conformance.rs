@@ -16,8 +16,7 @@ async fn a_client_over_grpc_conforms() {
     suite(&client, &driver).await;
 }
 
-/// Runs the conformance suite with the chain client of the daemon. Forwards the client's events to its
-/// transaction writer.
+/// Runs the conformance suite with the chain client of the daemon.
 async fn conforms(driver: &WireDriver, nodes: Vec<String>) {
     let settings = ClientSettings {
         key: Some(key(2)),

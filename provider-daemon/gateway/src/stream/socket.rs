@@ -82,7 +82,7 @@ enum WriteEnd {
 }
 
 impl Socket {
-    /// Creates a socket. Boxed, so that the futures that contain the socket stay small.
+    /// Creates a socket. The socket is boxed, so that futures with a socket stay small.
     pub(super) fn new(
         io: Io,
         limits: &Limits,

@@ -174,7 +174,7 @@ fn intent_of_a_close_is_visible_after_a_kill_before_its_outcome() {
 
 #[test]
 fn full_disk_delays_closes_and_not_bids_until_space_is_free() {
-    /// Script that mounts a full file system for the started process only.
+    /// Script that mounts a full file system and starts a program. Other programs do not see the mount.
     const FULL: &str = r#"mount -t tmpfs -o size=64k tmpfs "$1" && ! head -c 1M /dev/zero >"$1/full" 2>/dev/null &&
         shift && exec "$@""#;
     if !nix::unistd::geteuid().is_root() {

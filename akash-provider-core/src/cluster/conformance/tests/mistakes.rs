@@ -53,7 +53,7 @@ enum Mistake {
 
 use Mistake as M;
 
-/// Each mistake with a part of the message that reports it.
+/// Each mistake, and a part of the failure message that reports this mistake.
 const CAUGHT: [(Mistake, &str); 29] = [
     (
         M::OlderTermRecords,

@@ -134,7 +134,8 @@ fn compare(name: &str, recorded: &Value, reply: &Reply) -> Result<(), String> {
     ))
 }
 
-/// Returns true for a JSON key that is omitted if empty, or that only a Kubernetes API server sets.
+/// Returns true for a recorded JSON key that the response need not contain. `pending` can be empty, and only
+/// a Kubernetes API server sets the keys below `kube`.
 fn is_optional(key: &str) -> bool {
     key == "cluster.inventory.pending" || key.starts_with("kube.")
 }
