@@ -52,8 +52,8 @@ const QUEUE: usize = 1024;
 pub struct Settings {
     /// Interval of pings, shorter than the idle timeouts of proxies.
     pub ping_interval: Duration,
-    /// Maximum time without a message from the node. The connection is then closed. The default is three ping
-    /// intervals.
+    /// Maximum time without a message from the node. After this time, the client closes the connection. The
+    /// default is three ping intervals.
     pub read_deadline: Duration,
     /// Interval of polling while no websocket is open: a third of a block interval.
     pub poll_interval: Duration,

@@ -57,7 +57,7 @@ pub struct ReaderStatus {
 }
 
 impl Reader {
-    /// Creates a reader with default settings. The processed height is in memory only.
+    /// Creates a reader with default settings. The reader does not store the processed height on disk.
     #[must_use]
     pub fn new(endpoints: Endpoints) -> Self {
         Self {

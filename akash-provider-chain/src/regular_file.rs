@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum time to read a pipe to its end.
 const PIPE_TIME: Duration = Duration::from_secs(5);
-/// Pause before a pipe without data is read again.
+/// Delay between two attempts to read from a pipe without data.
 const PIPE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Regular file or pipe that is open for reading.

@@ -24,7 +24,7 @@ pub(crate) enum Reply {
     Error(i64, String),
     /// An HTTP status with this body.
     Raw(u16, Vec<u8>),
-    /// An incomplete response. The connection is then closed.
+    /// An incomplete response. After this response, the node closes the connection.
     Cut(Vec<u8>),
     /// The node sends no response.
     Hang,

@@ -201,7 +201,7 @@ impl Election {
         self.gate.clone()
     }
 
-    /// Returns true if the election task has panicked. This instance can then never lead again.
+    /// Returns true if the election task has panicked. After a panic, this instance never leads again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.task.is_finished() && !self.stopping.is_cancelled()

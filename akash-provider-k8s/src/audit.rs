@@ -60,8 +60,8 @@ impl DeletionLog {
         deleted
     }
 
-    /// Runs `delete`. If a missing record is the only reason for the deletion, logs the deletion as
-    /// [`record`](Self::record) does.
+    /// Runs `delete`. If a missing record is the only reason for the deletion, also writes the deletion to
+    /// the audit log.
     pub(crate) async fn record_missing(
         &self,
         missing: Option<&MissingRecord>,

@@ -20,7 +20,7 @@ pub fn error_text(error: &anyhow::Error) -> String {
     cli::error_text(error, &REMEDIES)
 }
 
-/// Returns the message of an error with all causes, then `help: …` on a separate line for a remedy.
+/// Returns the message of an error with all causes. A known remedy follows on a separate line: `help: …`.
 pub(crate) fn message_text(error: &anyhow::Error) -> String {
     cli::message_text(error, &REMEDIES)
 }

@@ -31,7 +31,7 @@ pub(super) struct Folder {
     passphrase: SecretString,
 }
 
-/// Content of a file before encryption, with the field names of the Go library.
+/// Content of a file before encryption. The fields have the same names as in the Go library.
 #[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
 struct Item {
     #[serde(rename = "Key")]

@@ -128,8 +128,8 @@ impl Progress {
         height >= self.snapshot_height
     }
 
-    /// Returns true if a block has a lower height but a later time than the newest processed block. The
-    /// processed height must then be wrong.
+    /// Returns true if a block has a lower height but a later time than the newest processed block. Such a
+    /// block shows that the processed height is wrong.
     pub(super) fn is_contradicted_by(&self, height: Height, time: BlockTime) -> bool {
         height < self.height && time > self.height_time
     }

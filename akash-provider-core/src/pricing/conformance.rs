@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const CALL: &str = "calculate_price";
-/// Number of concurrent calls. A provider also makes at most this number of calls.
+/// Number of concurrent calls. A provider makes at most the same number of concurrent calls.
 const CALLS: usize = 32;
 
 /// Parameters of the suite for one strategy.

@@ -76,8 +76,8 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Records and deploys a lease. Returns the time until a watch observes the Deployment object, in
-/// milliseconds.
+/// Records and deploys a lease. Returns the number of milliseconds until a watch observes the Deployment
+/// object.
 async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) -> Result<f64, Failed> {
     let namespace = deployment.lease.namespace();
     let began = Instant::now();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Number of repairs of one object within [`WINDOW`]. After this number, another client is assumed to revert
-/// the repairs.
+/// Number of repairs of one object within [`WINDOW`]. At this number, the provider assumes that another
+/// client reverts the repairs.
 pub(crate) const CONFLICT_REPAIRS: usize = 10;
 /// Period in which repairs are counted.
 const WINDOW: Duration = Duration::from_secs(600);

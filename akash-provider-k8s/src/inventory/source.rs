@@ -234,8 +234,8 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the usage of leased addresses. Returns `None` if the total is unknown or addresses are not
-    /// counted: the provider then offers no addresses.
+    /// Returns the usage of leased addresses, or `None` if the usage is unknown. Without a known usage, the
+    /// provider offers no addresses.
     fn leased_ips(&self) -> Option<LeasedIpUsage> {
         let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
         Some(LeasedIpUsage {

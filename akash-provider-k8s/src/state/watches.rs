@@ -189,7 +189,7 @@ pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
         .all(|(_, state)| state.synced && state.down_for().is_none_or(|down| down < grace))
 }
 
-/// Returns the time at which lease health becomes unknown, unless the longest outage ends first.
+/// Returns the time at which lease health becomes unknown if the longest outage continues.
 pub(super) fn known_until(all: &Watches, grace: Duration) -> Option<Instant> {
     let needed = all.iter().filter(|(kind, _)| kind.decides_health());
     let down = needed.filter_map(|(_, state)| state.down_since);

@@ -186,7 +186,7 @@ impl CachedBody {
         *cached = Some((text.into(), SystemTime::now()));
     }
 
-    /// Returns the cached body; 204 without a cached body, 500 if the body exceeds 8 MiB.
+    /// Returns the cached body. The status is 204 if no body is cached, and 500 if the body exceeds 8 MiB.
     pub(super) fn answer(&self) -> Response<Body> {
         let cached = self.text.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((text, made)) = cached else {

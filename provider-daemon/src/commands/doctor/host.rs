@@ -25,7 +25,7 @@ const SPACE_MIN: u64 = 100 << 20;
 const FILES_ENOUGH: u64 = 4096;
 /// Clock error in seconds above which the times in logs and tokens are wrong.
 const SKEW_FEW: i64 = 5;
-/// Clock error that makes the provider reject the nodes of the chain, in seconds.
+/// Clock error in seconds above which the provider rejects the nodes of the chain.
 const SKEW_MAX: i64 = 60;
 /// Mode bits that give access to system users other than the owner.
 const OTHERS: u32 = 0o077;
