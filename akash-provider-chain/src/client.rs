@@ -13,12 +13,11 @@ use crate::endpoints::{EndpointStatistics, Endpoints};
 use crate::events::{BlockObserver, BlockTx, HeightStore, MemoryHeights, Settings};
 use crate::gas::{ExpenseStore, MemoryExpenses};
 use crate::limits::Limits;
-use crate::private_key::PrivateKey;
 use crate::reader::{Reader, ReaderStatus};
 use crate::tls::Roots;
 use crate::tx::PlannerConfig;
 use crate::tx::api::{Code, IncludedTx};
-use crate::tx::{Fence, ObservedBlock, TxStatistics, TxWriter, WriterStatus};
+use crate::tx::{ObservedBlock, TxSigner, TxStatistics, TxWriter, WriterStatus};
 use akash_provider_core::chain::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,
     PageRequest, SyncInfo,
@@ -44,8 +43,8 @@ pub struct ClientSettings {
     pub chain_id: String,
     /// Trusted root certificates for TLS connections to nodes.
     pub roots: Roots,
-    /// Key that signs transactions. Without a key, the client can only read.
-    pub key: Option<PrivateKey>,
+    /// Signer of transactions. Without a signer, the client can only read.
+    pub signer: Option<TxSigner>,
     /// Store of the last processed height. The client loads this height after a restart.
     pub heights: Arc<dyn HeightStore>,
     /// Store of the gas limits and fees of the last hour. The client loads this data after a restart.
@@ -65,13 +64,13 @@ impl fmt::Debug for ClientSettings {
         f.debug_struct("ClientSettings")
             .field("nodes", &nodes)
             .field("chain_id", &self.chain_id)
-            .field("key", &self.key)
+            .field("signer", &self.signer)
             .finish_non_exhaustive()
     }
 }
 
 impl ClientSettings {
-    /// Creates default settings: no signing key, and in-memory stores.
+    /// Creates default settings: no signer, and in-memory stores.
     pub fn new(nodes: Vec<String>, chain_id: impl Into<String>) -> Self {
         let chain_id = chain_id.into();
         Self {
@@ -79,7 +78,7 @@ impl ClientSettings {
             planner: PlannerConfig::new(chain_id.clone()),
             chain_id,
             roots: Roots::System,
-            key: None,
+            signer: None,
             heights: Arc::new(MemoryHeights::default()),
             expenses: Arc::new(MemoryExpenses::default()),
             limits: Limits::default(),
@@ -93,7 +92,7 @@ impl ClientSettings {
 pub struct ClientStatus {
     /// Status of the endpoints and the event follower.
     pub reader: ReaderStatus,
-    /// Status of transactions. `None` for a client without a key.
+    /// Status of transactions. `None` for a client without a signer.
     pub writer: Option<WriterStatus>,
 }
 
@@ -102,7 +101,7 @@ pub struct ClientStatus {
 pub struct ClientStatistics {
     /// Statistics of the requests to each endpoint, in the order of the addresses.
     pub endpoints: Vec<EndpointStatistics>,
-    /// Statistics of the sent transactions. `None` for a client without a key.
+    /// Statistics of the sent transactions. `None` for a client without a signer.
     pub transactions: Option<TxStatistics>,
 }
 
@@ -111,7 +110,6 @@ pub struct ClientStatistics {
 pub struct AkashClient {
     reader: Reader,
     writer: Option<TxWriter>,
-    fence: Option<Fence>,
 }
 
 /// Observer that forwards each block from the reader to the writer.
@@ -166,22 +164,19 @@ impl AkashClient {
         let reader = Reader::new(endpoints)
             .with_heights(settings.heights)
             .with_settings(settings.follower);
-        let Some(key) = settings.key else {
-            let client = Self {
-                reader,
-                writer: None,
-                fence: None,
-            };
-            // A client without a key has no work, but its task ends as the task of a writer does, so callers treat
+        let Some(signer) = settings.signer else {
+            let client = Self { reader, writer: None };
+            // A client without a signer has no work, but its task ends as the task of a writer does, so callers treat
             // both alike.
             return Ok((client, Box::pin(async move { stop.cancelled().await })));
         };
-        let reader = reader.with_account(key.address().clone());
+        let reader = reader.with_account(signer.address().clone());
         let planner = PlannerConfig {
             chain_id: settings.chain_id.clone(),
             ..settings.planner
         };
-        let (writer, task) = TxWriter::new(Arc::new(reader.clone()), key, planner, settings.expenses, stop);
+        let (writer, task) =
+            TxWriter::new(Arc::new(reader.clone()), signer, planner, settings.expenses, stop);
         let observer = BlockForwarder {
             writer: writer.clone(),
             chain_id: settings.chain_id,
@@ -189,7 +184,6 @@ impl AkashClient {
         let client = Self {
             reader: reader.with_observer(Arc::new(observer)),
             writer: Some(writer),
-            fence: None,
         };
         Ok((client, task))
     }
@@ -198,18 +192,6 @@ impl AkashClient {
     #[must_use]
     pub const fn reader(&self) -> &Reader {
         &self.reader
-    }
-
-    /// Returns a client that signs only while `may_send` returns true.
-    ///
-    /// A leader can lose the leadership while its process is suspended, and must not send transactions
-    /// afterwards.
-    #[must_use]
-    pub fn fenced(&self, may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self {
-            fence: Some(Fence::new(may_send)),
-            ..self.clone()
-        }
     }
 
     /// Returns the status of the client.
@@ -235,10 +217,10 @@ impl AkashClient {
 impl ChainTx for AkashClient {
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
         let Some(writer) = &self.writer else {
-            let message = "cannot sign without a key: start the client with the key of the account";
+            let message = "cannot sign without a key: start the client with the signer of the account";
             return Err(Error::new(ErrorKind::Denied, "broadcast", message));
         };
-        writer.broadcast_fenced(msgs, self.fence.clone()).await
+        writer.broadcast_msgs(msgs).await
     }
 
     fn receipt_of(&self, message: &Msg) -> Option<TxReceipt> {

@@ -12,10 +12,11 @@ mod object_state;
 mod planner;
 mod sent;
 mod statistics;
+mod tx_signer;
 mod writer;
 
 pub use crate::sequence::{LIFETIME, LIFETIME_BLOCKS};
 pub use planner::{Nonces, PlannerConfig, WriterStatus};
 pub use statistics::{MessageOutcome, TxStatistics};
-pub(crate) use writer::Fence;
+pub use tx_signer::TxSigner;
 pub use writer::{ObservedBlock, TxWriter};

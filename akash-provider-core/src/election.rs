@@ -36,7 +36,7 @@ mod gate;
 mod store;
 
 pub use contest::Candidate;
-pub use gate::LeadershipGate;
+pub use gate::{LeadershipGate, WritePermit};
 pub use store::{
     Claim, ElectionStore, LEASE_DURATION_MAX, MemoryElection, PAYLOAD_MAX, Record, RecordPayload, Stored,
     TERM_LEAP, TERM_MAX, Timing,

@@ -36,6 +36,7 @@ use crate::rights::{self, Attempt};
 use crate::settings::{Egress, Settings};
 use crate::state::State;
 use crate::statistics::{ClusterCounters, ClusterStatistics};
+use crate::write_client::WriteClient;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::rbac::v1::Subject;
@@ -102,11 +103,12 @@ impl KubeCluster {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for invalid settings.
-    pub fn connect(client: Client, settings: Settings) -> Result<Arc<Self>, Error> {
+    pub fn connect(client: WriteClient, settings: Settings) -> Result<Arc<Self>, Error> {
         if settings.manifest_namespace.is_empty() {
             let message = "the namespace of the Manifest objects is empty; the default is `lease`";
             return Err(Error::new(ErrorKind::Invalid, "connect", message));
         }
+        let client = client.client().clone();
         let state = Arc::new(State::start(&client, &settings));
         let access = Access::new(client.clone(), Arc::clone(&state), &settings);
         let inner = Inner {

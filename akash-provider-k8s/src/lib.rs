@@ -26,6 +26,7 @@ pub mod settings;
 pub mod state;
 pub mod statistics;
 pub mod task;
+pub mod write_client;
 
 /// Guide to embedding a provider. The tests of this crate compile the examples.
 #[cfg(doctest)]

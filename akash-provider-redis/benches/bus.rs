@@ -4,6 +4,7 @@
 //! `cargo bench -p akash-provider-redis --bench bus`
 
 use akash_provider_core::bus::{Bus, Delivery, EventStream, FanOut, LocalBus};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::{Event, OrderId, Topic};
 use akash_provider_redis::RedisBus;
 use futures::StreamExt;
@@ -38,10 +39,10 @@ fn main() -> Result<(), Failed> {
     };
     runtime.block_on(async {
         let location = format!("redis://127.0.0.1:{port}");
-        let remote = Arc::new(RedisBus::new(location.parse()?));
+        let remote = Arc::new(RedisBus::new(location.parse()?, LeadershipGate::new(true)));
         let bus = FanOut::new(Arc::new(LocalBus::new()), vec![remote]);
         // A separate connection represents the reading process.
-        let reader = RedisBus::new(location.parse()?);
+        let reader = RedisBus::new(location.parse()?, LeadershipGate::new(true));
         rate(&bus, reader.subscribe(&[Topic::Facts]).await?).await?;
         lag(&bus, reader.subscribe(&[Topic::Facts]).await?).await
     })

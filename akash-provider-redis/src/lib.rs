@@ -28,6 +28,7 @@ mod reader;
 mod script;
 
 use akash_provider_core::bus::{Bus, EventStream};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_core::{Error, ErrorKind};
 use async_trait::async_trait;
@@ -53,12 +54,13 @@ pub const STATUSES_PER_STREAM: usize = 64;
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use akash_provider_core::bus::Bus;
+/// use akash_provider_core::election::LeadershipGate;
 /// use akash_provider_core::types::Topic;
 /// use akash_provider_redis::{Location, RedisBus};
 /// use futures::StreamExt;
 ///
 /// let location: Location = "redis-sentinel://10.0.0.1:26379,10.0.0.2:26379/provider".parse()?;
-/// let bus = RedisBus::new(location);
+/// let bus = RedisBus::new(location, LeadershipGate::new(true));
 /// let mut facts = bus.subscribe(&[Topic::Facts]).await?;
 /// while let Some(delivery) = facts.next().await {
 ///     println!("{delivery:?}");
@@ -73,18 +75,25 @@ pub struct RedisBus {
 }
 
 impl RedisBus {
-    /// Creates a bus at a location, without a connection.
+    /// Creates a bus at a location, without a connection. The bus publishes only while `gate` is open.
+    ///
+    /// ```compile_fail,E0061
+    /// # use akash_provider_redis::{Location, RedisBus};
+    /// # fn example(location: Location) {
+    /// let bus = RedisBus::new(location);
+    /// # }
+    /// ```
     #[must_use]
-    pub fn new(location: Location) -> Self {
-        Self::with_stream_length(location, FACTS_PER_STREAM)
+    pub fn new(location: Location, gate: LeadershipGate) -> Self {
+        Self::with_stream_length(location, gate, FACTS_PER_STREAM)
     }
 
     /// Creates a bus. The stream of [`Topic::Facts`] retains `facts` events, at least 1.
     #[must_use]
-    pub fn with_stream_length(location: Location, facts: usize) -> Self {
+    pub fn with_stream_length(location: Location, gate: LeadershipGate, facts: usize) -> Self {
         let link = Arc::new(Endpoint::new(location));
         Self {
-            publisher: Arc::new(Publisher::new(Arc::clone(&link), facts.max(1))),
+            publisher: Arc::new(Publisher::new(Arc::clone(&link), gate, facts.max(1))),
             link,
         }
     }

@@ -3,7 +3,7 @@
 use crate::STATUSES_PER_STREAM;
 use crate::connection::{Endpoint, SharedConnection};
 use crate::entry::{BYTES_MAX, VERSION};
-use akash_provider_core::election::LEASE_DURATION_MAX;
+use akash_provider_core::election::{LEASE_DURATION_MAX, LeadershipGate};
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_core::{Error, ErrorKind};
 use redis::{Cmd, FromRedisValue, RedisError, Script};
@@ -104,6 +104,7 @@ pub(crate) struct Publisher {
     /// lower number, events were lost.
     acknowledged: AtomicU64,
     stored_facts: usize,
+    gate: LeadershipGate,
 }
 
 impl std::fmt::Debug for Publisher {
@@ -115,8 +116,9 @@ impl std::fmt::Debug for Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(link: Arc<Endpoint>, stored_facts: usize) -> Self {
+    pub(crate) fn new(link: Arc<Endpoint>, gate: LeadershipGate, stored_facts: usize) -> Self {
         Self {
+            gate,
             connection: SharedConnection::new(link, RESPONSE_LIMIT),
             script: Script::new(SOURCE),
             id: random(),
@@ -204,7 +206,12 @@ impl Publisher {
                 .arg(text);
         }
         let mut connection = self.connection.connected("publish").await?;
-        let response: Result<u64, RedisError> = script.invoke_async(&mut connection).await;
+        let refused = |why| Error::new(ErrorKind::Unavailable, "publish", why).permanent();
+        let permit = self.gate.permit();
+        let permit = permit.ok_or_else(|| refused("not published: another instance may be the leader"))?;
+        let sending = script.invoke_async(&mut connection);
+        let response: Option<Result<u64, RedisError>> = self.gate.under(&permit, sending).await;
+        let response = response.ok_or_else(|| refused("the leadership ended during the publication"))?;
         self.connection.check("publish", response).await
     }
 

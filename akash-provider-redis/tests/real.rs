@@ -26,6 +26,7 @@ mod sentinel;
 mod server;
 
 use akash_provider_core::bus::{Bus, Delivery, EventStream, conformance};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_redis::RedisBus;
 use futures::StreamExt;
@@ -67,14 +68,14 @@ async fn publish(bus: &RedisBus, topic: Topic, wanted: u32) {
 #[tokio::test]
 async fn redis_bus_passes_conformance_suite() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::with_stream_length(server.location(), 1024);
+    let bus = RedisBus::with_stream_length(server.location(), LeadershipGate::new(true), 1024);
     conformance::suite(&bus, &conformance::Setup::default()).await;
 }
 
 #[tokio::test]
 async fn fact_published_by_two_leaders_is_stored_once_and_observations_each_time() {
     let Some(server) = Server::start() else { return };
-    let leaders = [0, 1].map(|_| RedisBus::new(server.location()));
+    let leaders = [0, 1].map(|_| RedisBus::new(server.location(), LeadershipGate::new(true)));
     let mut facts = leaders[0].subscribe(&[Topic::Facts]).await.unwrap();
     let order = |number: u64| {
         let order = format!("akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/{number}/1/1");
@@ -95,8 +96,8 @@ async fn fact_published_by_two_leaders_is_stored_once_and_observations_each_time
 #[tokio::test]
 async fn another_process_reads_published_events() {
     let Some(server) = Server::start() else { return };
-    let writer = RedisBus::new(server.location());
-    let reader = RedisBus::new(server.location());
+    let writer = RedisBus::new(server.location(), LeadershipGate::new(true));
+    let reader = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut all = reader.subscribe(&Topic::ALL).await.unwrap();
     for number in 0..1_000 {
         let topic = Topic::ALL[number as usize % Topic::ALL.len()];
@@ -131,7 +132,7 @@ async fn another_process_reads_published_events() {
 async fn events_that_are_published_concurrently_all_arrive() {
     const EACH: u32 = 500;
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     let publishing = (0..8).map(|task| {
         let bus = bus.clone();
@@ -166,8 +167,8 @@ async fn events_that_are_published_concurrently_all_arrive() {
 #[tokio::test]
 async fn providers_with_different_prefixes_do_not_share_events() {
     let Some(server) = Server::start() else { return };
-    let one = RedisBus::new(server.location().with_prefix("one"));
-    let two = RedisBus::new(server.location().with_prefix("two"));
+    let one = RedisBus::new(server.location().with_prefix("one"), LeadershipGate::new(true));
+    let two = RedisBus::new(server.location().with_prefix("two"), LeadershipGate::new(true));
     let mut facts = two.subscribe(&[Topic::Facts]).await.unwrap();
     one.publish(Topic::Facts, fact(1)).await.unwrap();
     two.publish(Topic::Facts, fact(2)).await.unwrap();
@@ -177,11 +178,11 @@ async fn providers_with_different_prefixes_do_not_share_events() {
 #[tokio::test]
 async fn user_password_and_certificates_are_used() {
     let Some(server) = Server::secured() else { return };
-    let bus = RedisBus::new(server.secured_location("right"));
+    let bus = RedisBus::new(server.secured_location("right"), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     bus.publish(Topic::Facts, fact(1)).await.unwrap();
     assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
-    let wrong = RedisBus::new(server.secured_location("wrong"));
+    let wrong = RedisBus::new(server.secured_location("wrong"), LeadershipGate::new(true));
     let error = wrong
         .publish(Topic::Facts, fact(2))
         .await
@@ -195,7 +196,7 @@ async fn user_password_and_certificates_are_used() {
         !error.contains("wrong"),
         "the error contains the password: {error}"
     );
-    let stranger = RedisBus::new(server.untrusting_location());
+    let stranger = RedisBus::new(server.untrusting_location(), LeadershipGate::new(true));
     let error = stranger
         .publish(Topic::Facts, fact(3))
         .await

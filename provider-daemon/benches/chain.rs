@@ -7,8 +7,10 @@
 mod slow;
 
 use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_chain::tx::TxSigner;
 use akash_provider_chain::{AkashClient, ClientSettings, Source};
 use akash_provider_core::chain::{ChainEvents, ChainTx, MemoryChain};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, ChainEvent, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height,
@@ -161,7 +163,7 @@ fn create(tenant: &Address, dseq: u64) -> (TenantMsg, OrderId) {
 
 fn client(node: String, stop: &CancellationToken) -> anyhow::Result<AkashClient> {
     let settings = ClientSettings {
-        key: Some(key()?),
+        signer: Some(TxSigner::new(key()?, LeadershipGate::new(true))),
         ..ClientSettings::new(vec![node], CHAIN)
     };
     let (client, task) = AkashClient::start(settings, stop.clone())?;

@@ -16,38 +16,34 @@ mod gateway;
 mod ha;
 mod metrics;
 mod parts;
+mod prepared;
 mod readiness;
 mod recordings;
 mod summary;
 
 use crate::args::RunArgs;
-use crate::commands::tx::gas_price;
 use crate::flight;
 use crate::metrics::PartsSource;
-use crate::operators::OperatorPlan;
 use crate::prices::FilePolicy;
 use crate::printer::Printer;
 use crate::signals::on_signals;
-use crate::state::{OpenedState, State};
+use crate::state::State;
 use crate::supervise::{self, PartFailed, Supervisor};
-use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::{ClientSettings, redact_address};
-use akash_provider_cli::node::{addresses, roots};
 use akash_provider_core::Config;
 use akash_provider_core::pricing::PricingStrategy;
-use akash_provider_core::types::Address;
+use akash_provider_core::provider::ProviderHandle;
 use akash_provider_gateway::Screening;
 use akash_provider_gateway::descriptors::raise;
 use anyhow::Context;
-use breaker::BreakerFile;
-use bus::Buses;
+use bus::ProviderBus;
 use cluster::ClusterAccess;
 pub(crate) use cluster_proxy::ClusterProxy;
 use gateway::GatewayDependencies;
 use ha::Ha;
 use parts::{all_ended, answer_operators, connect, print, run_and_look, supervised};
-use readiness::{Conditions, Watch};
+use prepared::Prepared;
+use readiness::Watch;
 use recordings::Recordings;
 use std::path::Path;
 use std::process::ExitCode;
@@ -81,91 +77,72 @@ pub struct Plan<'a> {
 /// # Errors
 /// Returns the failure of the provider. An unavailable chain or cluster is not an error: the provider waits
 /// and reports the cause.
-pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
-    let Plan {
-        args,
-        home,
-        mut config,
-        key,
-        pricing,
-        policy,
-        printer,
-    } = plan;
+pub async fn live(mut plan: Plan<'_>) -> anyhow::Result<ExitCode> {
+    let (args, home, printer) = (plan.args, plan.home, Arc::clone(&plan.printer));
     // Signal handlers are installed first, so that a signal during the start causes an orderly shutdown.
-    let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
-    let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
+    let [shutdown, abort, background] = [(); 3].map(|()| CancellationToken::new());
+    let signals = on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?;
+    let _signals = AbortOnDropHandle::new(tokio::spawn(signals));
     raise_open_files();
-    let nodes = addresses(&args.node)?;
-    introduce(&config, &nodes, &printer);
-    let breaker = BreakerFile::new(home, &config.chain_id, &config.provider);
-    // Restored before the provider exists, which must not close a lease while its breaker is tripped.
-    let shut = breaker.restore(&mut config);
-    // Checked before anything is opened or sent: an invalid file prevents the start.
-    let buses = Buses::open(&args.bus, &printer)?;
-    let operators = operators(args, home)?;
-    let background = CancellationToken::new();
-    // Opening the state also locks the home directory: a second provider with the same directory fails here, before any
-    // transaction.
-    let state = state(home, &printer)?;
-    let settings = client(args, nodes, &config.chain_id, key.clone(), &state)?;
-    let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
+    let opened = Prepared::open(args, home, &mut plan.config, &plan.key, &printer).await?;
+    let (ha, state, conditions) = (opened.ha, opened.state, opened.conditions);
     let mut parts = Supervisor::new(shutdown.clone());
     let metrics = metrics::start(args, &printer, &background, &mut parts);
-    let log = recordings::start_audit_log(args, home)?;
-    let conditions = Conditions::new(ha.gate(), ha.writers(args.ha.ha_lease).audited(log.as_ref()));
-    let chain = connect(settings, &conditions.writers, &background, &mut parts)?;
-    let prepared = (operators, state.lease_events());
-    let cluster = ClusterAccess::start(args, &config, &conditions, &background, &mut parts, prepared).await;
-    config.leased_ips = cluster.cluster.leased_ips().is_some();
-    let screening = screening(&config, &pricing);
-    let gateway = gateway::GatewayOptions::from_args(args, home, key, screening, ha.source());
-    let (builder, records) =
-        Recordings::start(args, home, &config, &pricing, (&chain, &metrics, log)).await?;
-    let watch = Watch::new(&printer, &chain, &breaker, args, &conditions, &records);
+    let chain = connect(opened.chain, &background, &mut parts)?;
+    let prepared = (opened.operators, state.lease_events());
+    let cluster =
+        ClusterAccess::start(args, &plan.config, &conditions, &background, &mut parts, prepared).await;
+    plan.config.leased_ips = cluster.cluster.leased_ips().is_some();
+    let screening = screening(&plan.config, &plan.pricing);
+    let gateway = gateway::GatewayOptions::from_args(args, home, plan.key, screening, ha.source());
+    let recorded = (&chain, &metrics, opened.log);
+    let (builder, records) = Recordings::start(args, home, &plan.config, &plan.pricing, recorded).await?;
+    let watch = Watch::new(&printer, &chain, &opened.breaker, args, &conditions, &records);
     let balances = metrics::MeasuredParts {
-        chain: metrics::chain_source(&chain, &config, &args.gas.gas_prices),
+        chain: metrics::chain_source(&chain, &plan.config, &args.gas.gas_prices),
         kubernetes: cluster.metric_source(&conditions.writers),
         gateway: gateway.as_ref().map(gateway::GatewayOptions::metric_source),
         process: process_source(&parts, &ha, &state, &records),
     }
     .add_to(&metrics);
-    let builder = cluster.add_to(builder.config(config).pricing(pricing));
-    let builder = gateway::hold_bids(builder, gateway.as_ref());
-    let bus = buses.provider_bus(&conditions.writers);
-    let builder = builder.bus(bus.bus()).leadership(ha.role()).state_store(breaker);
+    let builder = cluster.add_to(builder.config(plan.config).pricing(plan.pricing));
+    let bus = opened.buses.provider_bus(&conditions.writers);
+    let builder = gateway::hold_bids(builder, gateway.as_ref()).bus(bus.bus());
+    let builder = builder.leadership(ha.role()).state_store(opened.breaker);
     let (provider, handle) = builder.chain(chain.clone()).build()?;
     metrics::add_engine(&metrics, args, &handle, balances);
     // Subscribers start before the provider, or they miss its first events.
-    print(&mut parts, &buses, &printer, &background).await?;
+    print(&mut parts, &opened.buses, &printer, &background).await?;
     answer_operators(&mut parts, home, (&handle, &cluster.proxy, &records), &background);
     let served = GatewayDependencies::new(&handle, &cluster, chain, (&state, &records), conditions.writers);
     let end = gateway::ShutdownTokens::new(&shutdown);
     gateway::start(gateway, served, conditions.gateway, &printer, &end, &mut parts);
     ha.follow(&handle, &background, &mut parts);
-    let _following = policy.map(|policy| AbortOnDropHandle::new(tokio::spawn(policy.follow(handle.clone()))));
+    let _following = follow_prices(plan.policy, &handle);
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let running = run_and_look(&mut parts, running, watch, &handle, &background);
     let _watchdog = parts.watchdog().context("cannot start the watchdog")?;
     supervise::ready();
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
-    stop_operators(cluster.proxy).await;
-    // Before the release of the leadership, so that no event arrives at the remote bus afterwards.
-    bus.finish().await;
-    // The last write: another instance leads immediately afterwards. Without an orderly end the lease expires.
-    ha.end(&handle, ended.is_ok() && failure.is_none()).await;
-    // Stopped after the provider, which still sends transactions and events while it stops. The gateway ends with the
-    // provider, in every case.
+    release(
+        cluster.proxy,
+        &bus,
+        &ha,
+        &handle,
+        ended.is_ok() && failure.is_none(),
+    )
+    .await;
+    // Stopped after the provider, which sends transactions and events until it ends.
     cancel_all(&[&background, &shutdown, &end.stopped]);
     let parts = all_ended(parts).await;
     records.finish().await;
-    signals.abort();
     // The first failed part is the cause. Later failures may be consequences.
     concluded(failure.map_or(parts, Err), ended, &printer)
 }
 
-fn operators(args: &RunArgs, home: &Path) -> anyhow::Result<OperatorPlan> {
-    let domain = &args.leases.deployment_ingress_domain;
-    OperatorPlan::read(&args.kubernetes, &[], domain, Some(home))
+/// Starts the task that applies changes of the price policy file.
+fn follow_prices(policy: Option<FilePolicy>, handle: &ProviderHandle) -> Option<AbortOnDropHandle<()>> {
+    policy.map(|policy| AbortOnDropHandle::new(tokio::spawn(policy.follow(handle.clone()))))
 }
 
 fn cancel_all(tokens: &[&CancellationToken]) {
@@ -201,24 +178,22 @@ fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
     }
 }
 
-/// Stops embedded operators and releases their election leases, for an immediate fail-over.
-async fn stop_operators(cluster: Option<ClusterProxy>) {
+/// Ends all writes of this instance, and releases the leadership.
+async fn release(
+    cluster: Option<ClusterProxy>,
+    bus: &ProviderBus,
+    ha: &Ha,
+    handle: &ProviderHandle,
+    is_orderly: bool,
+) {
+    // The elections of the embedded operators end with the operators, for an immediate fail-over.
     if let Some(cluster) = cluster {
         cluster.stop_operators().await;
     }
-}
-
-/// Adds the stores of processed heights and paid fees to the settings of the chain client.
-fn remember(
-    settings: &mut ClientSettings,
-    state: &State,
-    chain_id: &str,
-    account: &Address,
-) -> anyhow::Result<()> {
-    let reading = || format!("cannot read {}", state.path().display());
-    settings.heights = state.heights(chain_id).with_context(reading)?;
-    settings.expenses = state.spent(chain_id, account).with_context(reading)?;
-    Ok(())
+    // Before the release of the leadership, so that no event arrives at the remote bus afterwards.
+    bus.finish().await;
+    // The last write: another instance leads immediately afterwards. Without an orderly end the lease expires.
+    ha.end(handle, is_orderly).await;
 }
 
 /// Raises the limit of open files, because each client connection needs an open file.
@@ -229,49 +204,4 @@ fn raise_open_files() {
             tracing::warn!(%error, "cannot raise the limit of open files, fewer clients can connect; run with a higher `ulimit -n`")
         }
     }
-}
-
-fn introduce(config: &Config, nodes: &[String], printer: &Printer) {
-    let (account, chain_id) = (&config.provider, &config.chain_id);
-    let nodes: Vec<String> = nodes.iter().map(|node| redact_address(node)).collect();
-    let nodes = nodes.join(", ");
-    printer.note(&format!("provider {account} on chain `{chain_id}`, {nodes}"));
-}
-
-/// Opens the state in the home directory, and locks the directory for this process.
-fn state(home: &Path, printer: &Printer) -> anyhow::Result<State> {
-    let OpenedState { state, moved_aside } = State::open(home)?;
-    if let Some(aside) = moved_aside {
-        let aside = aside.display();
-        printer.note(&format!(
-            "state file that cannot be read moved to {aside}; no lease is affected"
-        ));
-    }
-    Ok(state)
-}
-
-fn client(
-    args: &RunArgs,
-    nodes: Vec<String>,
-    chain_id: &str,
-    key: PrivateKey,
-    state: &State,
-) -> anyhow::Result<ClientSettings> {
-    let mut settings = ClientSettings::new(nodes, chain_id);
-    remember(&mut settings, state, chain_id, key.address())?;
-    settings.key = Some(key);
-    settings.roots = roots(&args.node);
-    settings.limits.response_time = args.node.node_timeout;
-    let (denom, price) = gas_price(&args.gas.gas_prices)?;
-    let price_max = GasConfig::default().price_max.max(price);
-    settings.planner.gas = GasConfig {
-        denom,
-        price,
-        price_max,
-        ceilings: args.gas.ceilings(price_max),
-        // The flag is between 1 and 10.
-        factor_percent: (args.gas.gas_adjustment * 100.0).round() as u32,
-        granter: args.gas.fee_granter.clone(),
-    };
-    Ok(settings)
 }

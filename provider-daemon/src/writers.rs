@@ -6,27 +6,21 @@
 //! rejects no writes, because these operators have their own elections.
 
 use crate::audit::Audit;
-use akash_provider_chain::AkashClient;
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_chain::tx::TxSigner;
 use akash_provider_core::bus::{Bus, LeaderBus};
 use akash_provider_core::election::LeadershipGate;
 use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::statistics::ApiCalls;
+use akash_provider_k8s::write_client::WriteClient;
+use akash_provider_redis::{Location, RedisBus};
 use bytes::Bytes;
-use futures::future::{BoxFuture, FutureExt, TryFutureExt};
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::Either;
+use http::{Request, Response};
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
-use serde_json::json;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tower::layer::layer_fn;
 use tower::{BoxError, Service};
-
-/// API path prefixes of access reviews: POST requests that store nothing.
-const REVIEWS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
-const REFUSED: &str = "not written: another instance may be the leader";
 
 /// Factory of clients and buses that write only while this instance leads.
 #[derive(Debug, Clone)]
@@ -74,41 +68,41 @@ impl Writers {
         self.gate.is_some()
     }
 
-    /// Returns a chain client that sends transactions only while this instance leads.
-    pub(crate) fn chain(&self, chain: AkashClient) -> AkashClient {
-        match self.gate.clone() {
-            Some(gate) => chain.fenced(move || gate.term().is_some()),
-            None => chain,
-        }
+    /// Returns a signer of transactions that signs only while this instance leads.
+    pub(crate) fn signer(&self, key: PrivateKey) -> TxSigner {
+        TxSigner::new(key, self.permits())
     }
 
-    /// Returns a bus that publishes events only while this instance leads. A standby buffers each event for
-    /// twice the election lease duration.
-    pub(crate) fn bus(&self, bus: impl Bus) -> Arc<dyn Bus> {
+    /// Returns the gate of the election, or a gate that is always open.
+    fn permits(&self) -> LeadershipGate {
+        self.gate.clone().unwrap_or_else(|| LeadershipGate::new(true))
+    }
+
+    /// Returns a remote bus that publishes events only while this instance leads. A standby buffers each
+    /// event for twice the election lease duration.
+    pub(crate) fn bus(&self, location: Location) -> Arc<dyn Bus> {
+        let bus = RedisBus::new(location, self.permits());
         match self.gate.clone() {
             Some(gate) => Arc::new(LeaderBus::new(bus, gate, self.lease * 2)),
             None => Arc::new(bus),
         }
     }
 
-    /// Returns a cluster client that rejects writes with 503 while another instance leads. The client checks
-    /// the leadership immediately before it sends a write. A suspended process therefore sends no old write
-    /// when it resumes.
-    pub(crate) fn kubernetes<S, B>(&self, builder: ClientBuilder<S>) -> Client
+    /// Returns a cluster client that writes only while this instance leads.
+    pub(crate) fn kubernetes<S, B>(&self, builder: ClientBuilder<S>) -> WriteClient
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
         S::Future: Send + 'static,
-        S::Error: Into<BoxError> + Send,
+        S::Error: Into<BoxError> + Send + 'static,
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let gate = self.gate.clone();
-        let fence = layer_fn(move |inner| Fence {
-            inner,
-            gate: gate.clone(),
-        });
-        // The layer below the check counts only requests that are sent.
-        builder.with_layer(&self.calls).with_layer(&fence).build()
+        // This layer is below the check of the gate, so it counts only requests that are sent.
+        let builder = builder.with_layer(&self.calls);
+        match self.gate.clone() {
+            Some(gate) => WriteClient::build(builder, gate),
+            None => WriteClient::without_election(builder.build()),
+        }
     }
 
     /// Returns a cluster client that writes even while another instance leads, for parts with their own
@@ -136,55 +130,6 @@ impl Writers {
             }
         }
     }
-}
-
-/// Service that rejects writes while another instance leads.
-#[derive(Debug, Clone)]
-struct Fence<S> {
-    inner: S,
-    gate: Option<LeadershipGate>,
-}
-
-impl<S, B> Service<Request<Body>> for Fence<S>
-where
-    S: Service<Request<Body>, Response = Response<B>>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-    B: Send + 'static,
-{
-    type Response = Response<Either<Body, B>>;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let is_closed = self.gate.as_ref().is_some_and(|gate| gate.term().is_none());
-        if is_closed && is_write(&request) {
-            return std::future::ready(Ok(refusal().map(Either::Left))).boxed();
-        }
-        let response = self.inner.call(request);
-        response.map_ok(|response| response.map(Either::Right)).boxed()
-    }
-}
-
-fn is_write(request: &Request<Body>) -> bool {
-    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-    // A review is a query in the form of a created object.
-    !reads && !REVIEWS.iter().any(|path| request.uri().path().starts_with(path))
-}
-
-/// Returns the 503 error for a rejected write. Callers retry later.
-fn refusal() -> Response<Body> {
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "status": "Failure",
-        "code": StatusCode::SERVICE_UNAVAILABLE.as_u16(), "reason": "ServiceUnavailable", "message": REFUSED,
-    });
-    let mut response = Response::new(Body::from(status.to_string().into_bytes()));
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    response
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::method::Method;
+use crate::private_key::PrivateKey;
 use crate::proto::cosmos::auth::v1beta1::{BaseAccount, QueryAccountRequest, QueryAccountResponse};
 use crate::proto::cosmos::base::abci::v1beta1::GasInfo;
 use crate::proto::cosmos::base::node::v1beta1::{ConfigRequest, ConfigResponse};
@@ -9,8 +10,10 @@ use crate::proto::cosmos::tx::v1beta1::{GetTxRequest, SimulateRequest, SimulateR
 use crate::testing::chain::{answer, rfc3339};
 use crate::testing::{Node as Server, Reply};
 use crate::tx::Nonces;
+use crate::tx::TxSigner;
 use crate::tx::api::{Simulation, Submission};
 use crate::tx::fake::{CHAIN, Node};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::TxError;
 use data_encoding::{BASE64, HEXLOWER};
 use futures::StreamExt;
@@ -18,7 +21,7 @@ use prost::{Message, Name};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -182,13 +185,17 @@ struct FollowingClient {
 
 impl FollowingClient {
     async fn start() -> Self {
+        Self::start_with(&LeadershipGate::new(true)).await
+    }
+
+    async fn start_with(gate: &LeadershipGate) -> Self {
         let key = key();
         let us = key.address().clone();
         let scene = CountingNode::new(&key);
         let serving = scene.clone();
         let server = Server::start(move |method, params| serving.reply(method, params)).await;
         let settings = ClientSettings {
-            key: Some(key),
+            signer: Some(TxSigner::new(key, gate.clone())),
             ..ClientSettings::new(vec![server.url.clone()], CHAIN)
         };
         let stop = CancellationToken::new();
@@ -211,20 +218,19 @@ impl FollowingClient {
 }
 
 #[tokio::test]
-async fn closed_fence_prevents_transactions() {
-    let world = FollowingClient::start().await;
+async fn closed_gate_prevents_transactions() {
+    let gate = LeadershipGate::new(false);
+    let world = FollowingClient::start_with(&gate).await;
     let bid = {
         let node = world.scene.node.lock().unwrap();
         node.bid(&node.order(1))
     };
-    let is_open = Arc::new(AtomicBool::new(false));
-    let fence = Arc::clone(&is_open);
-    let fenced = world.client.fenced(move || fence.load(Ordering::Relaxed));
-    let refused = fenced.broadcast_msgs(vec![bid.clone()]).await.unwrap_err();
+    let client = world.client.clone();
+    let refused = client.broadcast_msgs(vec![bid.clone()]).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     assert_eq!(world.scene.calls("broadcast_tx_sync"), 0);
-    is_open.store(true, Ordering::Relaxed);
-    let sending = tokio::spawn(async move { fenced.broadcast_msgs(vec![bid]).await });
+    gate.set(true);
+    let sending = tokio::spawn(async move { client.broadcast_msgs(vec![bid]).await });
     until("the transaction is sent", || {
         world.scene.calls("broadcast_tx_sync") == 1
     })

@@ -1,14 +1,13 @@
 //! Task that executes the actions of the planner: it signs, calls nodes and replies to callers.
 
 use super::api::{IncludedTx, Simulation, TxApi};
-use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
+use super::planner::{Action, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
 use super::sent::SentReceipts;
 use super::statistics::{MessageOutcome, TxCounters, TxStatistics};
-use crate::convert::to_any;
+use super::tx_signer::TxSigner;
 use crate::gas::{Ceilings, ExpenseStore, Expenses};
 use crate::lock::lock;
-use crate::private_key::PrivateKey;
-use crate::signer::{Account, SignedTx, TxHash, sign};
+use crate::signer::TxHash;
 use akash_provider_core::chain::{ChainTx, SyncInfo};
 use akash_provider_core::error::{Error, ErrorKind, Failure};
 use akash_provider_core::types::{Address, Coin, Denom, Mono, Msg, TxOutcome, TxReceipt};
@@ -16,7 +15,6 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,48 +31,21 @@ const HASHES_MIN: usize = 256;
 
 type CallResult = Result<TxOutcome, Failure>;
 
+/// Channel for the result of a call.
+type Reply = oneshot::Sender<CallResult>;
+
 enum Command {
     Submit(Ticket, Vec<Msg>, Reply),
     Cancel(Ticket),
     Block(ObservedBlock),
 }
 
-/// Channel for the result of a call. `fence` checks whether the caller may still send transactions.
-struct Reply {
-    sender: oneshot::Sender<CallResult>,
-    fence: Option<Fence>,
-}
-
-impl Reply {
-    fn is_shut(&self) -> bool {
-        self.fence.as_ref().is_some_and(|Fence(may_send)| !may_send())
-    }
-
-    /// Replies with an error: the transaction was not sent.
-    fn refuse(self) {
-        let failure = Failure {
-            kind: ErrorKind::Unavailable,
-            transient: true,
-            message: "transaction not sent: another instance may be the leader".to_owned(),
-        };
-        // The receiver may have been dropped.
-        drop(self.sender.send(Err(failure)));
-    }
-}
-
-/// Permission to sign and send transactions. The permission ends when this instance loses the leadership.
-#[derive(Clone)]
-pub(crate) struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
-
-impl fmt::Debug for Fence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fence")
-    }
-}
-
-impl Fence {
-    pub(crate) fn new(may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(may_send))
+/// Returns the error of a transaction that was not sent.
+fn not_permitted() -> Failure {
+    Failure {
+        kind: ErrorKind::Unavailable,
+        transient: true,
+        message: "transaction not sent: another instance may be the leader".to_owned(),
     }
 }
 
@@ -119,7 +90,7 @@ impl Drop for DropGuard<'_> {
 }
 
 impl TxWriter {
-    /// Creates a writer for one signing key, and the task of the writer. The caller runs the task.
+    /// Creates a writer for one account, and its task. The caller runs the task.
     ///
     /// The task ends when `stop` is cancelled or all writers are dropped. Unfinished calls then fail. If a
     /// node may have the transaction of a call, the outcome is [`TxOutcome::Unknown`] instead.
@@ -128,13 +99,13 @@ impl TxWriter {
     #[must_use]
     pub fn new(
         api: Arc<dyn TxApi>,
-        key: PrivateKey,
+        signer: TxSigner,
         config: PlannerConfig,
         expenses: Arc<dyn ExpenseStore>,
         stop: CancellationToken,
     ) -> (Self, BoxFuture<'static, ()>) {
         let (inbox, commands) = mpsc::channel(INBOX);
-        let task = Task::new(api, key, config, expenses);
+        let task = Task::new(api, signer, config, expenses);
         let writer = Self {
             inbox,
             tickets: Arc::default(),
@@ -167,22 +138,6 @@ impl TxWriter {
 #[async_trait]
 impl ChainTx for TxWriter {
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
-        self.broadcast_fenced(msgs, None).await
-    }
-
-    fn receipt_of(&self, message: &Msg) -> Option<TxReceipt> {
-        lock(&self.sent).get(message)
-    }
-}
-
-impl TxWriter {
-    /// Sends messages in the same way as [`ChainTx::broadcast_msgs`], but signs them only while `fence`
-    /// permits it.
-    pub(crate) async fn broadcast_fenced(
-        &self,
-        msgs: Vec<Msg>,
-        fence: Option<Fence>,
-    ) -> Result<TxOutcome, Error> {
         const OPERATION: &str = "broadcast";
         let stopped = || {
             Error::new(
@@ -192,8 +147,7 @@ impl TxWriter {
             )
         };
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let (sender, response) = oneshot::channel();
-        let reply = Reply { sender, fence };
+        let (reply, response) = oneshot::channel();
         // Created before the first await: if the future is dropped later, the guard notifies the task.
         let mut waiting = DropGuard {
             writer: self,
@@ -235,6 +189,10 @@ impl TxWriter {
             )),
         }
     }
+
+    fn receipt_of(&self, message: &Msg) -> Option<TxReceipt> {
+        lock(&self.sent).get(message)
+    }
 }
 
 struct Task {
@@ -242,7 +200,7 @@ struct Task {
     counters: Arc<TxCounters>,
     sent: Arc<Mutex<SentReceipts>>,
     api: Arc<dyn TxApi>,
-    key: Arc<PrivateKey>,
+    signer: TxSigner,
     chain_id: Arc<str>,
     ceilings: Ceilings,
     planner: Planner,
@@ -259,7 +217,7 @@ struct Task {
 impl Task {
     fn new(
         api: Arc<dyn TxApi>,
-        key: PrivateKey,
+        signer: TxSigner,
         config: PlannerConfig,
         expenses: Arc<dyn ExpenseStore>,
     ) -> Self {
@@ -279,7 +237,7 @@ impl Task {
             counters: Arc::default(),
             sent: Arc::default(),
             api,
-            key: Arc::new(key),
+            signer,
             chain_id: config.chain_id.as_str().into(),
             ceilings: config.gas.ceilings,
             planner: planner.with_expenses(Expenses::from_stored(today(), stored)),
@@ -319,8 +277,9 @@ impl Task {
 
     fn read(&mut self, command: Command) -> Vec<Input> {
         match command {
-            Command::Submit(_, _, reply) if reply.is_shut() => {
-                reply.refuse();
+            Command::Submit(_, _, reply) if self.signer.permit().is_none() => {
+                // The receiver may have been dropped.
+                drop(reply.send(Err(not_permitted())));
                 Vec::new()
             }
             Command::Submit(ticket, msgs, reply) => {
@@ -350,17 +309,17 @@ impl Task {
         }
     }
 
-    /// Refuses unsent calls of callers that may no longer send. A caller can lose the permission while the
-    /// process is suspended.
+    /// Refuses all unsent calls without a permit. The leadership can end while the process is suspended.
     fn withdraw(&mut self) {
-        let replies = self.replies.iter();
-        let shut = replies.filter(|(_, reply)| reply.is_shut());
-        let shut: Vec<Ticket> = shut.map(|(ticket, _)| *ticket).collect();
-        for ticket in shut {
+        if self.signer.permit().is_some() {
+            return;
+        }
+        let unsent: Vec<Ticket> = self.replies.keys().copied().collect();
+        for ticket in unsent {
             if self.planner.withdraw(ticket)
                 && let Some(reply) = self.replies.remove(&ticket)
             {
-                reply.refuse();
+                drop(reply.send(Err(not_permitted())));
             }
         }
     }
@@ -413,12 +372,12 @@ impl Task {
 
     fn act(&mut self, action: Action) {
         let api = Arc::clone(&self.api);
-        let address = self.key.address().clone();
+        let address = self.signer.address().clone();
         let call: BoxFuture<'static, Input> = match action {
             Action::Reply(ticket, outcome) => {
                 if let Some(reply) = self.replies.remove(&ticket) {
                     // The caller may have been dropped. This does not affect the transaction.
-                    drop(reply.sender.send(outcome));
+                    drop(reply.send(outcome));
                 }
                 return;
             }
@@ -428,7 +387,13 @@ impl Task {
             }
             Action::FetchPrices => Box::pin(async move { Input::Prices(within(api.min_gas_prices()).await) }),
             Action::Simulate(id, draft) => {
-                let tx = self.sign(&draft);
+                let Some(permit) = self.signer.permit() else {
+                    self.calls.push(Box::pin(
+                        async move { Input::Simulated(id, Err(not_permitted())) },
+                    ));
+                    return;
+                };
+                let tx = self.signer.sign(&draft, &self.chain_id, &permit);
                 // If a node reports more gas, a second node is queried, to detect a false value before paying.
                 let most = self.ceilings.for_messages(&draft.msgs).gas;
                 let (costs, fee) = (draft.costs(), draft.price.fee.clone());
@@ -441,7 +406,13 @@ impl Task {
                 })
             }
             Action::Send(id, draft) => {
-                let tx = self.sign(&draft);
+                let Some(permit) = self.signer.permit() else {
+                    // Not refused: an earlier attempt may have sent the transaction, so the planner searches for it.
+                    self.calls
+                        .push(Box::pin(async move { Input::Sent(id, Err(not_permitted())) }));
+                    return;
+                };
+                let tx = self.signer.sign(&draft, &self.chain_id, &permit);
                 // Stored before the response: a block may contain the transaction earlier.
                 self.hashes.insert(tx.hash, id);
                 lock(&self.sent).insert(&draft.msgs, tx.hash, &draft.price.fee);
@@ -450,7 +421,7 @@ impl Task {
                 Box::pin(async move { Input::Sent(id, within(api.broadcast(tx.bytes)).await) })
             }
             Action::Find(id, draft) => {
-                let hash = self.sign(&draft).hash;
+                let hash = self.signer.hash(&draft, &self.chain_id);
                 Box::pin(async move { Input::Found(id, within(api.find(&hash)).await) })
             }
             Action::FetchObject(id, msg) => {
@@ -458,16 +429,6 @@ impl Task {
             }
         };
         self.calls.push(call);
-    }
-
-    fn sign(&self, draft: &Draft) -> SignedTx {
-        let account = Account {
-            key: &self.key,
-            number: draft.account_number,
-            chain_id: &self.chain_id,
-        };
-        let messages = draft.msgs.iter().map(to_any).collect();
-        sign(&account, messages, draft.ordering, &draft.price)
     }
 }
 

@@ -1,6 +1,5 @@
-//! Gate that permits writes only while the provider leads. A backend needs the gate for writes that it makes
-//! on its own. Calls of the engine need no gate: they contain an epoch, so a backend can refuse the calls of
-//! an old leader.
+//! Gate that permits writes only while the provider leads. Each backend that changes something outside of the
+//! process is created with a gate, and takes a [`WritePermit`] from the gate for each write.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -20,6 +19,25 @@ struct Term {
 impl Term {
     fn holds(&self) -> bool {
         self.until.is_none_or(|until| Instant::now() < until)
+    }
+}
+
+/// Permission to write in one term. Only [`LeadershipGate::permit`] returns permits.
+///
+/// ```compile_fail
+/// # use akash_provider_core::election::WritePermit;
+/// let permit = WritePermit { term: 1 };
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+pub struct WritePermit {
+    term: u64,
+}
+
+impl WritePermit {
+    /// Returns the term of the permit: 0 without an election.
+    #[must_use]
+    pub const fn term(&self) -> u64 {
+        self.term
     }
 }
 
@@ -54,6 +72,12 @@ impl LeadershipGate {
         self.0.borrow().filter(Term::holds).map(|lead| lead.term)
     }
 
+    /// Returns a permit for one write, which must be sent at once. Returns `None` while the gate is closed.
+    #[must_use]
+    pub fn permit(&self) -> Option<WritePermit> {
+        self.term().map(|term| WritePermit { term })
+    }
+
     fn put(&self, lead: Option<Term>) {
         self.0
             .send_if_modified(|now| std::mem::replace(now, lead) != lead);
@@ -69,12 +93,18 @@ impl LeadershipGate {
     /// Runs `work` while the gate is open. Drops `work` and returns `None` if the gate closes before `work`
     /// is complete.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.under(&self.permit()?, work).await
+    }
+
+    /// Runs `work` in the term of `permit`. Drops `work` and returns `None` if the term ends before `work` is
+    /// complete.
+    pub async fn under<T>(&self, permit: &WritePermit, work: impl Future<Output = T>) -> Option<T> {
         let mut ends = pin!(self.closed());
         let mut work = pin!(work);
         poll_fn(|cx| {
             // Checked at each poll instead of relying on the timer alone: a process that continues after a
             // suspension must not poll `work` before its deadline is checked.
-            if self.term().is_none() || ends.as_mut().poll(cx).is_ready() {
+            if self.term() != Some(permit.term) || ends.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(None);
             }
             work.as_mut().poll(cx).map(Some)

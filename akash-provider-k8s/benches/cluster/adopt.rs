@@ -9,6 +9,7 @@ use akash_provider_k8s::inventory::{KubeInventory, Options};
 use akash_provider_k8s::labels::{CHAIN_ID, EXTRA, ISOLATION};
 use akash_provider_k8s::objects::{PriorState, render};
 use akash_provider_k8s::settings::{Isolation, Settings};
+use akash_provider_k8s::write_client::WriteClient;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::PostParams;
@@ -41,7 +42,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     let client = bench.provider.client()?;
     let before = bench.provider.calls().await?;
     let began = Instant::now();
-    let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
+    let cluster = KubeCluster::connect(WriteClient::without_election(client.clone()), settings.clone())?;
     let _inventory = KubeInventory::start(&client, &settings, &Options::default());
     timeout(PATIENCE, cluster.state().ready()).await?;
     let synced = began.elapsed();

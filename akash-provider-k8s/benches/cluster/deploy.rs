@@ -6,6 +6,7 @@ use crate::{Bench, Failed, median, pick, print};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::inventory::{KubeInventory, Options};
+use akash_provider_k8s::write_client::WriteClient;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment as Workload;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -31,7 +32,7 @@ type Seen = Arc<Mutex<HashMap<String, Instant>>>;
 pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     let settings = settings(1)?;
     let client = bench.provider.client()?;
-    let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
+    let cluster = KubeCluster::connect(WriteClient::without_election(client.clone()), settings.clone())?;
     cluster.state().ready().await;
     let _inventory = KubeInventory::start(&client, &settings, &Options::default());
     let seen = watch(bench);

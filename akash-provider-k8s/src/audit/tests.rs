@@ -3,6 +3,7 @@ use crate::apply::item::{Id, Kind};
 use crate::cluster::KubeCluster;
 use crate::labels;
 use crate::settings::Settings;
+use crate::write_client::WriteClient;
 use akash_provider_core::audit::AuditEntry;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::types::LeaseId;
@@ -114,7 +115,7 @@ fn cluster(client: Client, deletions: DeletionLog) -> Arc<KubeCluster> {
         deletions,
         ..Settings::new(lease().provider)
     };
-    KubeCluster::connect(client, settings).unwrap()
+    KubeCluster::connect(WriteClient::without_election(client), settings).unwrap()
 }
 
 async fn delete_foreign(cluster: &KubeCluster) -> Result<(), Error> {

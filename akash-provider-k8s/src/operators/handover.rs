@@ -9,6 +9,7 @@ use crate::error::within;
 use crate::labels;
 use crate::objects::RESTRICTIONS;
 use crate::pages::{self, PAGE, PAGES};
+use crate::write_client::WriteClient;
 use akash_provider_core::error::Error;
 use json_patch::{Patch as JsonPatch, PatchOperation};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -45,11 +46,12 @@ pub struct OpenedPolicies {
 /// # Errors
 /// Fails without a change if Manifests or policies cannot be listed.
 pub async fn open_to_gateway(
-    client: &Client,
+    client: &WriteClient,
     records: &str,
     gateway: &str,
     limit: Duration,
 ) -> Result<OpenedPolicies, Error> {
+    let client = client.client();
     let mut opened = OpenedPolicies::default();
     let manifests: Api<Manifest> = Api::namespaced(client.clone(), records);
     let manifests = pages::metadata(&manifests, ListParams::default(), limit, OPEN).await?;

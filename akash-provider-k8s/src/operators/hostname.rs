@@ -41,12 +41,12 @@ use super::guard::evidence::Records;
 use super::worker::{OperatorTasks, Timing};
 use crate::apply::Calls;
 use crate::audit::DeletionLog;
-use crate::cluster::LeadershipGate;
 use crate::crd::ProviderHost;
 use crate::state::{Definitions, WatchConfig};
+use crate::write_client::WriteClient;
 use akash_provider_core::manifest::with_star;
 use index::Plan;
-use kube::{Api, Client};
+use kube::Api;
 use note_writer::NoteWriter;
 use probe::Probe;
 use proof::ProofConfig;
@@ -77,8 +77,6 @@ pub struct Options {
     pub watch_config: WatchConfig,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// Leadership gate. While the gate is closed, the operator writes nothing.
-    pub gate: LeadershipGate,
     /// Audit log of deletions. The operator deletes objects that have no record.
     pub deletions: DeletionLog,
     /// Probe of hostnames (`--probe`); `None` disables it.
@@ -99,7 +97,6 @@ impl Default for Options {
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
             definitions: Definitions::default(),
-            gate: LeadershipGate::new(true),
             deletions: DeletionLog::default(),
             probe: None,
             proving: None,
@@ -119,7 +116,8 @@ impl HostnameOperator {
     /// Starts the watches. The operator writes no objects until the initial lists of all required kinds are
     /// complete. Requires a tokio runtime.
     #[must_use]
-    pub fn start(client: &Client, options: Options) -> Self {
+    pub fn start(client: &WriteClient, options: Options) -> Self {
+        let (client, gate) = (client.client(), client.gate());
         let shared = Arc::new(Shared::new(
             options.plan.clone(),
             options.patience,
@@ -128,14 +126,14 @@ impl HostnameOperator {
         ));
         let writer = Writer {
             shared: Arc::clone(&shared),
-            calls: Calls::new(client.clone(), options.call_timeout, "route").guarded(options.gate.clone()),
+            calls: Calls::new(client.clone(), options.call_timeout, "route").guarded(gate.clone()),
             deletions: options.deletions,
         };
         let pace = Timing {
             prune: options.prune_interval,
             grace: options.call_timeout,
         };
-        let mut running = OperatorTasks::start(writer, pace, options.gate.clone());
+        let mut running = OperatorTasks::start(writer, pace, gate.clone());
         running.add(watch::start(
             client,
             &options.manifest_namespace,
@@ -159,13 +157,13 @@ impl HostnameOperator {
         let notes = NoteWriter::new(client, &options.manifest_namespace, options.call_timeout);
         if let Some(probe) = options.probe {
             let (shared, notes) = (Arc::clone(&shared), notes.clone());
-            running.lead(options.gate.clone(), move |until| {
+            running.lead(gate.clone(), move |until| {
                 probe::run(probe.clone(), Arc::clone(&shared), notes.clone(), until)
             });
         }
         if let Some(proving) = options.proving {
             let shared = Arc::clone(&shared);
-            running.lead(options.gate, move |until| {
+            running.lead(gate.clone(), move |until| {
                 proof::run(proving.clone(), Arc::clone(&shared), notes.clone(), until)
             });
         }

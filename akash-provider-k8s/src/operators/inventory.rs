@@ -34,14 +34,13 @@ pub(crate) use watch::NodeLabelParts;
 use super::WorkStatistics;
 use super::worker::{OperatorTasks, Timing};
 use crate::apply::Calls;
-use crate::cluster::LeadershipGate;
 use crate::inventory::{self, WholeInventory};
 use crate::state::WatchConfig;
+use crate::write_client::WriteClient;
 use database::Database;
 use discovery::runner::DiscoveryRunner;
 use index::Event;
 use k8s_openapi::api::core::v1::Node;
-use kube::Client;
 use kube::core::ApiResource;
 use rules::Rules;
 use shared::{LazyInventory, Shared};
@@ -68,8 +67,6 @@ pub struct Options {
     pub watch_config: WatchConfig,
     /// Hardware discovery on nodes without GPU model labels; `None` disables it.
     pub discovery: Option<discovery::Options>,
-    /// Leadership gate. While the gate is closed, the operator writes no labels.
-    pub gate: LeadershipGate,
 }
 
 impl Default for Options {
@@ -81,7 +78,6 @@ impl Default for Options {
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
             discovery: None,
-            gate: LeadershipGate::new(true),
         }
     }
 }
@@ -97,7 +93,8 @@ pub struct InventoryOperator {
 impl InventoryOperator {
     /// Starts the watches. Requires a tokio runtime.
     #[must_use]
-    pub fn start(client: &Client, options: Options) -> Self {
+    pub fn start(client: &WriteClient, options: Options) -> Self {
+        let (client, gate) = (client.client(), client.gate());
         let shared = Arc::new(Shared::new(
             options.rules,
             options.retry_delay,
@@ -107,23 +104,22 @@ impl InventoryOperator {
         let writer = Writer {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "write the labels of a node")
-                .guarded(options.gate.clone()),
+                .guarded(gate.clone()),
             resource: ApiResource::erase::<Node>(&()),
         };
         let pace = Timing {
             prune: PRUNE_EVERY,
             grace: options.call_timeout,
         };
-        let mut running = OperatorTasks::start(writer, pace, options.gate.clone());
+        let mut running = OperatorTasks::start(writer, pace, gate.clone());
         if let Some(discovery) = options.discovery {
             let calls = Calls::new(
                 client.clone(),
                 options.call_timeout,
                 "discover the hardware of a node",
             );
-            let runner =
-                DiscoveryRunner::new(&shared, client, calls.guarded(options.gate.clone()), discovery);
-            running.lead(options.gate, move |until| runner.clone().run(until));
+            let runner = DiscoveryRunner::new(&shared, client, calls.guarded(gate.clone()), discovery);
+            running.lead(gate.clone(), move |until| runner.clone().run(until));
         }
         running.add(watch::start(client, &shared.state, options.watch_config));
         running.spawn(count(

@@ -34,15 +34,15 @@ use super::worker::{OperatorTasks, Timing};
 use super::{IgnoredLease, WorkStatistics};
 use crate::apply::Calls;
 use crate::audit::DeletionLog;
-use crate::cluster::LeadershipGate;
 use crate::crd::ProviderLeasedIP;
 use crate::state::{Definitions, WatchConfig};
+use crate::write_client::WriteClient;
 use akash_provider_core::types::{Address, LeaseId};
 use balancer::Mode;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
+use kube::Api;
 use kube::core::ApiResource;
-use kube::{Api, Client};
 use metrics::Source;
 use shared::Shared;
 use std::collections::BTreeMap;
@@ -79,8 +79,6 @@ pub struct Options {
     pub watch_config: WatchConfig,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// Leadership gate. While the gate is closed, the operator writes nothing.
-    pub gate: LeadershipGate,
     /// Audit log for deletions of objects that have no record.
     pub deletions: DeletionLog,
 }
@@ -100,7 +98,6 @@ impl Options {
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
             definitions: Definitions::default(),
-            gate: LeadershipGate::new(true),
             deletions: DeletionLog::default(),
         }
     }
@@ -118,7 +115,8 @@ pub struct IpOperator {
 impl IpOperator {
     /// Starts the watches. Requires a tokio runtime.
     #[must_use]
-    pub fn start(client: &Client, options: Options) -> Self {
+    pub fn start(client: &WriteClient, options: Options) -> Self {
+        let (client, gate) = (client.client(), client.gate());
         let shared = Arc::new(Shared::new(
             options.provider.clone(),
             options.mode.clone(),
@@ -127,8 +125,7 @@ impl IpOperator {
         ));
         let writer = Writer {
             shared: Arc::clone(&shared),
-            calls: Calls::new(client.clone(), options.call_timeout, "leased address")
-                .guarded(options.gate.clone()),
+            calls: Calls::new(client.clone(), options.call_timeout, "leased address").guarded(gate.clone()),
             resource: ApiResource::erase::<Service>(&()),
             deletions: options.deletions,
         };
@@ -136,7 +133,7 @@ impl IpOperator {
             prune: options.prune_interval,
             grace: options.call_timeout,
         };
-        let mut running = OperatorTasks::start(writer, pace, options.gate);
+        let mut running = OperatorTasks::start(writer, pace, gate.clone());
         running.add(watch::start(
             client,
             &options.manifest_namespace,

@@ -1,7 +1,7 @@
 //! Leader election with a Lease of a real API server and the rights of `deploy/operators/hostname.yaml`.
 
 use crate::hostname_operator::{
-    declare, give_rights, is_written, options, record, start, take_rights, writes,
+    declare, give_rights, is_written, options, record, start_with, take_rights, writes,
 };
 use crate::world::{Fault, World, run};
 use akash_provider_core::election::{Candidate, ElectionConfig, conformance};
@@ -9,6 +9,7 @@ use akash_provider_core::manifest::HttpOptions;
 use akash_provider_k8s::election::{Election, LeaseElection, Timing};
 use akash_provider_k8s::operators::hostname::HostnameOperator;
 use akash_provider_k8s::operators::hostname::route::Mode;
+use akash_provider_k8s::write_client::WriteClient;
 use futures::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -245,9 +246,8 @@ fn only_one_of_two_hostname_operators_writes() {
             ];
             let mut operators: Vec<HostnameOperator> = Vec::new();
             for election in &elections {
-                let mut options = options(world, Mode::default());
-                options.gate = election.gate();
-                operators.push(start(&world.client, options).await);
+                let client = WriteClient::sharing(world.client.clone(), election.gate());
+                operators.push(start_with(&client, options(world, Mode::default())).await);
             }
             world.take_calls();
             for n in 0..10 {

@@ -9,6 +9,7 @@ use akash_provider_k8s::operators::hostname::index::Plan;
 use akash_provider_k8s::operators::hostname::queue::RetryPolicy;
 use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
 use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
+use akash_provider_k8s::write_client::WriteClient;
 use futures::FutureExt;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::DeleteParams;
@@ -102,6 +103,10 @@ pub(crate) fn options(world: &World, plan: impl Into<Plan>) -> Options {
 }
 
 pub(crate) async fn start(client: &Client, options: Options) -> HostnameOperator {
+    start_with(&WriteClient::without_election(client.clone()), options).await
+}
+
+pub(crate) async fn start_with(client: &WriteClient, options: Options) -> HostnameOperator {
     let operator = HostnameOperator::start(client, options);
     let ready = tokio::time::timeout(Duration::from_secs(30), operator.ready()).await;
     assert!(ready.is_ok(), "not ready: {:?}", operator.status());

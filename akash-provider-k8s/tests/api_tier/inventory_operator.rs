@@ -16,6 +16,7 @@ use akash_provider_k8s::operators::inventory::database::Database;
 use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
 use akash_provider_k8s::operators::inventory::wanted::OfferState;
 use akash_provider_k8s::operators::inventory::{InventoryOperator, Options};
+use akash_provider_k8s::write_client::WriteClient;
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
@@ -197,7 +198,7 @@ fn options() -> Options {
 }
 
 fn start(client: &Client) -> InventoryOperator {
-    let operator = InventoryOperator::start(client, options());
+    let operator = InventoryOperator::start(&WriteClient::without_election(client.clone()), options());
     operator.set_list(Database::read(LIST.as_bytes()).unwrap());
     operator
 }

@@ -5,6 +5,7 @@ use akash_provider_core::cluster::conformance::{self, Damage, DamageFn};
 use akash_provider_core::cluster::{Cluster, Listing, RecordDefect};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::write_client::WriteClient;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -190,7 +191,8 @@ fn list_with_wrong_namespace_reports_workloads_without_records() {
             let mut settings = world.settings.clone();
             settings.manifest_namespace = "default".to_owned();
             // The account of the test may not list in that namespace.
-            let wrong = KubeCluster::connect(world.admin.clone(), settings).unwrap();
+            let wrong =
+                KubeCluster::connect(WriteClient::without_election(world.admin.clone()), settings).unwrap();
             let listing = wrong.deployments().await.unwrap();
             assert_eq!(listing.deployments, []);
             assert!(listing.place.contains("`default`"), "{}", listing.place);

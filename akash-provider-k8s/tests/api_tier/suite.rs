@@ -6,6 +6,7 @@
 use crate::world::{World, run};
 use akash_provider_core::cluster::{Cluster, conformance};
 use akash_provider_core::types::Address;
+use akash_provider_k8s::write_client::WriteClient;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -91,8 +92,11 @@ fn a_restart_forgets_nothing() {
             let open = move || -> BoxFuture<'static, Arc<dyn Cluster>> {
                 let (client, settings) = (client.clone(), settings.clone());
                 async move {
-                    let cluster =
-                        akash_provider_k8s::cluster::KubeCluster::connect(client, settings).unwrap();
+                    let cluster = akash_provider_k8s::cluster::KubeCluster::connect(
+                        WriteClient::without_election(client),
+                        settings,
+                    )
+                    .unwrap();
                     cluster as Arc<dyn Cluster>
                 }
                 .boxed()

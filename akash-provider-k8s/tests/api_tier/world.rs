@@ -13,6 +13,7 @@ use akash_provider_core::types::{
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::labels;
 use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::write_client::WriteClient;
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use futures::stream::StreamExt;
@@ -289,7 +290,8 @@ impl World {
     }
 
     pub(crate) async fn connect_with(&self, settings: Settings) -> Arc<KubeCluster> {
-        let cluster = KubeCluster::connect(self.client.clone(), settings).unwrap();
+        let cluster =
+            KubeCluster::connect(WriteClient::without_election(self.client.clone()), settings).unwrap();
         let ready = tokio::time::timeout(WAIT_LIMIT, cluster.state().ready()).await;
         ready.unwrap_or_else(|_| panic!("not ready: {:?}", cluster.state().watches()));
         self.until("events are watched", || async { cluster.state().sees_events() })

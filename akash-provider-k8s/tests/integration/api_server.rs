@@ -8,6 +8,7 @@ use akash_provider_core::types::{
 };
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::write_client::WriteClient;
 use futures::StreamExt;
 use http::{Request, Response};
 use kube::Client;
@@ -121,7 +122,7 @@ async fn fails_in_time<T>(what: &str, call: impl Future<Output = Result<T, Error
 #[tokio::test(start_paused = true)]
 async fn calls_fail_within_seconds_without_an_api_server() {
     for client in [silent(), refusing()] {
-        let cluster = KubeCluster::connect(client, settings()).unwrap();
+        let cluster = KubeCluster::connect(WriteClient::without_election(client), settings()).unwrap();
         let deployment = deployment();
         let lease = &deployment.lease;
         fails_in_time("record", cluster.record(&deployment)).await;
@@ -152,6 +153,8 @@ async fn calls_fail_within_seconds_without_an_api_server() {
 async fn invalid_settings_are_refused() {
     let mut settings = settings();
     settings.manifest_namespace.clear();
-    let error = KubeCluster::connect(refusing(), settings).err().unwrap();
+    let error = KubeCluster::connect(WriteClient::without_election(refusing()), settings)
+        .err()
+        .unwrap();
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }

@@ -15,6 +15,7 @@ use akash_provider_k8s::operators::hostname::probe::{Probe, ProbeRequest, ProbeR
 use akash_provider_k8s::operators::hostname::route::{Controller as Annotations, GatewayProvider, Mode};
 use akash_provider_k8s::operators::hostname::schedule::Budget;
 use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
+use akash_provider_k8s::write_client::WriteClient;
 use async_trait::async_trait;
 use controller::Controller;
 use futures::FutureExt;
@@ -112,7 +113,7 @@ fn operator(client: &Client, records: &str, mode: Mode, keep_other_routes: bool)
         }),
         ..Options::default()
     };
-    HostnameOperator::start(client, options)
+    HostnameOperator::start(&WriteClient::without_election(client.clone()), options)
 }
 
 async fn declare(tenant: &Tenant, service: &str) -> Result<(), Error> {
@@ -234,9 +235,14 @@ async fn run_scenario(stage: &Stage) {
 
     // Change to the Gateway: both routes exist until DNS points to the Gateway.
     let limit = Duration::from_secs(10);
-    let opened = open_to_gateway(&stage.client, &stage.records, GATEWAY, limit)
-        .await
-        .unwrap();
+    let opened = open_to_gateway(
+        &WriteClient::without_election(stage.client.clone()),
+        &stage.records,
+        GATEWAY,
+        limit,
+    )
+    .await
+    .unwrap();
     assert_eq!(
         (opened.failed, opened.opened + opened.were_open),
         (0, 2),

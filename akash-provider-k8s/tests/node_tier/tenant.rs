@@ -11,6 +11,7 @@ use akash_provider_core::types::{
 };
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::settings::Settings;
+use akash_provider_k8s::write_client::WriteClient;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -103,7 +104,7 @@ impl Tenant {
         settings.public_hostname = "provider.localhost".to_owned();
         change(&mut settings);
         let provider = settings.provider.clone();
-        let cluster = KubeCluster::connect(client, settings).unwrap();
+        let cluster = KubeCluster::connect(WriteClient::without_election(client), settings).unwrap();
         let ready = timeout(WAIT_LIMIT, cluster.state().ready()).await;
         ready.unwrap_or_else(|_| panic!("not ready: {:?}", cluster.state().watches()));
         let owner = Address::from_bytes(&[1; 20]).unwrap();

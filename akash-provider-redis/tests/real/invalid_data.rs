@@ -3,6 +3,7 @@
 use crate::server::Server;
 use crate::{delivery_of, fact, next, publish};
 use akash_provider_core::bus::{Bus, Delivery};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::Topic;
 use akash_provider_redis::RedisBus;
 use std::time::Duration;
@@ -12,7 +13,7 @@ const FACTS: &str = "{akash-provider}:stream:akash.provider.facts";
 #[tokio::test]
 async fn unreadable_entry_counts_as_lost_and_hides_no_other() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
@@ -32,7 +33,7 @@ async fn unreadable_entry_counts_as_lost_and_hides_no_other() {
 #[tokio::test]
 async fn oversized_entries_are_not_read_and_count_as_lost() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     let epoch: String = server.command(&["GET", "{akash-provider}:epoch"]).await;
@@ -70,7 +71,7 @@ async fn oversized_entries_are_not_read_and_count_as_lost() {
 #[tokio::test]
 async fn forged_sequence_is_replaced_and_events_continue() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
@@ -88,7 +89,7 @@ async fn forged_sequence_is_replaced_and_events_continue() {
 #[tokio::test]
 async fn foreign_entry_is_delivered_once() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
@@ -107,7 +108,7 @@ async fn foreign_stream_is_appended_to_and_not_deleted() {
     let _: String = server
         .command(&["XADD", FACTS, "1700000000000-0", "theirs", "yes"])
         .await;
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     let mut got = vec![next(&mut facts).await];
@@ -124,7 +125,7 @@ async fn foreign_stream_is_appended_to_and_not_deleted() {
 async fn key_of_another_type_is_reported_and_unchanged() {
     let Some(server) = Server::start() else { return };
     let _: String = server.command(&["SET", FACTS, "theirs"]).await;
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let error = bus.publish(Topic::Facts, fact(1)).await.unwrap_err().to_string();
     assert!(error.contains("WRONGTYPE"), "{error}");
     let stored: String = server.command(&["GET", FACTS]).await;
@@ -141,7 +142,7 @@ async fn invalid_status_is_reported_with_its_key() {
     let Some(server) = Server::start() else { return };
     let key = "{akash-provider}:last:akash.provider.cluster.status";
     let _: String = server.command(&["SET", key, "{\"event\":\"unheard_of\"}"]).await;
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let error = bus.last(Topic::ClusterStatus).await.unwrap_err().to_string();
     assert!(error.contains(key), "{error}");
 }

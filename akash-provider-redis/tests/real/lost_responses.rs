@@ -4,6 +4,7 @@
 use crate::server::Server;
 use crate::{delivery_of, fact, next};
 use akash_provider_core::bus::Bus;
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::Topic;
 use akash_provider_redis::RedisBus;
 use std::sync::Arc;
@@ -58,8 +59,11 @@ async fn event_with_lost_response_is_stored_once() {
     let Some(server) = Server::start() else { return };
     let keeps_back = Arc::new(AtomicBool::new(false));
     let port = proxy(server.port, Arc::clone(&keeps_back)).await;
-    let bus = RedisBus::new(format!("redis://127.0.0.1:{port}").parse().unwrap());
-    let reader = RedisBus::new(server.location());
+    let bus = RedisBus::new(
+        format!("redis://127.0.0.1:{port}").parse().unwrap(),
+        LeadershipGate::new(true),
+    );
+    let reader = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = reader.subscribe(&[Topic::Facts]).await.unwrap();
     for number in 0..10 {
         keeps_back.store(number % 2 == 1, Ordering::SeqCst);

@@ -3,6 +3,7 @@
 use crate::server::Server;
 use crate::{delivery_of, fact, next, publish};
 use akash_provider_core::bus::{Bus, Delivery};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::Topic;
 use akash_provider_redis::RedisBus;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use testbed::free_port;
 #[tokio::test]
 async fn reader_resumes_at_its_position_after_broken_connection() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     for number in 0..40 {
         publish(&bus, Topic::Facts, number).await;
@@ -33,7 +34,7 @@ async fn reader_resumes_at_its_position_after_broken_connection() {
 #[tokio::test]
 async fn pipelined_events_are_delivered_individually_and_once() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut all = bus
         .subscribe(&[Topic::Facts, Topic::ClusterStatus])
         .await
@@ -67,7 +68,7 @@ async fn pipelined_events_are_delivered_individually_and_once() {
 #[tokio::test]
 async fn emptied_server_is_reported_as_loss_and_later_events_are_read() {
     let Some(mut server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut all = bus
         .subscribe(&[Topic::Facts, Topic::ClusterStatus])
         .await
@@ -95,7 +96,7 @@ async fn emptied_server_is_reported_as_loss_and_later_events_are_read() {
 #[tokio::test]
 async fn keys_deleted_during_a_read_are_reported_as_loss() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
@@ -110,7 +111,7 @@ async fn keys_deleted_during_a_read_are_reported_as_loss() {
 #[tokio::test]
 async fn publisher_detects_truncated_stream() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     for number in 0..3 {
         publish(&bus, Topic::Facts, number).await;
@@ -141,7 +142,7 @@ async fn publisher_detects_truncated_stream() {
 #[tokio::test]
 async fn hanging_server_delays_bus_by_seconds_only() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
@@ -164,7 +165,7 @@ async fn hanging_server_delays_bus_by_seconds_only() {
 async fn unavailable_server_is_an_error_with_its_address() {
     let port = free_port().unwrap();
     let place = format!("redis://user:secret@127.0.0.1:{port}");
-    let bus = RedisBus::new(place.parse().unwrap());
+    let bus = RedisBus::new(place.parse().unwrap(), LeadershipGate::new(true));
     let errors = [
         bus.publish(Topic::Facts, fact(1)).await.unwrap_err(),
         bus.subscribe(&[Topic::Facts]).await.map(drop).unwrap_err(),
@@ -180,7 +181,7 @@ async fn unavailable_server_is_an_error_with_its_address() {
 #[tokio::test]
 async fn read_only_server_is_reported_and_publishing_resumes() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::new(server.location());
+    let bus = RedisBus::new(server.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     let _: String = server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let error = bus.publish(Topic::Facts, fact(1)).await.unwrap_err().to_string();

@@ -2,6 +2,7 @@
 
 use crate::{delivery_of, fact, next, publish};
 use akash_provider_core::bus::Bus;
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::Topic;
 use akash_provider_redis::{Location, RedisBus};
 use nix::sched::{CloneFlags, setns};
@@ -132,7 +133,7 @@ fn partitioned_reader_reads_all_events_later_and_publisher_fails_in_seconds() {
     });
     let Some(_redis) = started else { return };
     let at = |host: &str| -> Location { format!("redis://{host}:{port}").parse().unwrap() };
-    let far = || RedisBus::new(at(SERVER));
+    let far = || RedisBus::new(at(SERVER), LeadershipGate::new(true));
     inside(&network.client, || {
         block_on(async {
             let bus = far();
@@ -144,7 +145,7 @@ fn partitioned_reader_reads_all_events_later_and_publisher_fails_in_seconds() {
             // Another publisher continues in the namespace of the server.
             inside(&network.server, || {
                 block_on(async {
-                    let near = RedisBus::new(at("127.0.0.1"));
+                    let near = RedisBus::new(at("127.0.0.1"), LeadershipGate::new(true));
                     for number in 2..102 {
                         publish(&near, Topic::Facts, number).await;
                     }

@@ -3,6 +3,7 @@
 use crate::server::Server;
 use crate::{WAIT_LIMIT, delivery_of, next, publish};
 use akash_provider_core::bus::{Bus, Delivery, EventStream};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::election::{Claim, ElectionStore, RecordPayload};
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_redis::{Location, RedisBus, RedisElection};
@@ -78,7 +79,7 @@ async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
 #[tokio::test]
 async fn bus_follows_sentinels_when_master_dies() {
     let Some(mut set) = Set::start().await else { return };
-    let bus = RedisBus::new(set.location());
+    let bus = RedisBus::new(set.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     for number in 0..20 {
         publish(&bus, Topic::Facts, number).await;
@@ -102,7 +103,7 @@ async fn bus_follows_sentinels_when_master_dies() {
 #[tokio::test]
 async fn lagging_new_master_is_reported_as_loss() {
     let Some(set) = Set::start().await else { return };
-    let bus = RedisBus::new(set.location());
+    let bus = RedisBus::new(set.location(), LeadershipGate::new(true));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     for number in 0..10 {
         publish(&bus, Topic::Facts, number).await;

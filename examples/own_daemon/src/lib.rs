@@ -11,9 +11,11 @@
 mod settings;
 mod state;
 
+use akash_provider_chain::tx::TxSigner;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::cluster::Cluster;
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 pub use settings::{Prices, Settings};
@@ -48,7 +50,11 @@ pub async fn run(
 
     // The chain client follows the chain and sends transactions in a separate task.
     let client = ClientSettings {
-        key: Some(settings.private_key(&config.provider)?),
+        // Without an election, this daemon always writes.
+        signer: Some(TxSigner::new(
+            settings.private_key(&config.provider)?,
+            LeadershipGate::new(true),
+        )),
         ..ClientSettings::new(settings.nodes.clone(), config.chain_id.as_str())
     };
     let chain_stops = CancellationToken::new();

@@ -1,6 +1,7 @@
 //! Runs the program with a real Redis server and a publisher. The program must print the won leases.
 
 use akash_provider_core::bus::Bus;
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::{Dec, DecCoin, Event, LeaseId, Topic};
 use akash_provider_redis::{Location, RedisBus};
 use std::error::Error;
@@ -29,7 +30,7 @@ async fn won_lease_is_printed() -> Result<(), Box<dyn Error>> {
     assert_eq!(lines.next().transpose()?.as_deref(), Some("watching"));
     let lease: LeaseId = LEASE.parse()?;
     let price = DecCoin::new(&"uact".into(), Dec::from_int(3));
-    let bus = RedisBus::new(url.parse::<Location>()?);
+    let bus = RedisBus::new(url.parse::<Location>()?, LeadershipGate::new(true));
     bus.publish(Topic::Facts, Arc::new(Event::LeaseWon { lease, price }))
         .await?;
     assert_eq!(lines.next().transpose()?, Some(format!("won {LEASE} for 3uact")));

@@ -16,6 +16,7 @@ use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
 use akash_provider_k8s::state::{Definitions, EventStore};
 use akash_provider_k8s::task;
+use akash_provider_k8s::write_client::WriteClient;
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams};
@@ -74,7 +75,7 @@ impl Kubernetes {
         refuse_foreign(&client, chain_id, args).await?;
         // No other process serves the embedded chain.
         Self::start(
-            (client.clone(), client),
+            (client.clone(), WriteClient::without_election(client)),
             args,
             provider,
             chain_id,
@@ -107,16 +108,16 @@ impl Kubernetes {
         // A single instance always writes, so both share their connections.
         let client = match writers.has_election() {
             true => writers.unguarded(ClientBuilder::try_from(config).with_context(invalid)?),
-            false => guarded.clone(),
+            false => guarded.client().clone(),
         };
         let (clients, deletions) = ((client, guarded), writers.deletions());
         Self::start(clients, args, provider, chain_id, capacity, leading, deletions).await
     }
 
-    /// Starts the Kubernetes backend. The client `guarded` can write only while the provider leads. The
-    /// embedded operators use the other client, `client`, because operators have their own leader elections.
+    /// Starts the Kubernetes backend. `writer` writes only while the provider leads. The embedded operators
+    /// use `client`, because operators have their own leader elections.
     async fn start(
-        (client, guarded): (Client, Client),
+        (client, writer): (Client, WriteClient),
         args: &KubernetesArgs,
         provider: Address,
         chain_id: &str,
@@ -130,12 +131,12 @@ impl Kubernetes {
         settings.definitions = capacity.definitions.clone();
         // Read before the first deployment: the network policies of all pods need the addresses of nodes and API
         // servers.
-        let found = Infrastructure::read(&guarded, settings.call_timeout).await;
+        let found = Infrastructure::read(writer.client(), settings.call_timeout).await;
         let found = found.context("cannot read the addresses of nodes and API servers")?;
         found.close(&mut settings.egress);
-        let cluster = KubeCluster::connect(guarded.clone(), settings.clone())?;
-        let inventory = Arc::new(KubeInventory::start(&guarded, &settings, capacity));
-        let watch = InfrastructureWatch::start(&guarded, found);
+        let cluster = KubeCluster::connect(writer.clone(), settings.clone())?;
+        let inventory = Arc::new(KubeInventory::start(writer.client(), &settings, capacity));
+        let watch = InfrastructureWatch::start(writer.client(), found);
         let closing = Arc::clone(&cluster);
         let closes = task::spawn(
             "closing of addresses, leftovers, rollouts and drift",

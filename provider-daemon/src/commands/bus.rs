@@ -6,6 +6,7 @@ use akash_provider_cli::error::WithHelp;
 use akash_provider_cli::node::block_on;
 use akash_provider_cli::plain::plain;
 use akash_provider_core::bus::{Bus, Delivery};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::{Event, Topic, event_schema};
 use akash_provider_redis::RedisBus;
 use anyhow::Context;
@@ -31,7 +32,7 @@ pub fn run(command: &BusCommand) -> anyhow::Result<ExitCode> {
 async fn tail(args: &TailArgs) -> anyhow::Result<ExitCode> {
     let location = args.bus.location()?;
     let location = location.with_context(|| WithHelp::new("missing --bus", "add --bus redis://HOST:6379"))?;
-    let bus = RedisBus::new(location);
+    let bus = RedisBus::new(location, LeadershipGate::new(false));
     let topics = match args.topics.as_slice() {
         [] => &Topic::ALL[..],
         some => some,

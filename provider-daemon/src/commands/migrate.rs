@@ -14,9 +14,9 @@ use akash_provider_cli::output::say;
 use akash_provider_cli::plain;
 use akash_provider_core::audit::{Act, ActKind};
 use akash_provider_k8s::operators::handover::{OpenedPolicies, open_to_gateway};
+use akash_provider_k8s::write_client::WriteClient;
 use anyhow::{Context, bail};
 use k8s_openapi::jiff::Timestamp;
-use kube::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::io::{ErrorKind, Write};
@@ -109,7 +109,7 @@ async fn migrate(
         args.gateway_namespace, args.k8s_manifest_ns
     ));
     let act = record_intent(audit, act).await?;
-    let result = open(args, path, &client, done).await;
+    let result = open(args, path, &WriteClient::without_election(client), done).await;
     record_result(act.as_ref(), &result);
     result
 }
@@ -117,7 +117,7 @@ async fn migrate(
 async fn open(
     args: &MigrateRunArgs,
     path: &Path,
-    client: &Client,
+    client: &WriteClient,
     mut done: MigrationState,
 ) -> anyhow::Result<ExitCode> {
     let gateway = &args.gateway_namespace;

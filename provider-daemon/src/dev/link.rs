@@ -6,8 +6,10 @@ use crate::args::DevArgs;
 use crate::printer::Printer;
 use crate::trial;
 use akash_provider_chain::tx::PlannerConfig;
+use akash_provider_chain::tx::TxSigner;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::{ChainClient, MemoryChain};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::types::Address;
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use anyhow::Context;
@@ -64,7 +66,7 @@ impl Link {
         };
         let chain_id = chain.market(|m| m.chain_id().to_owned());
         let mut settings = ClientSettings::new(vec![devnet.rpc_url()], chain_id.clone());
-        settings.key = Some(trial::provider_key()?);
+        settings.signer = Some(TxSigner::new(trial::provider_key()?, LeadershipGate::new(true)));
         settings.planner = PlannerConfig {
             // Blocks may be faster than on the network.
             poll: args.block_time.min(POLL_MAX),

@@ -20,6 +20,7 @@ use akash_provider_k8s::operators::ip::balancer::Mode;
 use akash_provider_k8s::operators::ip::{self, IpOperator};
 use akash_provider_k8s::state::Definitions;
 use akash_provider_k8s::task;
+use akash_provider_k8s::write_client::WriteClient;
 use anyhow::bail;
 use futures::future::{BoxFuture, FutureExt, join_all};
 use kube::Client;
@@ -214,13 +215,13 @@ fn hostname(
             blocked: HostnameLedger::new(&blocked_with_names_below(args.domain.get().as_deref())),
             ..args.routes.mode().into()
         },
-        gate: election.gate(),
         definitions: definitions.clone(),
         deletions: deletions.clone(),
         ..Options::default()
     };
     checks.give(&mut options);
-    RunningOperator::boxed(HostnameOperator::start(client, options), election)
+    let client = WriteClient::sharing(client.clone(), election.gate());
+    RunningOperator::boxed(HostnameOperator::start(&client, options), election)
 }
 
 fn ip(
@@ -233,7 +234,6 @@ fn ip(
     let election = contend(client, args, IpOperator::NAME);
     let options = ip::Options {
         manifest_namespace: args.k8s_manifest_ns.clone(),
-        gate: election.gate(),
         mode: Mode {
             pool: args.pool.metal_lb_pool.clone(),
             ..Mode::default()
@@ -243,7 +243,8 @@ fn ip(
         deletions: deletions.clone(),
         ..ip::Options::new(provider.clone())
     };
-    RunningOperator::boxed(IpOperator::start(client, options), election)
+    let client = WriteClient::sharing(client.clone(), election.gate());
+    RunningOperator::boxed(IpOperator::start(&client, options), election)
 }
 
 fn labels(
@@ -254,13 +255,13 @@ fn labels(
 ) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, InventoryProcess::NAME);
     let mut options = InventoryOptions {
-        gate: election.gate(),
         discovery: args.discovery.options(None),
         ..InventoryOptions::default()
     };
     options.count.definitions = definitions.clone();
+    let client = WriteClient::sharing(client.clone(), election.gate());
     // No client requests the cluster here, so there is no wait.
-    RunningOperator::boxed(plan.start(client, options, Duration::ZERO), election)
+    RunningOperator::boxed(plan.start(&client, options, Duration::ZERO), election)
 }
 
 fn contend(client: &Client, args: &KubernetesArgs, name: &str) -> Election {

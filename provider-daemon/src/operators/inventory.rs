@@ -28,13 +28,13 @@ use akash_provider_k8s::operators::inventory::rules::Rules;
 use akash_provider_k8s::operators::inventory::{
     ClusterReport, DiscoveryStatus, InventoryOperator, Options, Status,
 };
+use akash_provider_k8s::write_client::WriteClient;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::routing::get;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use kube::Client;
 use list::{List, ListStatus};
 use serde::Serialize;
 use serde_json::Value;
@@ -113,7 +113,12 @@ impl Plan {
     }
 
     /// Starts the operator with the rules of this plan.
-    pub(super) fn start(self, client: &Client, options: Options, patience: Duration) -> InventoryProcess {
+    pub(super) fn start(
+        self,
+        client: &WriteClient,
+        options: Options,
+        patience: Duration,
+    ) -> InventoryProcess {
         let from = self.source.as_ref().map(|(source, _)| source.name());
         let options = Options {
             rules: self.rules,
@@ -142,10 +147,12 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
         &args.gpus,
         args.state_dir.as_deref(),
     )?;
-    process::run(&args.common, async move |client, gate| {
+    process::run(&args.common, async move |client| {
         let port = match args.grpc_port {
             Some(port) => port,
-            None => pod::port(client, &args.common, "grpc").await.unwrap_or(GRPC_PORT),
+            None => pod::port(client.client(), &args.common, "grpc")
+                .await
+                .unwrap_or(GRPC_PORT),
         };
         // The port is opened first, so that a second process with the same port writes no label.
         let grpc = bind("--grpc-port", SocketAddr::new(args.common.rest_address, port)).await?;
@@ -153,7 +160,6 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
             retry_delay: args.retry_delay,
             call_timeout: args.common.kube_call_timeout,
             discovery: args.discovery(),
-            gate,
             ..Options::default()
         };
         let process = plan.start(client, options, args.api_timeout);

@@ -50,8 +50,7 @@ struct ErrorBody {
 pub fn run(args: &IpArgs) -> anyhow::Result<ExitCode> {
     let mut options = args.options()?;
     options.deletions = args.deletions.start()?;
-    process::run(&args.common, async move |client, gate| {
-        options.gate = gate;
+    process::run(&args.common, async move |client| {
         Ok(IpOperator::start(client, options))
     })
 }

@@ -23,9 +23,9 @@ use crate::signals::on_signals;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_core::election::{Candidate, ElectionConfig};
 use akash_provider_core::error::listen_text;
-use akash_provider_k8s::cluster::LeadershipGate;
 use akash_provider_k8s::election::{Election, LeaseElection, Timing};
 use akash_provider_k8s::operators::WorkStatistics;
+use akash_provider_k8s::write_client::WriteClient;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -129,7 +129,7 @@ pub(super) struct Process<O> {
 /// error.
 pub(super) fn run<O: Operator>(
     args: &CommonArgs,
-    start: impl AsyncFnOnce(&Client, LeadershipGate) -> anyhow::Result<O>,
+    start: impl AsyncFnOnce(&WriteClient) -> anyhow::Result<O>,
 ) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(live(args, start));
@@ -139,7 +139,7 @@ pub(super) fn run<O: Operator>(
 
 async fn live<O: Operator>(
     args: &CommonArgs,
-    start: impl AsyncFnOnce(&Client, LeadershipGate) -> anyhow::Result<O>,
+    start: impl AsyncFnOnce(&WriteClient) -> anyhow::Result<O>,
 ) -> anyhow::Result<ExitCode> {
     let client = client(args.kubeconfig.as_deref()).await?;
     let port = match args.rest_port {
@@ -162,10 +162,11 @@ async fn live<O: Operator>(
         let identity = pod::identity(args.pod_name.as_deref());
         elected(&client, O::NAME, &args.k8s_manifest_ns, identity, args.timing())
     });
-    let gate = election
-        .as_ref()
-        .map_or_else(|| LeadershipGate::new(true), Election::gate);
-    let operator = start(&client, gate).await?;
+    let client = match &election {
+        Some(election) => WriteClient::sharing(client, election.gate()),
+        None => WriteClient::without_election(client),
+    };
+    let operator = start(&client).await?;
     let process = Process::new(operator, election).refreshed(args.web_refresh_interval);
     let process = Arc::new(process);
     let at = listener.local_addr().unwrap_or(address);

@@ -4,7 +4,7 @@ use crate::args::bus::BusArgs;
 use crate::printer::Printer;
 use crate::writers::Writers;
 use akash_provider_core::bus::{Bus, FanOut, LocalBus};
-use akash_provider_redis::{Location, RedisBus};
+use akash_provider_redis::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Buses {
     pub(super) fn provider_bus(&self, writers: &Writers) -> ProviderBus {
         let local = Arc::clone(&self.local);
         let all = self.remote.clone().map(|location| {
-            let remote = writers.bus(RedisBus::new(location));
+            let remote = writers.bus(location);
             Arc::new(FanOut::new(Arc::clone(&local) as Arc<dyn Bus>, vec![remote]))
         });
         ProviderBus { all, local }

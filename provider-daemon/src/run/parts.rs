@@ -8,7 +8,6 @@ use crate::operator;
 use crate::printer::Printer;
 use crate::printer::follow_facts;
 use crate::supervise::{self, Part, PartFailed, Supervisor};
-use crate::writers::Writers;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::bus::Bus;
 use akash_provider_core::provider::ProviderHandle;
@@ -27,13 +26,12 @@ const PARTS_END: Duration = Duration::from_secs(10);
 /// Starts the chain client as the first part of the provider.
 pub(super) fn connect(
     settings: ClientSettings,
-    writers: &Writers,
     until: &CancellationToken,
     parts: &mut Supervisor,
 ) -> anyhow::Result<AkashClient> {
     let (chain, writer) = AkashClient::start(settings, until.clone())?;
     parts.once(Part::Writer, |_| writer.map(Ok).boxed());
-    Ok(writers.chain(chain))
+    Ok(chain)
 }
 
 /// Starts the task that prints events. Events during a restart of this task are not printed.

@@ -18,6 +18,8 @@ mod node;
 mod record;
 #[path = "ha_campaign/room.rs"]
 mod room;
+#[path = "ha_campaign/suspended.rs"]
+mod suspended;
 #[path = "ha_campaign/world.rs"]
 mod world;
 

@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::gas::{MemoryExpenses, Minute, Scope};
+use crate::private_key::PrivateKey;
 use crate::tx::api::{Simulation, Submission};
 use crate::tx::fake::{CHAIN, Node};
 use crate::tx::object_state::{ObjectState, object_state};
 use akash_provider_core::chain::Account as ChainAccount;
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::market::Market;
 use akash_provider_core::types::{Address, Coin, DecCoin, TxError};
 use futures::FutureExt;
@@ -64,6 +66,10 @@ fn key() -> PrivateKey {
     PrivateKey::from_bytes(&[7; 32]).unwrap()
 }
 
+fn signer(gate: &LeadershipGate) -> TxSigner {
+    TxSigner::new(key(), gate.clone())
+}
+
 /// Starts a node that completes a block every two seconds.
 fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
     let api = Arc::new(Api {
@@ -82,10 +88,14 @@ fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
 }
 
 fn started() -> (TxWriter, Arc<Api>, CancellationToken, JoinHandle<()>) {
+    started_with(&LeadershipGate::new(true))
+}
+
+fn started_with(gate: &LeadershipGate) -> (TxWriter, Arc<Api>, CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
     let api = node(Duration::ZERO, &stop);
     let (config, expenses) = (PlannerConfig::new(CHAIN), Arc::new(MemoryExpenses::default()));
-    let (writer, task) = TxWriter::new(api.clone(), key(), config, expenses, stop.clone());
+    let (writer, task) = TxWriter::new(api.clone(), signer(gate), config, expenses, stop.clone());
     (writer, api, stop, tokio::spawn(task))
 }
 
@@ -130,7 +140,8 @@ async fn calls_return_the_height_of_inclusion() {
 
 #[tokio::test(start_paused = true)]
 async fn a_receipt_has_the_hash_and_the_fee_of_the_transaction_of_the_last_call() {
-    let (writer, api, stop, running) = started();
+    let gate = LeadershipGate::new(true);
+    let (writer, api, stop, running) = started_with(&gate);
     let bid = bid(&api, 1);
     let outcome = writer.broadcast_msgs(vec![bid.clone()]).await;
     assert!(matches!(outcome, Ok(TxOutcome::Committed { .. })), "{outcome:?}");
@@ -143,8 +154,8 @@ async fn a_receipt_has_the_hash_and_the_fee_of_the_transaction_of_the_last_call(
     assert_eq!(receipt.hash, included[0].0.to_string());
     assert_eq!((receipt.fee.amount, &*receipt.fee.denom), (fees, "uakt"));
     // Another leader may exist, so no transaction is sent.
-    let fence = Some(Fence::new(|| false));
-    let unsent = writer.broadcast_fenced(vec![bid.clone()], fence).await;
+    gate.set(false);
+    let unsent = writer.broadcast_msgs(vec![bid.clone()]).await;
     assert_eq!(unsent.unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(writer.receipt_of(&bid), None);
     stop.cancel();
@@ -152,20 +163,21 @@ async fn a_receipt_has_the_hash_and_the_fee_of_the_transaction_of_the_last_call(
 }
 
 #[tokio::test(start_paused = true)]
-async fn closed_fence_prevents_signing_of_waiting_calls() {
+async fn closed_gate_prevents_signing_of_waiting_calls() {
     let stop = CancellationToken::new();
     // The account query and the simulation take one second each.
     let api = node(Duration::from_secs(1), &stop);
     let (config, expenses) = (PlannerConfig::new(CHAIN), Arc::new(MemoryExpenses::default()));
-    let (writer, task) = TxWriter::new(api.clone(), key(), config, expenses, stop.clone());
+    let gate = LeadershipGate::new(true);
+    let (writer, task) = TxWriter::new(api.clone(), signer(&gate), config, expenses, stop.clone());
     let running = tokio::spawn(task);
     let mut sent = 0;
     // The first call waits for the account, the second one for its simulation.
     for (dseq, shuts_after, is_sent) in [(1, 500, false), (2, 500, false), (3, 60_000, true), (4, 0, false)] {
         let until = Instant::now() + Duration::from_millis(shuts_after);
-        let fence = Fence::new(move || Instant::now() < until);
+        gate.set_until(1, until);
         let bid = bid(&api, dseq);
-        let outcome = writer.broadcast_fenced(vec![bid], Some(fence)).await;
+        let outcome = writer.broadcast_msgs(vec![bid]).await;
         match outcome {
             Ok(TxOutcome::Committed { .. }) => assert!(is_sent, "{dseq}"),
             Err(error) => assert_eq!(
@@ -271,7 +283,7 @@ async fn completed_transactions_are_removed_with_a_slow_node() {
     let api = node(Duration::from_millis(1_500), &stop);
     let mut task = Task::new(
         api.clone(),
-        key(),
+        signer(&LeadershipGate::new(true)),
         PlannerConfig::new(CHAIN),
         Arc::new(MemoryExpenses::default()),
     );
@@ -281,8 +293,7 @@ async fn completed_transactions_are_removed_with_a_slow_node() {
     while committed < CALLS {
         // A provider always has transactions in flight, so the writer is never idle.
         while calls < CALLS && answers.len() < UNDER_WAY {
-            let (sender, answer) = oneshot::channel();
-            let reply = Reply { sender, fence: None };
+            let (reply, answer) = oneshot::channel();
             let msgs = vec![bid(&api, calls + 1)];
             inbox.send(Command::Submit(calls, msgs, reply)).await.unwrap();
             answers.push(answer);
@@ -339,7 +350,13 @@ async fn bids(
     let mut config = PlannerConfig::new(CHAIN);
     // The fee of a bid is 3,750. Three quarters of the ceiling are available for bids: four bids.
     config.gas.ceilings.change(Scope::Hour, |most| most.fee = 20_000);
-    let (writer, task) = TxWriter::new(api.clone(), key(), config, expenses, stop.clone());
+    let (writer, task) = TxWriter::new(
+        api.clone(),
+        signer(&LeadershipGate::new(true)),
+        config,
+        expenses,
+        stop.clone(),
+    );
     let running = tokio::spawn(task);
     let bids: Vec<Msg> = dseqs.map(|d| bid(api, d)).collect();
     let calls = bids.into_iter().map(|bid| {

@@ -9,6 +9,7 @@ use akash_provider_k8s::operators::handover::open_to_gateway;
 use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
 use akash_provider_k8s::operators::hostname::object_kind::ObjectKind;
 use akash_provider_k8s::settings::IngressMode;
+use akash_provider_k8s::write_client::WriteClient;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 
@@ -329,12 +330,12 @@ fn policies_of_leases_admit_the_gateway_without_other_changes() {
             put(&world.admin, &policy(json!(labels::selector(&home))), "provider").await;
             let limit = Duration::from_secs(10);
             let records = &world.settings.manifest_namespace;
-            let opened = open_to_gateway(&world.admin, records, "gates", limit).await.unwrap();
+            let opened = open_to_gateway(&WriteClient::without_election(world.admin.clone()), records, "gates", limit).await.unwrap();
             assert_eq!((opened.opened, opened.were_open, opened.failed), (1, 0, 0), "{opened:?}");
             let after = world.get("NetworkPolicy", &home, RESTRICTIONS).await.unwrap();
             let gate = json!({"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gates"}}}]});
             assert_eq!(after["spec"]["ingress"], json!([own, gate]));
-            let opened = open_to_gateway(&world.admin, records, "gates", limit).await.unwrap();
+            let opened = open_to_gateway(&WriteClient::without_election(world.admin.clone()), records, "gates", limit).await.unwrap();
             assert_eq!((opened.opened, opened.were_open, opened.failed), (0, 1, 0), "{opened:?}");
             let again = world.get("NetworkPolicy", &home, RESTRICTIONS).await.unwrap();
             assert_eq!(again, after, "an open policy is not written");

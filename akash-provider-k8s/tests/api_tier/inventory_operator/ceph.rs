@@ -4,6 +4,7 @@
 use super::*;
 use akash_provider_core::inventory::Pair;
 use akash_provider_k8s::operators::inventory::ClusterReport;
+use akash_provider_k8s::write_client::WriteClient;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use std::sync::Arc;
 
@@ -111,7 +112,7 @@ fn ceph_storage_is_reported_with_the_size_from_rook() {
                 rules: Rules::new([CEPH.to_owned()]).unwrap(),
                 ..Options::default()
             };
-            let operator = InventoryOperator::start(&account(world, &testbed).await, options);
+            let operator = InventoryOperator::start(&WriteClient::without_election(account(world, &testbed).await), options);
             settled(world, &operator, 1).await;
             assert_eq!(labels(world, "op-inv-one").await[&format!("{CLASS}{CEPH}")], "1");
             let has_no_size = || async { operator.status().ignored.join("\n").contains("CephCluster `disks` reports no size") };

@@ -4,6 +4,7 @@
 
 use super::*;
 use akash_provider_k8s::operators::inventory::discovery::{self, ACCOUNT, PORT};
+use akash_provider_k8s::write_client::WriteClient;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::Role;
 use std::net::IpAddr;
@@ -159,7 +160,7 @@ fn unlabelled_machine_is_discovered_with_documented_rights() {
                 namespace: SPACE.to_owned(),
             };
             let options = Options { discovery: Some(looking), ..options() };
-            let operator = InventoryOperator::start(&client, options);
+            let operator = InventoryOperator::start(&WriteClient::without_election(client.clone()), options);
             operator.set_list(Database::read(LIST.as_bytes()).unwrap());
             let error = || {
                 let now = operator.status();

@@ -4,6 +4,7 @@
 use super::*;
 use akash_provider_k8s::cluster::LeadershipGate;
 use akash_provider_k8s::labels::OPERATOR_TERM;
+use akash_provider_k8s::write_client::WriteClient;
 use kube::client::Body;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
@@ -21,11 +22,10 @@ fn leading(term: u64) -> LeadershipGate {
 fn led(client: &Client, gate: &LeadershipGate, rules: Rules) -> InventoryOperator {
     let options = Options {
         rules,
-        gate: gate.clone(),
         retry_delay: Duration::from_millis(200),
         ..Options::default()
     };
-    InventoryOperator::start(client, options)
+    InventoryOperator::start(&WriteClient::sharing(client.clone(), gate.clone()), options)
 }
 
 async fn term(world: &World) -> Option<String> {

@@ -9,6 +9,7 @@ use akash_provider_k8s::labels;
 use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator, Options};
 use akash_provider_k8s::operators::queue::RetryPolicy;
 use akash_provider_k8s::state::WatchConfig;
+use akash_provider_k8s::write_client::WriteClient;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -176,7 +177,7 @@ pub(crate) fn options(world: &World) -> Options {
 }
 
 pub(crate) async fn start(client: &Client, options: Options) -> IpOperator {
-    let operator = IpOperator::start(client, options);
+    let operator = IpOperator::start(&WriteClient::without_election(client.clone()), options);
     let ready = tokio::time::timeout(Duration::from_secs(30), operator.ready()).await;
     assert!(ready.is_ok(), "not ready: {:?}", operator.status());
     operator

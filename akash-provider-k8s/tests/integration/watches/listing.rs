@@ -5,6 +5,7 @@ use crate::watches::server::{Part, Reply, Request, Server};
 use akash_provider_core::cluster::{Cluster, Listing, RecordDefect};
 use akash_provider_core::error::Error;
 use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::write_client::WriteClient;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -46,7 +47,7 @@ async fn listed(
     .await;
     let mut settings = settings();
     settings.call_timeout = Duration::from_secs(2);
-    let cluster = KubeCluster::connect(server.client(), settings).unwrap();
+    let cluster = KubeCluster::connect(WriteClient::without_election(server.client()), settings).unwrap();
     timeout(Duration::from_secs(20), cluster.state().ready())
         .await
         .unwrap();

@@ -6,6 +6,7 @@ use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::convert::{from_manifest, to_manifest};
+use akash_provider_k8s::write_client::WriteClient;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -38,7 +39,7 @@ async fn behind(there: u64) -> (Server, std::sync::Arc<KubeCluster>) {
         }
     })
     .await;
-    let cluster = KubeCluster::connect(server.client(), settings()).unwrap();
+    let cluster = KubeCluster::connect(WriteClient::without_election(server.client()), settings()).unwrap();
     timeout(Duration::from_secs(20), cluster.state().ready())
         .await
         .unwrap();

@@ -5,6 +5,7 @@ use crate::watches::objects::{lease, pod, settings};
 use crate::watches::server::{Reply, Request, Server};
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::labels;
+use akash_provider_k8s::write_client::WriteClient;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +54,7 @@ async fn server(live: Value, broken: &Arc<AtomicBool>) -> Server {
 }
 
 fn follow(server: &Server, leading: &LeadershipGate) -> AbortOnDropHandle<()> {
-    let cluster = KubeCluster::connect(server.client(), settings()).unwrap();
+    let cluster = KubeCluster::connect(WriteClient::without_election(server.client()), settings()).unwrap();
     let leading = leading.clone();
     AbortOnDropHandle::new(tokio::spawn(
         async move { cluster.follow_rollouts(&leading).await },

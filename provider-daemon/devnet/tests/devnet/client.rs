@@ -4,12 +4,14 @@ use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::gas::MemoryExpenses;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::tx::PlannerConfig;
+use akash_provider_chain::tx::TxSigner;
 use akash_provider_chain::tx::TxWriter;
 use akash_provider_chain::{Limits, Reader, Settings};
 use akash_provider_core::chain::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,
     PageRequest, SyncInfo,
 };
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DeploymentId, DeploymentRecord,
@@ -53,7 +55,13 @@ impl WireClient {
             ..PlannerConfig::new(chain_id)
         };
         let spent = Arc::new(MemoryExpenses::default());
-        let (writer, task) = TxWriter::new(Arc::new(queries.clone()), key, config, spent, stop.clone());
+        let (writer, task) = TxWriter::new(
+            Arc::new(queries.clone()),
+            TxSigner::new(key, LeadershipGate::new(true)),
+            config,
+            spent,
+            stop.clone(),
+        );
         tokio::spawn(task);
         Self {
             events: reader(events, chain_id),

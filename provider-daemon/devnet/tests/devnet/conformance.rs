@@ -3,8 +3,10 @@
 use super::client::WireClient;
 use super::driver::{CHAIN_ID, WireDriver, key};
 use akash_provider_chain::tx::PlannerConfig;
+use akash_provider_chain::tx::TxSigner;
 use akash_provider_chain::{AkashClient, ClientSettings, Limits, Settings};
 use akash_provider_core::chain::conformance::suite;
+use akash_provider_core::election::LeadershipGate;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +21,7 @@ async fn a_client_over_grpc_conforms() {
 /// Runs the conformance suite with the chain client of the daemon.
 async fn conforms(driver: &WireDriver, nodes: Vec<String>) {
     let settings = ClientSettings {
-        key: Some(key(2)),
+        signer: Some(TxSigner::new(key(2), LeadershipGate::new(true))),
         limits: Limits {
             health_age: Duration::from_millis(200),
             ..Limits::default()

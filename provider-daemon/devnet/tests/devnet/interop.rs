@@ -6,8 +6,10 @@
 use super::driver::{CHAIN_ID, bid, chain, key};
 use akash_provider_chain::convert::to_any;
 use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key, generate_mnemonic};
+use akash_provider_chain::tx::TxSigner;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::ChainEvents;
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::error::Error;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
@@ -66,7 +68,7 @@ impl Sides {
         config.block_time = Some(Duration::from_millis(300));
         let devnet = Devnet::start(config).await.unwrap();
         let mut settings = ClientSettings::new(vec![devnet.rpc_url()], CHAIN_ID);
-        settings.key = Some(key(2));
+        settings.signer = Some(TxSigner::new(key(2), LeadershipGate::new(true)));
         let stop = CancellationToken::new();
         let (client, task) = AkashClient::start(settings, stop.clone()).unwrap();
         Self {

@@ -4,6 +4,7 @@ use super::*;
 use crate::args::Output;
 use crate::operators::process::{Process, router};
 use crate::operators::serve::serve;
+use akash_provider_k8s::write_client::WriteClient;
 use http::Request;
 use http_body_util::BodyExt;
 use kube::Client;
@@ -16,7 +17,7 @@ fn process() -> Arc<Process<HostnameOperator>> {
         std::future::pending::<Result<Response<kube::client::Body>, std::io::Error>>()
     });
     let client = Client::new(silent, "default");
-    let operator = HostnameOperator::start(&client, Options::default());
+    let operator = HostnameOperator::start(&WriteClient::without_election(client), Options::default());
     Arc::new(Process::new(operator, None))
 }
 

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::operators::process::{Process, router};
+use akash_provider_k8s::write_client::WriteClient;
 use http::Request;
 use http_body_util::BodyExt;
 use kube::Client;
@@ -75,7 +76,7 @@ pub(super) fn process(client: &Client, rules: Rules) -> Arc<InventoryProcess> {
         ..Options::default()
     };
     Arc::new(InventoryProcess {
-        operator: InventoryOperator::start(client, options),
+        operator: InventoryOperator::start(&WriteClient::without_election(client.clone()), options),
         list: Arc::new(List::new(list::Source::Nowhere, None, Duration::from_secs(1))),
         rules: Mutex::default(),
         source: None,

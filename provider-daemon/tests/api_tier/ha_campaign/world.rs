@@ -65,6 +65,8 @@ pub(crate) struct World<'a> {
     lease: Duration,
     starts: u32,
     pub(super) clocks: [i64; 2],
+    /// Further flags of both daemons.
+    pub(super) flags: Vec<String>,
 }
 
 impl<'a> World<'a> {
@@ -89,6 +91,7 @@ impl<'a> World<'a> {
             lease,
             starts: 0,
             clocks: [0; 2],
+            flags: Vec::new(),
         };
         world.give_rights();
         let api = world.api_server();
@@ -215,6 +218,7 @@ impl<'a> World<'a> {
         } else {
             flags.push("--ha=kubernetes".to_owned());
         }
+        flags.extend(self.flags.iter().cloned());
         let flags = flags.iter().map(String::as_str);
         let fixed = [
             "run",

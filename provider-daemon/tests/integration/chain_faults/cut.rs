@@ -4,6 +4,8 @@ use crate::chain_faults::bidder::Bidder;
 use crate::chain_faults::setting;
 use crate::chain_faults::world::{CHAIN, authority, bid_id, chain, devnet, height, key, order, start, until};
 use akash_provider_chain::ClientSettings;
+use akash_provider_chain::tx::TxSigner;
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{ChainEvent, Height};
 use fault_proxy::{Faults, Proxy};
@@ -32,7 +34,7 @@ async fn all_events_are_handled_within_two_blocks_after_a_cut() {
     let proxy = Proxy::start(&authority(&net.rpc_url()), 1).await.unwrap();
     // The default settings of a provider.
     let settings = ClientSettings {
-        key: Some(key()),
+        signer: Some(TxSigner::new(key(), LeadershipGate::new(true))),
         ..ClientSettings::new(vec![proxy.url()], CHAIN)
     };
     let stop = CancellationToken::new();

@@ -2,8 +2,10 @@
 
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::tx::PlannerConfig;
+use akash_provider_chain::tx::TxSigner;
 use akash_provider_chain::{AkashClient, ClientSettings, Limits, Settings};
 use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::market::{MarketConfig, TenantMsg};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, Coin, Cpu, Dec, DecCoin, DeploymentId, GroupId, GroupSpec, Height, Memory,
@@ -157,7 +159,7 @@ pub(crate) fn bid(order: &OrderId) -> Msg {
 /// Client settings with timeouts for a block time of 0.2 s.
 pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
     ClientSettings {
-        key: Some(key()),
+        signer: Some(TxSigner::new(key(), LeadershipGate::new(true))),
         limits: Limits {
             response_time: Duration::from_millis(1500),
             connect_time: Duration::from_millis(500),
