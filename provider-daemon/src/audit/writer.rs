@@ -135,11 +135,12 @@ impl Writer {
             }
             self.shared
                 .count_lines(count + usize::from(self.failure.is_some()));
+            // Before the replies, so that a sender finds the status without the failure.
+            self.recover();
             for done in self.pending.drain(..count).filter_map(|pending| pending.done) {
                 // The sender may have stopped waiting.
                 drop(done.send(Ok(())));
             }
-            self.recover();
         }
     }
 
