@@ -407,7 +407,7 @@ impl Inner {
             Err(error) => {
                 backoff.failed(&key, limit, now);
                 self.counters.count_drift(id.kind, DriftOutcome::Failed);
-                tracing::warn!(namespace = home, object = %id, %error, "cannot delete an object of another client, retrying; the object can weaken the isolation of the lease");
+                tracing::warn!(namespace = home, object = %id, %error, "cannot delete an object that another program created, retrying; the object can weaken the isolation of the lease");
                 backoff.waits_until(&key, now)
             }
         }
@@ -433,7 +433,7 @@ impl Inner {
         self.settings.deletions.record(act, delete).await?;
         // The label prevents such deletions.
         let label = labels::KEEP;
-        tracing::warn!(namespace = home, object = %id, label, "deleted an object of another client, because the object can weaken the isolation of the lease");
+        tracing::warn!(namespace = home, object = %id, label, "deleted an object that another program created, because the object can weaken the isolation of the lease");
         Ok(())
     }
 

@@ -141,7 +141,8 @@ pub(super) struct Index {
     nodes: Nodes,
     /// Notification that a lease's health depends on a node that has not been read.
     pub(super) unread_nodes: Arc<Notify>,
-    /// Objects without a lease, although they have the label `akash.network=true`. The value is the reason.
+    /// Objects that have the label `akash.network=true` but belong to no lease. The value states why an object
+    /// belongs to no lease.
     pub(super) strays: BTreeMap<Key, String>,
     /// Number of observed cases in which another client deleted a record.
     pub(super) losses: u64,

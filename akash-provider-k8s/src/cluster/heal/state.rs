@@ -64,7 +64,7 @@ impl RepairState {
         for (object, reason) in left {
             if !before.contains(&object) {
                 counters.count_drift(object.kind, DriftOutcome::Left);
-                tracing::warn!(namespace = home, %object, reason, "object of a lease differs from the deployed state, not restored before the next deploy");
+                tracing::warn!(namespace = home, %object, reason, "object of a lease differs from the deployed state, the next deploy restores the object");
             }
             now.insert(object);
         }
