@@ -12,8 +12,10 @@ const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
 /// Folders of the development tools, which this command does not check.
 const TOOLS: [&str; 2] = ["testbed", "xtask"];
+const EXAMPLES: &str = "examples";
 
-/// Checks each crate with default features, without features, and with each single feature. Skips the tools.
+/// Checks each crate with default features, without features, and with each single feature. Checks the
+/// examples together, and skips the tools.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let is_tool = |member: &&Package| {
         let of = |folder: &&str| {
@@ -23,7 +25,21 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         };
         TOOLS.iter().any(of)
     };
-    for member in workspace.members().filter(|member| !is_tool(member)) {
+    // No program depends on an example, so examples without features are checked together.
+    let is_plain_example = |member: &&Package| {
+        let mut examples = workspace.members_under(EXAMPLES);
+        examples.any(|example| example.name == member.name) && member.features().next().is_none()
+    };
+    let (examples, others): (Vec<&Package>, Vec<&Package>) = workspace
+        .members()
+        .filter(|member| !is_tool(member))
+        .partition(is_plain_example);
+    let packages = examples.iter().flat_map(|example| ["-p", &example.name]);
+    workspace
+        .cargo(&["check", "--quiet", "--locked"])
+        .args(packages)
+        .run()?;
+    for member in others {
         for flags in variants(member) {
             let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
             workspace

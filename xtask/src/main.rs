@@ -8,6 +8,7 @@ mod campaign;
 mod cluster;
 mod conformance;
 mod crds;
+mod dist;
 mod docs;
 mod error;
 mod failures;
@@ -79,6 +80,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Writes the CustomResourceDefinitions in deploy/crds from the Rust types
     Crds,
+    /// Builds the release archive: a static program, completions, and the files of deploy
+    Dist,
 }
 
 fn main() -> ExitCode {
@@ -109,6 +112,7 @@ fn run(command: Command) -> Result<()> {
         Command::Conformance => conformance::run(&workspace),
         Command::Cluster(args) => cluster::run(&workspace, &args),
         Command::Crds => crds::run(&workspace),
+        Command::Dist => dist::run(&workspace),
     }
 }
 

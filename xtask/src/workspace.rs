@@ -242,6 +242,15 @@ impl Workspace {
             .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
     }
 
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns the path of a binary that was built for a platform with a profile.
+    pub(crate) fn built(&self, platform: &str, profile: &str, name: &str) -> PathBuf {
+        self.target.join(platform).join(profile).join(name)
+    }
+
     pub(crate) fn released(&self, name: &str) -> PathBuf {
         self.target
             .join("release")

@@ -20,11 +20,9 @@ const TESTS: [&str; 6] = [
     "--bins",
     "--tests",
 ];
-const BINARY: &str = "release/provider-daemon";
 /// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
 const CPU: &str = "s of a core";
-const MIB: f64 = 1_048_576.0;
 
 /// Measures a first build of the core with all dependencies, as for an embedder.
 pub(super) fn core(workspace: &Workspace) -> Result<Figure> {
@@ -35,12 +33,11 @@ pub(super) fn core(workspace: &Workspace) -> Result<Figure> {
 /// Measures the release build, then the test build.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     let begun = processor_seconds()?;
-    let (release, bytes) = cold(workspace, &RELEASE, |folder| size(&folder.join(BINARY)))?;
+    let (release, ()) = cold(workspace, &RELEASE, |_| Ok(()))?;
     let between = processor_seconds()?;
     found.extend([
         Figure::new("build_release_cold_cpu_s", between - begun, CPU),
         Figure::new("build_release_cold_s", release, "s"),
-        Figure::new("binary_mib", bytes / MIB, "MiB"),
     ]);
     let (tests, ()) = cold(workspace, &TESTS, |_| Ok(()))?;
     let ended = processor_seconds()?;
@@ -83,13 +80,6 @@ fn waited_for(stat: &str) -> Option<f64> {
     let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
     Some((ticks(13)? + ticks(14)?) / TICKS)
-}
-
-fn size(path: &Path) -> Result<f64> {
-    let data = fs::metadata(path).map_err(|error| Error::new(format!("{}: {error}", path.display())))?;
-    #[expect(clippy::cast_precision_loss, reason = "a file has fewer bytes than 2^52")]
-    let bytes = data.len() as f64;
-    Ok(bytes)
 }
 
 fn clear(folder: &Path) -> Result<()> {

@@ -1,6 +1,7 @@
-//! Figures of the operation of a provider: tests with the release build and a development network, and a bench of the
+//! Figures of the operation of a provider: tests with the program of `cargo xtask dist` and a development network, and a bench of the
 //! order history.
 
+use crate::dist;
 use crate::error::Result;
 use crate::figures::Figure;
 use crate::workspace::Workspace;
@@ -12,16 +13,16 @@ const IDLE: &str = "60";
 
 /// Runs the benchmarks in sequence.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
-    workspace
-        .cargo(&["build", "--locked", "--release", "-p", "provider-daemon"])
-        .run()?;
+    // The shipped program is measured.
+    let program = dist::build(workspace)?;
+    found.push(Figure::new("binary_mib", dist::mebibytes(&program)?, "MiB"));
     let tests = workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon", "--all-features"])
         .args(["--test", "integration", "--", "--nocapture", "--test-threads=1"])
         .args(["run::metrics_figures::"])
         .env("FIGURES_LEASES", LEASES)
         .env("FIGURES_SECONDS", IDLE)
-        .env("MEASURED_PROGRAM", workspace.released("provider-daemon"));
+        .env("MEASURED_PROGRAM", &program);
     super::collect(tests, found)?;
     let history = ["bench", "--locked", "-p", "provider-daemon", "--bench", "history"];
     super::collect(workspace.cargo(&history), found)
