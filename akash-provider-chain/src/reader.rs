@@ -44,7 +44,7 @@ pub struct ReaderStatus {
     pub endpoints: Vec<EndpointStatus>,
     /// Number of times that another endpoint was selected.
     pub switches: u64,
-    /// Address of the newly selected endpoint at the last switch, and the reason for the switch.
+    /// Last switch of the endpoint: the address of the new endpoint, and the reason.
     pub last_switch: Option<String>,
     /// Status of the event follower.
     pub follower: FollowerStatus,

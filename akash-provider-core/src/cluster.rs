@@ -73,7 +73,7 @@ pub struct IpDeclaration {
 
 /// All leases of the provider in a cluster.
 ///
-/// If no field contains a lease, the cluster has no record and no workload of this lease.
+/// A lease that is missing in all fields has no record and no workload in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Listing {
     /// Workload of each lease, as in the last `record` or `deploy` call. Leases with an unusable record are

@@ -164,11 +164,11 @@ impl fmt::Debug for Outage<'_> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SearchResult<R> {
-    /// The item was found.
+    /// The stream delivered this item.
     Item(R),
-    /// The stream ended before the item was found.
+    /// The stream ended without the expected item.
     Ended,
-    /// The time limit passed before the item was found.
+    /// The time limit passed without the expected item.
     Late,
 }
 

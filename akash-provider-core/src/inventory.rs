@@ -323,7 +323,7 @@ pub struct LeasedIpUsage {
 /// New capacity of the cluster, with the locations of the provider's pods.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InventoryUpdate {
-    /// Capacity of the cluster. Resources that the provider's leases use count as free.
+    /// Capacity of the cluster. Resources in use by the provider's leases count as free.
     #[serde(with = "written")]
     pub inventory: Arc<dyn Inventory>,
     /// Actual locations of the pods of the provider's leases.

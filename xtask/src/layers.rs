@@ -80,7 +80,7 @@ const BANNED: [(&str, &str); 22] = [
     ("redis", "the bus on Redis belongs to akash-provider-redis"),
 ];
 
-/// Crates that the core must not depend on without its default features. Such a core has no tasks, timers,
+/// Crates that the core must not use if its default features are disabled. Such a core has no tasks, timers,
 /// input or output.
 const BANNED_WHEN_PURE: [(&str, &str); 10] = [
     ("tokio", "the pure core has no tasks or timers"),

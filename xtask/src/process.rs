@@ -52,8 +52,8 @@ impl Process {
             .args(args)
     }
 
-    /// Removes the variables that `cargo run` sets for this program. Some build scripts read these variables,
-    /// and cargo compiles their crates again after a change.
+    /// Removes the variables that `cargo run` sets for this program. Cargo compiles a crate again if its
+    /// build script reads a changed variable.
     fn outside_of_package(mut self) -> Self {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for name in names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))

@@ -36,9 +36,10 @@ pub(crate) struct Prepared<'a> {
     suites: Vec<Suite>,
 }
 
-/// Builds the clusters' programs and the tests of each tier. A build during the tests would wait for other
-/// builds. If the machine cannot run a cluster, reports each tier as skipped with the obstacle, and returns
-/// an empty list.
+/// Builds the clusters' programs and the tests of each tier before the first test. A later build would wait
+/// for the builds in the background.
+///
+/// If the machine cannot run a cluster, reports each tier as skipped and returns an empty list.
 pub(crate) fn prepare<'a>(workspace: &'a Workspace, report: &mut Report) -> Vec<Prepared<'a>> {
     if let Some(obstacle) = testbed::obstacle() {
         for (_, kind, name, _) in TESTS {

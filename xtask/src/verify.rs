@@ -27,7 +27,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     report.finish()
 }
 
-/// Runs the checks that read only the sources. They take seconds.
+/// Runs the checks that read only the sources. These checks take seconds.
 pub(crate) fn sources(workspace: &Workspace, report: &mut Report) {
     let mut stage =
         |name, check: fn(&Workspace) -> Result<Notes>| report.stage(Kind::Run, name, || check(workspace));

@@ -100,7 +100,7 @@ impl<'a> KeyFiles<'a> {
         Ok(own)
     }
 
-    /// Writes the certificate file with the role `which` atomically.
+    /// Atomically writes the certificate file with the role `which`.
     ///
     /// If the path is a symbolic link, the target of the link is written. The target need not exist.
     ///

@@ -86,8 +86,7 @@ pub(super) fn offers(
         .map_err(|e: Malformed| e.within("resources_offer"))
 }
 
-/// Converts a close reason from its number in protobuf. Returns `None` for 0, the number of a record without
-/// a close reason.
+/// Converts the protobuf number of a close reason. Returns `None` for 0, which means no close reason.
 pub(crate) fn close_reason(number: i32) -> Option<CloseReason> {
     let code = u32::try_from(number).ok().filter(|code| *code != 0)?;
     let reasons = [

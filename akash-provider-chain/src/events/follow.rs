@@ -297,8 +297,8 @@ impl Follower {
     /// Compares the market parameters and the provider record with the snapshot, because the node that
     /// returned the snapshot may be wrong.
     ///
-    /// The queries run in the background. A call after the end of the queries returns an error if a value
-    /// differs. Failed queries are ignored.
+    /// The queries run in the background. If the queries found a different value, a later call returns an
+    /// error. Failed queries are ignored.
     async fn check_static_values(&mut self) -> Result<(), SessionEnd> {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
             let is_changed =

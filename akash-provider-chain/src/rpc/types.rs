@@ -44,7 +44,7 @@ impl RpcError {
     }
 }
 
-/// Returns the fault if the error text means that the height is in the future or pruned.
+/// Returns a fault if the error text of a node reports a future height or a pruned height.
 pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     const LATER: [&str; 3] = [
         "must be less than or equal to the current blockchain height",

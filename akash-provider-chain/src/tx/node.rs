@@ -64,8 +64,8 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Replaces a refusal with an error if another node may have received the transaction, because a block may
-/// still include the transaction. A refusal with the code [`IN_MEMPOOL`] is not replaced.
+/// Replaces a refusal with an error if another node may have received the transaction. The outcome of the
+/// transaction is then unknown. A refusal with the code [`IN_MEMPOOL`] is not replaced.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {
         Submission::Refused { code, log }

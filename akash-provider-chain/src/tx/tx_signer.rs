@@ -40,8 +40,8 @@ impl TxSigner {
         self.gate.permit()
     }
 
-    /// Signs a transaction for a node. A dishonest node can also broadcast a transaction that it received for
-    /// simulation, so both need a permit.
+    /// Signs a transaction for a broadcast or a simulation. A simulation needs a permit too, because a
+    /// dishonest node can broadcast the received transaction.
     pub(super) fn sign(&self, draft: &Draft, chain_id: &str, _permit: &WritePermit) -> SignedTx {
         self.signed(draft, chain_id)
     }

@@ -105,8 +105,8 @@ impl AuditedAct {
         Ok(())
     }
 
-    /// Records the outcome of the act. Does nothing if no intent was recorded, or if the last recorded
-    /// outcome is the same.
+    /// Records the outcome of the act. Does nothing if no intent was recorded, or if `outcome` equals the
+    /// last recorded outcome.
     pub fn record_outcome(&self, outcome: ActOutcome) {
         let mut progress = self.progress();
         if !progress.is_started || progress.outcome.as_ref() == Some(&outcome) {

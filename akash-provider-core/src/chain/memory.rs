@@ -56,7 +56,7 @@ pub enum BroadcastResult {
     },
 }
 
-/// Duration of an outage of queries.
+/// Number of queries that fail in a simulated outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
     /// This number of queries fails.

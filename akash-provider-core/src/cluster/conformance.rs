@@ -175,7 +175,8 @@ fn expose(port: u16, global: bool) -> ServiceExpose {
     }
 }
 
-/// Runs every check, including the available facets. The backend must have no workloads of the provider.
+/// Runs every check. Checks of facets that the backend lacks do nothing. The backend must have no workloads
+/// of the provider.
 ///
 /// # Panics
 /// Panics when the backend violates a rule. The message names the rule.

@@ -29,8 +29,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Maximum number of stored log lines of a lease, of stored events of a lease, and of queued changes of a
-/// watcher.
+/// Maximum number of stored log lines per lease, of stored events per lease, and of queued items per
+/// receiver.
 const HISTORY_LIMIT: usize = 1000;
 
 /// First forwarded port.

@@ -159,7 +159,8 @@ impl Reservations {
         }
     }
 
-    /// Subtracts all reservations from an inventory. `pods` contains the nodes of the running pods, by order.
+    /// Subtracts all reservations from an inventory. `pods` contains the nodes of the running pods for each
+    /// order.
     fn apply_reservations(
         &mut self,
         base: Arc<dyn Inventory>,

@@ -125,8 +125,8 @@ impl NodeInventory {
         least.min(self.free[node].gpu).max(0)
     }
 
-    /// Returns the GPUs of a node, by kind. If a model has several kinds, the available devices of these
-    /// kinds add up to the number that one order can get.
+    /// Returns the GPUs of a node, by kind. For a model with several kinds, the sum of `available` is the
+    /// number of devices that one order can get.
     fn gpus(&self, index: usize) -> Vec<GpuMetrics> {
         let node = &self.layout.nodes[index];
         let mut gpus = self.layout.gpus(node);

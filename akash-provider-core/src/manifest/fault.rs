@@ -85,7 +85,7 @@ pub enum StructureFault {
     /// The services of a group are not sorted by name.
     #[error("service `{name}` follows `{before}`; sort services by name")]
     ServicesUnsorted {
-        /// Name of the service that is out of order.
+        /// Name of the service at the wrong position.
         name: String,
         /// Name of the previous service in the manifest.
         before: String,
@@ -219,7 +219,7 @@ pub enum CrossFault {
         id: u32,
         /// Number of replicas of the service.
         wanted: u32,
-        /// Number of replicas that remain in the unit after the previous services.
+        /// Number of replicas of the unit that previous services do not use.
         left: u32,
     },
     /// A service and its resource unit have different resources.

@@ -83,7 +83,8 @@ fn is_host(host: &str) -> bool {
     is_port && is_name
 }
 
-/// Returns whether `part` is one component of a path: letters and digits, with single separators between.
+/// Returns whether `part` is one component of a path: lower-case letters and digits, with `.`, `_`, `__` or
+/// hyphens between them.
 fn is_path(part: &str) -> bool {
     let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let mut separators = part.split(|c: char| u8::try_from(c).is_ok_and(is_word));

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const CALL: &str = "calculate_price";
-/// Number of concurrent calls. A provider makes at most the same number of concurrent calls.
+/// Number of concurrent calls that a check makes. A provider never makes more concurrent calls.
 const CALLS: usize = 32;
 
 /// Parameters of the suite for one strategy.

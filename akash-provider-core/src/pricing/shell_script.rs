@@ -121,7 +121,7 @@ pub struct ShellScript {
 }
 
 impl ShellScript {
-    /// Creates the strategy without a check of the script file.
+    /// Creates the strategy. Does not read the script file.
     ///
     /// # Errors
     /// Returns an error when the path is empty or a limit is zero.

@@ -40,8 +40,8 @@ use tokio_util::sync::CancellationToken;
 const QUERIES: usize = 32;
 /// Maximum number of concurrent deploys, teardowns and listings.
 const CLUSTER_CALLS: usize = 16;
-/// Maximum number of concurrent calls that store a record. Slow deploys do not count against this limit,
-/// because a tenant waits for each record.
+/// Maximum number of concurrent calls that store a record. Deploys have a separate limit, so that
+/// a slow deploy does not delay a tenant's manifest.
 const RECORDS: usize = 16;
 /// Maximum number of concurrent price calculations. With a higher limit, a calculation could reach its
 /// timeout while it waits for a process.

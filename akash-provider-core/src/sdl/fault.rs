@@ -22,7 +22,7 @@ pub enum ErrorKind {
     WrongType,
     /// A value is not allowed.
     Invalid,
-    /// A reference to a missing part, or parts that contradict each other.
+    /// A part refers to a missing part, or two parts contradict each other.
     Reference,
     /// A value is outside the limits of the Akash network.
     Limit,

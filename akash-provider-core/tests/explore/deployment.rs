@@ -216,7 +216,7 @@ impl DeploymentWorld {
         }
     }
 
-    /// Adds the next state for each possible result of the pending list of the workloads.
+    /// Adds one next state for each possible response to the pending query of the workloads.
     fn lists(&self, all: &mut Vec<(String, Self)>) {
         let listed = |unusable: Option<&str>, conclusive| Input::Listed {
             unusable: unusable.map(|u| (bid_id(), Arc::from(u))).into_iter().collect(),

@@ -65,8 +65,8 @@ impl World {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that the provider bids on every possible order, except for reasons of capacity, price or
-    /// settings.
+    /// Checks each open order without a bid: the provider declined the order because of capacity, price or
+    /// settings, or the chain refuses a bid.
     pub(crate) fn what_can_be_bid_is_bid(&self) -> Checked {
         let mut market: Option<Market> = None;
         for order in self.market.orders().filter(|o| o.state == OrderState::Open) {

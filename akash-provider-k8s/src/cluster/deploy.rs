@@ -210,8 +210,8 @@ impl Inner {
         Ok(Some((items, written)))
     }
 
-    /// Blocks the addresses of cloud metadata services in the network policy of an adopted lease. Replaces no
-    /// pod.
+    /// Updates the network policy of an adopted lease, so that its pods cannot reach cloud metadata services.
+    /// Replaces no pod.
     async fn close_metadata(
         &self,
         home: &str,

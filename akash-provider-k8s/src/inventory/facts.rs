@@ -1,4 +1,4 @@
-//! Fields of the watched objects that the capacity count uses.
+//! Input for the capacity count: fields of the watched objects.
 
 use super::lease::LeaseFacts;
 use super::node::NodeFacts;
@@ -83,7 +83,7 @@ impl Key {
     }
 }
 
-/// Fields of one object that the capacity count uses.
+/// Input for the capacity count: fields of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectFacts {
     /// A node, offered or not.

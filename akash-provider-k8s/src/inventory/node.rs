@@ -18,7 +18,7 @@ const NOTES: usize = 16;
 /// [`NodeInventory`](akash_provider_core::inventory::NodeInventory).
 const CLASSES: usize = 64;
 
-/// Fields of a node that the capacity count uses.
+/// Input for the capacity count: fields of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {
     pub(crate) name: NodeName,

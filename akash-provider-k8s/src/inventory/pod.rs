@@ -5,7 +5,7 @@ use crate::labels;
 use akash_provider_core::inventory::NodeName;
 use k8s_openapi::api::core::v1::Pod;
 
-/// Fields of a pod that the capacity count uses.
+/// Input for the capacity count: fields of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodFacts {
     /// UID; a new pod can have the name of an old pod.

@@ -41,8 +41,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Re
     })
 }
 
-/// Returns the node labels of the promised GPU. The first text of each pair is the manifest field that error
-/// messages name.
+/// Returns the node labels of the promised GPU. Each pair contains a manifest field, for error messages, and
+/// a label.
 fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Refusal> {
     let field = || "resources.gpu".to_owned();
     if service.resources.gpu.units == 0 {

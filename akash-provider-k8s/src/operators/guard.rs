@@ -37,7 +37,7 @@ const REPORT: Duration = Duration::from_secs(30);
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
                       `provider-daemon operator NAME confirm` in the pod of a stand-alone operator";
 
-/// Missing record. The operator has no other reason to delete the objects of this record.
+/// Missing record. The deletion of its objects has no other reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingRecord {
     /// Key of the record in the index.

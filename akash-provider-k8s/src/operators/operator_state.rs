@@ -23,7 +23,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// Maximum number of names that the writer checks while it holds the lock of the state.
 const LOOKS: usize = 64;
 
-/// Objects of an operator, and the work that they require. Has no clock and no network.
+/// Objects of an operator, and the work for these objects. An index uses no clock and no network.
 pub(super) trait Index: Debug + Send + 'static {
     /// Change from a watch or from the writer.
     type Event: Send;

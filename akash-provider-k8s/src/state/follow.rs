@@ -204,8 +204,8 @@ struct Watch {
     report: Box<dyn Report>,
     watch_config: WatchConfig,
     definitions: Definitions,
-    /// Time of the last event before an idle watch was restarted. `None` if no watch was restarted, or if the
-    /// new watch works.
+    /// Start of the current silence: the last event before an idle watch was restarted. `None` while the
+    /// watch works.
     silent_since: Option<Instant>,
     /// Number of consecutive times that the API server reported the kind as missing.
     absences: u32,

@@ -46,7 +46,7 @@ pub(crate) async fn get(world: &World, namespace: &str, name: &str) -> Value {
     serde_json::to_value(route).unwrap()
 }
 
-/// Changes a route in the same way as a gateway.
+/// Changes a route, as a gateway does.
 pub(crate) async fn edit(world: &World, namespace: &str, name: &str, patch: &Value) {
     let patch = Patch::Merge(patch);
     let edited = routes(world, namespace)

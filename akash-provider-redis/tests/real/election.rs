@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Duration of the election lease: long for the server, and short for a test.
+/// Duration of the election lease: much longer than a response time of the server, but short enough for a
+/// test.
 const LEASE: Duration = Duration::from_secs(3);
 
 fn contend(location: Location, identity: &str) -> Arc<Election> {

@@ -274,7 +274,7 @@ impl Table {
         victim.is_some_and(|number| self.close(number))
     }
 
-    /// Returns the closable connection with the lowest value of `order`.
+    /// Returns the closable connection for which the function `order` returns the lowest value.
     fn least<K: Ord>(&self, may_close: impl Fn(&Entry) -> bool, order: impl Fn(&Entry) -> K) -> Option<u64> {
         let candidates = self.open.iter().filter(|(_, entry)| may_close(entry));
         let first = candidates.min_by_key(|(_, entry)| order(entry));

@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 
 /// Maximum time that a tenant waits for the next event, in block times.
 const WAIT_BLOCKS: u32 = 60;
-/// The maximum wait of [`WAIT_BLOCKS`] block times is never shorter than this time.
+/// Maximum wait if [`WAIT_BLOCKS`] block times are shorter than this time.
 const WAIT_MIN: Duration = Duration::from_secs(20);
 /// Maximum number of retries of a tenant while the provider has no lease.
 const ATTEMPTS_MAX: u32 = 2;
 /// Maximum time that a tenant waits for capacity while the provider has no lease, in block times.
 const IDLE_BLOCKS: u32 = 3;
-/// The maximum wait of [`IDLE_BLOCKS`] block times is never shorter than this time.
+/// Maximum wait if [`IDLE_BLOCKS`] block times are shorter than this time.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval at which a tenant checks chain, cluster and provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);

@@ -38,7 +38,7 @@ impl Collector for Metrics {
 }
 
 /// Merges measures with the same name, because both text formats allow each name only once. Adds a measure
-/// with the number of values that were dropped because of the limit.
+/// that counts the dropped values.
 fn merged(measures: Vec<Measure>) -> Vec<Measure> {
     let mut positions: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut merged: Vec<Measure> = Vec::new();

@@ -173,7 +173,7 @@ impl Measure {
         &self.values
     }
 
-    /// Returns the number of values that were dropped because of the limit.
+    /// Returns the number of dropped values. A metric has at most [`SERIES_MAX`] values.
     pub(super) const fn dropped(&self) -> usize {
         self.dropped
     }

@@ -153,7 +153,7 @@ impl Export {
         &self.counts
     }
 
-    /// Sends the remaining items, then stops the task. Sending takes at most the time `last`.
+    /// Sends the remaining items for at most `self.last`, then stops the task.
     pub(super) async fn finish(mut self) {
         self.end.cancel();
         if timeout(self.last, &mut self.task).await.is_err() {

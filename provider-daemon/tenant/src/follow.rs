@@ -25,7 +25,7 @@ const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
 /// Maximum duration of an outage while the provider rejects requests; enough to load all leases after a
 /// restart.
 const REJECTION_MAX: Duration = Duration::from_secs(60);
-/// Duration after which a stream is stable, and the back-off starts again at its initial value.
+/// Duration after which a stream counts as stable. The next back-off then starts at its initial value.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Function that creates an empty history for a stream with these query parameters.

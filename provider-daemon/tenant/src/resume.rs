@@ -23,7 +23,8 @@ pub(super) const HISTORY_MAX: usize = 5000;
 const PODS_MAX: usize = 64;
 /// Maximum size of the buffered lines of one pod, in bytes.
 const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// A longer pause means that the replay has ended, because providers send a replay without pauses.
+/// Maximum pause between two messages of a replay. After a longer pause, the replay counts as ended, because
+/// providers send a replay without pauses.
 const REPLAY_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum time for which repeated log lines are buffered.
 const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);

@@ -118,7 +118,7 @@ impl Screener {
         self.client.at()
     }
 
-    /// Returns the reader of the chain that verifies the provider.
+    /// Returns the reader of the chain. The screener verifies the provider with this reader.
     #[must_use]
     pub const fn chain(&self) -> &Reader {
         &self.chain

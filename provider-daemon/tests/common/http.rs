@@ -36,8 +36,8 @@ pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String
     Some((status.parse().unwrap(), body.to_owned()))
 }
 
-/// Returns a token with full access to the tenant's leases, valid from 15 minutes ago because clocks may be
-/// slow.
+/// Returns a token with full access to the tenant's leases. The token became valid 15 minutes ago, so that a
+/// provider with a slow clock accepts the token.
 pub(crate) fn token(key: &PrivateKey) -> String {
     token_within(key, 900, 7200)
 }

@@ -187,7 +187,7 @@ impl ChainState {
         }
     }
 
-    /// Removes a tip that was updated more than `oldest` ago, because transaction timeouts depend on the time
+    /// Removes the tip if its last update is more than `oldest` ago. Transaction timeouts depend on the time
     /// of the tip.
     pub(super) fn clear_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
         if now.since(self.tip_at) > oldest {

@@ -95,7 +95,7 @@ impl Planner {
         flying.chain(unresolved).cloned().collect()
     }
 
-    /// Moves calls from the queue to transactions in flight, by priority.
+    /// Creates transactions for queued calls, in order of priority.
     fn dispatch(&mut self) {
         let mut busy = self.busy();
         let keys: Vec<_> = self.queue.keys().copied().collect();

@@ -206,8 +206,8 @@ impl Wallet {
         }
     }
 
-    /// Processes the result of a bid, or the end of the order. Returns true for the single bid that is
-    /// allowed while the balance is uncertain.
+    /// Processes the result of a bid, or the end of the order. Returns true if `order` was the order in
+    /// `single_bid`.
     pub(in crate::engine) fn sent(&mut self, order: &OrderId, has_landed: bool) -> bool {
         let was_single = self
             .single_bid

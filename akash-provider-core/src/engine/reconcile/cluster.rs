@@ -90,8 +90,8 @@ impl Engine {
 
     /// Checks that the cluster contains workload records of the leases.
     ///
-    /// If the first list (`fresh`) contains no record, the breaker holds all closes. The hold ends when a
-    /// record is found or an operator releases the breaker.
+    /// `fresh` is true for the first list of the workloads. If this list contains no record, the breaker
+    /// holds all closes. The hold ends when a record is found or an operator releases the breaker.
     fn check_records(
         &mut self,
         fresh: bool,

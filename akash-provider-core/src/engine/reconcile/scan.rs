@@ -323,8 +323,8 @@ impl Engine {
         self.report_findings(findings);
     }
 
-    /// Compares the reservations with a recount. After a difference, returns a message, and replaces the
-    /// reservations unless `dry_run` is true.
+    /// Compares the reservations with a recount. Returns a message if the recount differs. In this case, also
+    /// replaces the reservations, unless `dry_run` is true.
     fn recount(&mut self, dry_run: bool) -> Vec<String> {
         let is_equal = self.reservations.recount_matches();
         self.counts.recount(is_equal, self.progress.block_time());
@@ -435,7 +435,7 @@ impl Engine {
         }
     }
 
-    /// Returns the reservations without an order or a workload.
+    /// Returns the reservations that belong to no order and to no workload.
     pub(in crate::engine) fn reservations_without_owner(&self) -> Vec<OrderId> {
         let leased: BTreeSet<&OrderId> = self.leases.orders().collect();
         let owned = |order: &OrderId| {

@@ -126,8 +126,7 @@ pub(super) fn unread_lease(order: &OrderId) -> Decline {
     }
 }
 
-/// Creates the [`Decline`] of a GPU order. The GPUs are reserved for `order`, which has replicas without a
-/// node.
+/// Creates a [`Decline`] with this reason: the GPUs are reserved for unplaced replicas of `order`.
 pub(super) fn gpus_reserved_for(order: &OrderId) -> Decline {
     Decline::InsufficientCapacity {
         message: format!("GPUs are reserved for order {order}, which has replicas without a node"),

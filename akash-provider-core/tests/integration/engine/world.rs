@@ -51,9 +51,9 @@ pub(crate) struct World {
     pub(crate) cluster: BTreeMap<LeaseId, Arc<WorkloadSpec>>,
     /// Calls that wait until the test sends the response.
     pub(crate) hold: Option<Which>,
-    /// Calls that fail temporarily.
+    /// Calls that fail.
     pub(crate) fail: Option<Which>,
-    /// Whether the calls selected by `fail` fail permanently, not temporarily.
+    /// Whether the failures of the calls in `fail` are permanent.
     pub(crate) permanent: bool,
     /// Cluster calls that take effect but report a failure.
     pub(crate) lie: Option<Which>,

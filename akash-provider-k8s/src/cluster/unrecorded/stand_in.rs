@@ -98,7 +98,7 @@ fn container<'a>(template: &'a PodTemplateSpec, service: &str) -> Option<&'a Con
     containers.find(|container| container.name == service)
 }
 
-/// Returns resources with limits that equal the requests of the live container.
+/// Returns the requested resources of the live container. A stateful container gets a persistent volume.
 fn resources(container: Option<&Container>, is_stateful: bool) -> Resources {
     let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());
     let amount = |name: &str, unit: i128| -> u64 {

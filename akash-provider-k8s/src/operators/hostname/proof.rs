@@ -56,8 +56,8 @@ pub struct ProofConfig {
     pub budget: Budget,
 }
 
-/// Returns the name and the value of the TXT record that proves the ownership of a hostname. The record of
-/// `*.example.com` belongs to `example.com`.
+/// Returns the name and the value of the TXT record that proves the ownership of a hostname. `*.example.com`
+/// and `example.com` have the same record.
 #[must_use]
 pub fn record(hostname: &str, owner: &Address) -> (String, String) {
     let base = hostname.strip_prefix("*.").unwrap_or(hostname);

@@ -28,8 +28,8 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the next hostname to check, new hostnames first. If no check is due, returns the time of the
-    /// next check, or `None` if no check is scheduled.
+    /// Returns the next hostname to check, new hostnames first. If no check is due, the error is the time of
+    /// the next check. `None` means that no check is scheduled.
     fn next(&mut self, wanted: &BTreeSet<String>, now: Instant) -> Result<String, Option<Instant>> {
         let free = wanted.iter().filter(|name| !self.asked.contains(*name));
         let due = free.map(|name| (self.due.get(name).copied(), name));

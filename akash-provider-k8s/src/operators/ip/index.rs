@@ -48,7 +48,7 @@ pub struct Index {
     manifests: Option<BTreeMap<Name, Option<DeclaredIps>>>,
     /// Load balancers, and Services with the labels of a leased address.
     services: Option<BTreeMap<Name, LiveService>>,
-    /// Names of Services, by the record name that [`LiveService::seat`] returns.
+    /// Names of Services, by the name of their ProviderLeasedIP record ([`LiveService::seat`]).
     seats: BTreeMap<Name, BTreeSet<Name>>,
     pools: Option<BTreeMap<Name, Pool>>,
     /// True if this provider ever had records in the cluster.

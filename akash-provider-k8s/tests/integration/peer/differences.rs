@@ -20,7 +20,7 @@ pub(super) enum Difference {
     Capabilities,
     /// `quota`: each lease has a ResourceQuota.
     Quota,
-    /// `metadata`: cloud metadata services are also blocked for leases of the Go provider.
+    /// `metadata`: cloud metadata services are blocked even at the isolation level `legacy`.
     Metadata,
     /// `egress`: more networks are blocked, in both address families. The DNS cache of the node is allowed.
     Egress,

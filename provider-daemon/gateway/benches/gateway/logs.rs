@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 
 /// Number of requested log lines, for a measurement of some seconds.
 const LINES: u32 = if cfg!(debug_assertions) { 20_000 } else { 2_000_000 };
-/// Size of a read, in bytes. Real clients also read small pieces.
+/// Size of a read, in bytes: small, as in real clients.
 const PIECE: usize = 64 * 1024;
 
 pub(crate) async fn one_stream() -> anyhow::Result<()> {

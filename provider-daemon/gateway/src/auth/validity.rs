@@ -44,8 +44,8 @@ pub(crate) struct CredentialValidity {
 }
 
 impl CredentialValidity {
-    /// Creates a monitor of a credential that expires at `until`. A certificate is checked again after each
-    /// interval `every`.
+    /// Creates a monitor of a credential that expires at `until`. `every` is the interval between two checks
+    /// of a certificate.
     pub(crate) fn new(
         auth: &Arc<Authenticator>,
         peer: Option<&Peer>,

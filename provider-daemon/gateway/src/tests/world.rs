@@ -165,7 +165,7 @@ fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Confi
     (config, cluster)
 }
 
-/// Returns a certificate of the provider that became valid a minute ago.
+/// Returns a certificate of the provider. The certificate became valid a minute ago.
 fn certificate_of(provider: &Address) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],

@@ -134,7 +134,7 @@ async fn review(client: &Client, (rule, resource, verb): Right, namespace: Strin
 enum Place {
     /// Rights in the whole cluster, and rights in the namespace of the custom resources.
     Provider,
-    /// Rights in the namespaces of some leases. The field is the total number of leases.
+    /// Rights in the namespaces of at most [`LEASES_MAX`] leases. Contains the number of all leases.
     Leases(usize),
 }
 

@@ -127,7 +127,7 @@ impl SuspendedDeploy<'_> {
     }
 }
 
-/// Waits for the first write of a Deployment in the audit log after the position `from`.
+/// Waits until the audit log contains a write of a Deployment after the position `from`.
 fn first_write(cluster: &Cluster, from: u64) {
     let mut log = File::open(cluster.audit_log()).unwrap();
     log.seek(SeekFrom::Start(from)).unwrap();

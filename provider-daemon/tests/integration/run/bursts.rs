@@ -61,7 +61,7 @@ fn blocks_until(what: &str, stage: &Stage, provider: &Running, mut done: impl Fn
     );
 }
 
-/// Adds a block with the orders, calls `change` after the time `after`, and returns the bid prices.
+/// Adds a block with the orders, waits for the duration `after`, calls `change`, and returns the bid prices.
 fn burst(
     stage: &Stage,
     provider: &Running,

@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use testbed::free_port;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Mnemonic of an account without funds and provider record.
+/// Mnemonic of an account that has no funds and no provider record.
 const OTHER_WORDS: &str = "zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo wrong";
 /// Settings of an installation with a gateway.
 pub(super) const SETTINGS: [&str; 2] = [

@@ -56,8 +56,8 @@ impl LeaseEntry {
         self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Returns true if the manifest deadline has started. After the start, an earlier deadline from a lease
-    /// record is ignored.
+    /// Returns true if the wait for a manifest has started. From then on, a lease record can only move the
+    /// deadline to a later time.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::operators::hostname::notes::{Proof, ProofState};
 
-/// Returns a record with a stored proof of this tenant in the given state.
+/// Returns a record with a stored proof. The proof belongs to this tenant and has this state.
 fn noted(lease: &LeaseId, tenant: u8, state: ProofState) -> Host {
     let mut host = host(lease);
     host.notes.proof = Some(Proof {
