@@ -352,7 +352,7 @@ async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> 
     decode_abci_response(answer.response)
 }
 
-/// Decodes an `abci_query` response. An error becomes the same fault as over gRPC.
+/// Decodes an `abci_query` response. The fault of an error is the same as for a gRPC query.
 fn decode_abci_response(response: AbciResponse) -> Result<QueryResponse, Fault> {
     if response.code == 0 {
         return Ok(QueryResponse {

@@ -223,7 +223,7 @@ impl SharedConnection {
         *self.connection.lock().await = Some(connection);
     }
 
-    /// Returns the result of a command. Drops the connection if the error is not a response of the server.
+    /// Converts the result of a command. Drops the connection after an error that the server did not send.
     pub(crate) async fn check<T>(
         &self,
         operation: &'static str,

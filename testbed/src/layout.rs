@@ -16,7 +16,7 @@ use crate::component::Component;
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// Maximum number of concurrent clusters. The second octet of pod addresses is 200 to 255.
+/// Maximum number of concurrent clusters: one for each second octet of pod addresses, from 200 to 255.
 pub(crate) const CLUSTERS_MAX: u8 = 56;
 /// Node name of a cluster with a node.
 pub(crate) const NODE: &str = "node-1";

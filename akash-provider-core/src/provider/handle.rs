@@ -264,8 +264,8 @@ impl ProviderHandle {
             .await
     }
 
-    /// Waits until the cluster, the capacity and the chain have been read. A ready provider can be a standby,
-    /// and can be unregistered on the chain. The status of the provider shows both.
+    /// Waits until the cluster, the capacity and the chain have been read. A ready provider can be a standby
+    /// or unregistered on the chain. The status of the provider shows these states.
     ///
     /// # Errors
     /// Returns [`ErrorKind::Stopped`] if the provider stops before it is ready.

@@ -28,7 +28,7 @@ pub struct Settings {
     pub screening: Option<Screening>,
     /// Name and version of the program that serves the gateway, for `/version`.
     pub program: Program,
-    /// Texts about missing features, for the operator. The response of `/readyz` contains these texts.
+    /// Texts that the response of `/readyz` contains, for example about missing features.
     pub notes: Vec<String>,
     /// Source of a problem that `/readyz` reports. The problem does not affect requests of tenants.
     pub problem: Option<ProblemSource>,

@@ -40,8 +40,8 @@ pub(crate) const COMMANDS: [&str; 24] = [
     "show-cluster-ns",
 ];
 
-/// Flags of `explain` that are not read from environment variables. Tenant commands use these variables with
-/// another meaning.
+/// Flags of `explain` that are not read from environment variables. Tenant commands use variables with the
+/// same names for another purpose.
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
 /// Sets the environment variable for each flag of `root`. `look` returns the value of a variable. `is_real`

@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 const CORE: [&str; 3] = ["build", "-p", "akash-provider-core"];
 /// Arguments of the first cargo command in the README.
 const RELEASE: [&str; 4] = ["build", "--release", "-p", "provider-daemon"];
-/// Cargo arguments for the same build as in the test command.
+/// Cargo arguments for a build of all tests, as in the test command.
 const TESTS: [&str; 6] = [
     "build",
     "--workspace",

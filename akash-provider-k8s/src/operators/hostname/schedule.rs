@@ -52,7 +52,7 @@ impl Schedule {
 }
 
 /// Checks hostnames until `until` is cancelled. `ask` checks one hostname and returns the delay until its
-/// next check. `wanted` is called again only when `changes` notifies.
+/// next check. `wanted` is called again only after a notification of `changes`.
 pub(super) async fn run<F: Future<Output = Duration>>(
     per_minute: u32,
     mut changes: watch::Receiver<()>,
