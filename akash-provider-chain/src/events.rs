@@ -144,7 +144,7 @@ pub struct FollowerStatus {
 }
 
 impl FollowerStatus {
-    /// Returns how many of the reported blocks were fetched instead of pushed by a node.
+    /// Returns the number of blocks that the client fetched. Blocks from the websocket are not counted.
     #[must_use]
     pub const fn fetched(&self) -> u64 {
         self.polled + self.missed + self.replayed

@@ -89,8 +89,8 @@ impl GasConfig {
     /// Returns the price of one unit of gas. `minimum` contains the minimum gas prices of the node.
     ///
     /// # Errors
-    /// Returns an error if the node does not accept the configured denomination, or if the price of the node
-    /// is above the maximum.
+    /// Returns an error if the node does not accept the configured denomination, or if the minimum price of
+    /// the node is above [`price_max`](Self::price_max).
     pub fn price_at(&self, minimum: &[DecCoin]) -> Result<Dec, FeeError> {
         let ours = minimum.iter().find(|c| c.denom == self.denom);
         let required = match ours {
@@ -158,7 +158,7 @@ impl GasConfig {
     }
 }
 
-/// Properties of a transaction that determine its gas, as text.
+/// Properties that determine the gas of a transaction, encoded as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Shape(String);
 

@@ -72,7 +72,7 @@ impl PrivateKey {
         &self.public
     }
 
-    /// Returns the address of the account of this key.
+    /// Returns the account address of this key.
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.public.address
@@ -122,7 +122,7 @@ impl PublicKey {
         &self.bytes
     }
 
-    /// Returns the address of the account of this key.
+    /// Returns the account address of this key.
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.address

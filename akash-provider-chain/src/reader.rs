@@ -48,7 +48,8 @@ pub struct ReaderStatus {
     pub last_switch: Option<String>,
     /// Status of the event follower.
     pub follower: FollowerStatus,
-    /// Processed block if no node has reached its height for five minutes, otherwise `None`.
+    /// Last processed block, if every reachable node has been below this block for five minutes. Otherwise
+    /// `None`.
     ///
     /// To reset this block, run `provider-daemon state reset-height`.
     pub unreached: Option<Checkpoint>,

@@ -192,7 +192,7 @@ fn micros<T>(mut call: impl FnMut() -> T) -> f64 {
     took.as_secs_f64() * 1e6 / f64::from(calls)
 }
 
-/// Number of calls between two clock readings. A clock reading takes time.
+/// Number of calls between two readings of the clock. More readings would slow down the measured code.
 const BATCH: u32 = 64;
 
 #[expect(

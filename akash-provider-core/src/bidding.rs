@@ -120,7 +120,7 @@ pub enum Decline {
     Reclamation {
         /// Minimum reclamation window of the order, in seconds, rounded up.
         wanted_s: u64,
-        /// Reclamation window of the provider in seconds, or `none`, as text.
+        /// Text with the reclamation window of the provider in seconds, or the text `none`.
         offered: String,
     },
     /// The chain does not accept the reclamation window of this provider.

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of items that a search reads, because a stream may be endless.
 const ITEMS_MAX: u32 = 100_000;
-/// A call may block its thread for this time plus twice the time limit of the call. Then the process exits.
+/// A call may block its thread for this time plus twice the time limit of the call. After a longer block, the
+/// process exits.
 const BLOCKED: Duration = Duration::from_secs(5);
 /// Interval at which the suite looks for calls that block their thread.
 const LOOK: Duration = Duration::from_millis(100);

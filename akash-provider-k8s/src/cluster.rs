@@ -52,7 +52,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// Maximum number of leases written concurrently.
 const LEASES_AT_ONCE: usize = 8;
 /// Maximum time that an operation waits for the watches to report the writes of the operation.
 const SEEN_LIMIT: Duration = Duration::from_secs(2);

@@ -274,7 +274,7 @@ impl State {
         self.shared.watches.read(synced)
     }
 
-    /// Returns the events of the namespaces of leases.
+    /// Returns the history of Kubernetes events in lease namespaces.
     #[must_use]
     pub const fn history(&self) -> &Arc<History> {
         &self.history
@@ -294,7 +294,8 @@ impl State {
         entry.is_some_and(|e| e.lease.as_ref() == Some(lease))
     }
 
-    /// Subscribes to the namespaces of changed leases. A receiver that misses messages must check all leases.
+    /// Subscribes to changes of lease objects. Each message is a namespace, or [`EVERYWHERE`]. A receiver
+    /// that misses messages must check all leases.
     pub(crate) fn touched(&self) -> broadcast::Receiver<Arc<str>> {
         self.shared.touched.subscribe()
     }

@@ -19,8 +19,8 @@ const REVIEWS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication
 const NOT_SENT: &str = "not written: another instance may be the leader";
 const INTERRUPTED: &str = "the leadership ended before the response, so the write may have been applied";
 
-/// Client of a cluster, which rejects writes with 503 while its gate is closed. Clones share connections and
-/// gate.
+/// Client of a cluster. While the gate of the client is closed, the client rejects writes with status 503.
+/// Clones share connections and gate.
 ///
 /// Every backend and operator of this crate that writes requires this client:
 /// ```compile_fail,E0308
@@ -86,7 +86,7 @@ impl WriteClient {
         Self::build(ClientBuilder::new(sending, namespace), gate)
     }
 
-    /// Returns the client of the cluster, which rejects writes while the gate is closed.
+    /// Returns the client of the cluster. The client rejects writes while the gate is closed.
     pub const fn client(&self) -> &Client {
         &self.client
     }

@@ -16,8 +16,9 @@ use tokio::sync::Mutex;
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 /// Expiry of the key with a publisher's last event number, in seconds.
 const PUBLISHER_LIFETIME_S: u64 = 3600;
-/// Lifetime of the ID of a fact, in seconds. After a fail-over, the new leader repeats the facts of the last
-/// two election lease durations. The additional 5 minutes allow for delays.
+/// Time for which the ID of a published fact is stored, in seconds. After a fail-over, the new leader
+/// publishes the facts of the last two election lease durations again. The additional 5 minutes allow for
+/// delays.
 const ID_LIFETIME_S: u64 = 2 * LEASE_DURATION_MAX.as_secs() + 300;
 
 /// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A provider never stores a sequence

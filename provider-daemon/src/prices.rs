@@ -180,8 +180,8 @@ pub(crate) fn read(path: &Path) -> Result<Policy, String> {
 /// Parses the policy file without building the policy.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read or does not have the format of a policy file. Semantic errors
-/// are not found.
+/// Returns an error if the file cannot be read or does not have the format of a policy file. This function
+/// does not detect semantic errors.
 pub(crate) fn parse(path: &Path) -> Result<PolicyFile, String> {
     text(path).and_then(|text| parsed(path, &text))
 }

@@ -185,7 +185,7 @@ const CHAIN: [(&str, Target); 9] = [
     ("chain_slow_endpoint_rss_kib", Target::Known),
 ];
 
-/// Figures of the gateway. The load generator runs on the same cores and lowers these figures.
+/// Figures of the gateway. The rates are low, because the load generator uses the same cores.
 const GATEWAY: [(&str, Target); 14] = [
     ("status_rps", Target::AtLeast(25_000.0)),
     ("status_p99_ms", Target::Known),

@@ -30,7 +30,8 @@ const ACCEPTED: &str = "xtask/mutants.accepted";
 const BUILD_SECONDS: u64 = 900;
 /// Time limit of a mutant's tests, in seconds.
 const TEST_SECONDS: u64 = 120;
-/// Seconds that each mutant adds to the time limit of a run, for its build and its tests.
+/// Time for the build and the tests of one mutant, in seconds. The time limit of a run is the sum of these
+/// times, plus [`BUILD_SECONDS`].
 const SECONDS_FOR_ONE: u64 = 180;
 
 /// Crate, and the tests that run for each of its mutants.

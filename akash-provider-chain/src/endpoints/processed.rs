@@ -11,7 +11,7 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// If no node has the processed block for this time, a warning is logged.
+/// A warning is logged after this time without a node at the processed height.
 const UNREACHED_FOR: Duration = Duration::from_secs(300);
 
 /// Last processed block, and the start of each disagreement with the nodes.
@@ -45,7 +45,8 @@ impl Endpoints {
         self.processed().map_or(0, |block| block.height)
     }
 
-    /// Returns the processed block if no reachable node returned it during the last five minutes.
+    /// Returns the processed block after five minutes without a reachable node at its height. Otherwise
+    /// returns `None`.
     #[must_use]
     pub fn unreached(&self) -> Option<Checkpoint> {
         let processed = lock(&self.shared.processed);
@@ -138,7 +139,7 @@ impl Endpoints {
 
     /// Compares the processed block with the newest blocks of the nodes.
     ///
-    /// - Logs a warning if no node has the processed block for five minutes.
+    /// - Logs a warning after five minutes without a node at the processed height.
     /// - Drops the processed block if no node has this block, while a node reports a lower block with a later
     ///   time. The contradiction must last for [`Limits::contradiction`](crate::Limits::contradiction).
     pub(super) fn review_processed(&self) {

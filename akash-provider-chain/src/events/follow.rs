@@ -418,7 +418,7 @@ impl Follower {
         }
     }
 
-    /// Queries the newest block after a time without blocks. Returns true if the node has no new block.
+    /// Queries the newest block after a silence of the websocket. Returns true if the node has no new block.
     async fn break_silence(&mut self) -> Result<bool, SessionEnd> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) if info.height >= self.next => {

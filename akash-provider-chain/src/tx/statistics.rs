@@ -27,7 +27,7 @@ const MESSAGES_MAX: usize = 64;
 /// Maximum number of counted error codes. If nodes report more codes, the additional codes are counted as
 /// [`OTHER`].
 const CODES_MAX: usize = 64;
-/// Maximum number of counted fee denominations.
+/// Maximum number of denominations for which fees are counted.
 const DENOMS_MAX: usize = 16;
 /// Maximum length of a counted codespace, in bytes. A longer codespace is counted as [`OTHER`].
 const CODESPACE_MAX: usize = 32;

@@ -309,7 +309,8 @@ impl Task {
         }
     }
 
-    /// Refuses all unsent calls without a permit. The leadership can end while the process is suspended.
+    /// If this instance has no permit to send, refuses all unsent calls. The leadership can end while the
+    /// process is suspended.
     fn withdraw(&mut self) {
         if self.signer.permit().is_some() {
             return;

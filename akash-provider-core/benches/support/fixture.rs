@@ -290,7 +290,7 @@ pub(crate) fn now(mono: u64) -> Now {
     }
 }
 
-/// Creates `count` nodes with `cpu` millicores each and more memory than any order requests.
+/// Creates `count` nodes with `cpu` millicores each. The memory of a node is sufficient for every order.
 pub(crate) fn uniform_nodes(count: usize, cpu: i64) -> ClusterSpec {
     ClusterSpec::from_nodes((0..count).map(|i| NodeSpec::new(format!("node-{i}"), cpu, 400 * TI, 400 * TI)))
 }

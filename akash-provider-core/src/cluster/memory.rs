@@ -103,7 +103,7 @@ struct State {
     teardown_delay: u32,
     script: Script,
     exec: Option<ExecFn>,
-    /// Text that replicas log and commands print.
+    /// Text for the log of each replica and for the output of each command.
     banner: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Number of a request sent through the handle. The reply carries the same number.
+/// Id of a request from the handle. The reply has the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 

@@ -126,7 +126,7 @@ impl Market {
         self.orders.next_mono()
     }
 
-    /// Returns the time at which the next order is retried or the account balance is read.
+    /// Returns the earlier of two times: the next retry of an order, or the next read of the balance.
     pub(super) fn next_retry(&self) -> Option<Mono> {
         let looks = [self.orders.retries.deadline(), self.wallet.deadline()];
         looks.into_iter().flatten().min()

@@ -37,7 +37,7 @@ impl fmt::Display for Lifecycle {
     }
 }
 
-/// Phase of an order that the engine is working on.
+/// Phase of an order in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

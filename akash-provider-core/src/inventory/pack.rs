@@ -26,7 +26,7 @@ struct Reservation {
     replicas: i64,
 }
 
-/// Point to which the search can return: the untried GPU choices of a unit, and the length of `Search::log`
+/// State to which the search can return: a unit with its untried GPU choices, and the length of `Search::log`
 /// before the unit was placed.
 #[derive(Debug)]
 struct Decision {

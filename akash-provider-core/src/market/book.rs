@@ -215,7 +215,7 @@ impl GroupBook {
 }
 
 impl OrderBook {
-    /// Returns the lease of `provider` in any state.
+    /// Returns the lease of `provider`. The lease can have any state.
     pub(super) fn lease_of(&self, provider: &Address) -> Option<&LeaseBook> {
         self.lease.as_ref().filter(|l| l.lease.id.provider == *provider)
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Minimum price of a GiB of memory, in base units per block.
 const MIN_PER_GIB: u128 = 50;
 const GIB_BITS: u32 = 30;
-/// Binary logarithm of the number of bytes that cost one base unit at the maximum price.
+/// At the highest random price, 2^`BYTES_PER_UNIT_BITS` bytes of memory cost one base unit.
 const BYTES_PER_UNIT_BITS: u32 = 10;
 /// Number of possible prices for each base unit of the price range. The distance between two prices is 10^-6
 /// base units, so all prices are in the lowest 1 % of the range.

@@ -65,7 +65,8 @@ impl ProviderHandle {
         self.meter.statistics()
     }
 
-    /// Returns the earnings of a lease, without waiting. Returns `None` before the first chain snapshot with the lease.
+    /// Returns the earnings of a lease, without waiting. Returns `None` until a chain snapshot contains the
+    /// lease.
     #[must_use]
     pub fn earnings(&self, lease: &LeaseId) -> Option<LeaseEarnings> {
         self.meter.earnings(lease)

@@ -137,7 +137,7 @@ pub struct ProviderStatistics {
     /// Number of facts (events of `Topic::Facts`) that did not reach the bus: the queue was full, or the bus
     /// refused or dropped the fact.
     pub unpublished: u64,
-    /// Total price of all active leases per block.
+    /// Amount that all active leases together pay per block.
     pub price_per_block: BTreeMap<Denom, Dec>,
     /// Revenue since the start of this process: each processed block adds the prices of all leases.
     pub accrued: BTreeMap<Denom, Dec>,

@@ -31,7 +31,7 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Time without a chain event after which a warning is logged. A chain creates a block every few seconds.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// Receiving ends of the streams. Dropping this value ends the tasks of the streams.
+/// Receivers of the streams. Dropping this value ends the tasks of the streams.
 #[derive(Debug)]
 pub(crate) struct Feeds {
     pub(crate) chain: mpsc::Receiver<ChainEvent>,

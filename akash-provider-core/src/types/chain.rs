@@ -215,7 +215,7 @@ pub struct LeaseRecord {
     pub payment: Option<Payment>,
 }
 
-/// Deployment of a tenant, without groups and funds.
+/// Record of a tenant's deployment. The groups and the funds are in other records.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Deployment {
     /// Owner, and the sequence number that the owner chose.

@@ -69,16 +69,16 @@ pub(crate) struct EngineModel {
     pub(crate) block_time: BlockTime,
     /// Orders for which a bid of the provider was reported to the engine.
     pub(crate) bids: BTreeSet<OrderId>,
-    /// Resources of the bids of the provider, as the engine has read them in scans.
+    /// Resources that the provider offers in each bid, from sent bids, snapshots and bid queries.
     pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
     /// Deposits that the account could not pay, by order and denomination. An entry is removed when a balance
     /// query returns a sufficient balance.
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
-    /// Deposits that the last queried balance possibly still contains.
+    /// Bid deposits that are possibly not deducted in the last queried balance.
     pub(crate) unread: BTreeMap<BidId, Coin>,
-    /// Deposits that the result of the pending balance query possibly still contains.
+    /// Bid deposits that are possibly not deducted in the result of the pending balance query.
     in_reading: Option<BTreeMap<BidId, Coin>>,
     /// Expiry of each bid transaction with an unknown outcome, as a block time.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,

@@ -74,7 +74,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Changes the size of the part to `bytes`.
+    /// Changes the counted number of bytes to `bytes`.
     ///
     /// # Errors
     /// `Denied` with the exceeded limit. After this error, the count is unchanged.

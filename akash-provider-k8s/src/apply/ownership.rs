@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const APPLY: &str = "Apply";
 const UPDATE: &str = "Update";
 
-/// Returns the managed fields after the take-over, or `None` if no fields must be taken over.
+/// Returns the managed fields after the take-over, or `None` if a take-over is not necessary.
 #[must_use]
 pub fn taken_over(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>> {
     let makers: BTreeSet<&str> = entries

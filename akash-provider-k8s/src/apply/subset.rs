@@ -27,8 +27,7 @@ pub enum Lists {
     Closed,
 }
 
-/// Returns the path of the first rendered field that the live object does not have, or has with another
-/// value.
+/// Returns the path of the first rendered field that is missing or has another value in the live object.
 #[must_use]
 pub fn missing(wanted: &Value, live: &Value, lists: Lists) -> Option<String> {
     let mut path = Vec::new();

@@ -437,7 +437,7 @@ impl Inner {
             .collect()
     }
 
-    /// Reports written workloads to the health state. The health state then ignores older versions.
+    /// Notifies the health state of written workloads. The health state then ignores older versions.
     pub(super) fn report_written(&self, written: &[WrittenObject]) {
         for write in written {
             let metadata = write.meta.clone();

@@ -85,8 +85,8 @@ impl InfrastructureWatch {
     }
 }
 
-/// Returns `now`, with the API servers of `last` if `now` has none. An empty list is wrong, because an API
-/// server sent the list.
+/// Returns `now`. If `now` contains no API server, adds the API servers of `last`: at least one API server
+/// exists, because an API server sent the addresses.
 fn with_last_servers(now: Infrastructure, last: &Infrastructure) -> Infrastructure {
     if now.api_servers.is_empty() {
         let api_servers: BTreeSet<SocketAddr> = last.api_servers.clone();

@@ -159,7 +159,7 @@ pub(super) struct Watch {
     pub(super) absent: bool,
     /// Error of a watch that does not work.
     pub(super) down: Option<String>,
-    /// Counters. Their changes do not cause an update.
+    /// Counters. A change of a counter alone causes no inventory update.
     pub(super) counts: WatchCounts,
 }
 

@@ -87,7 +87,7 @@ pub async fn open_to_gateway(
     Ok(opened)
 }
 
-/// Returns the network policies that isolate leases, from all namespaces.
+/// Returns the policies with the name [`RESTRICTIONS`] in the namespaces of all leases.
 async fn policies(client: &Client, limit: Duration) -> Result<Vec<NetworkPolicy>, Error> {
     let api: Api<NetworkPolicy> = Api::all(client.clone());
     let params = ListParams::default()

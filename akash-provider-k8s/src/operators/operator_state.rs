@@ -459,8 +459,8 @@ struct ProblemCount {
 }
 
 impl ProblemLog {
-    /// Returns the problems to log now, and the time of the next check. If the number of names with a problem
-    /// changes, the problem is logged again, at most once per [`LOG_INTERVAL`].
+    /// Returns the problems to log now, and the time of the next check. A problem is logged again after a
+    /// change in the number of affected names, at most once per [`LOG_INTERVAL`].
     fn due(
         &mut self,
         problems: &BTreeMap<String, Problem>,

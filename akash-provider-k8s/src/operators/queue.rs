@@ -143,7 +143,7 @@ impl Queue {
         meant.len()
     }
 
-    /// Queues all names in progress again. Called after the writer has stopped.
+    /// Moves all names in progress back to the queue. Called after the writer has stopped.
     pub fn restart(&mut self) {
         for name in std::mem::take(&mut self.running) {
             self.push(name);

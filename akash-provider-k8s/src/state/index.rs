@@ -300,7 +300,7 @@ impl Index {
         })
     }
 
-    /// Returns the nodes with failing containers of leases. Removes the state of all other nodes.
+    /// Returns the nodes on which lease containers fail. Removes the state of all other nodes.
     pub(super) fn failing_nodes(&mut self) -> BTreeSet<String> {
         let ours = self.leases.values().filter(|entry| entry.lease.is_some());
         let failing: BTreeSet<String> = ours
@@ -311,8 +311,7 @@ impl Index {
         failing
     }
 
-    /// Stores whether the node is ready and sends heartbeats (`reports`). `None` means that the node cannot
-    /// be read.
+    /// Stores `reports`: true if the node is ready and sends heartbeats, `None` if the node cannot be read.
     pub(super) fn node(&mut self, name: &str, reports: Option<bool>) -> Vec<Signal> {
         let before = match reports {
             Some(reports) => self.nodes.insert(name.to_owned(), reports),

@@ -22,7 +22,8 @@ pub(crate) struct Shared {
     pub(super) watches: Arc<WatchPublisher>,
     index: Mutex<Index>,
     pub(super) signals: broadcast::Sender<Signal>,
-    /// Sender of the namespaces of changed leases. A receiver that misses messages must check all leases.
+    /// Sender of changes of lease objects. Each message is a namespace, or [`EVERYWHERE`]. A receiver
+    /// that misses messages must check all leases.
     pub(super) touched: broadcast::Sender<Arc<str>>,
 }
 
@@ -47,7 +48,7 @@ impl Shared {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores whether a node works, and sends the resulting signals. `Index::node` describes `reports`.
+    /// Stores the state of a node, and reports health changes. `Index::node` describes `reports`.
     pub(super) fn node(&self, name: &str, reports: Option<bool>) {
         let signals = self.index().node(name, reports);
         self.tell(signals);

@@ -49,7 +49,7 @@ async fn forbid_binding(world: &World) {
         .await;
 }
 
-/// Deletes the role binding and the ledger entry of this binding, as in leases of older versions.
+/// Simulates a lease of an older program version: deletes the role binding and its ledger entry.
 async fn upgraded(world: &World, lease: &LeaseId) {
     let ns = lease.namespace();
     world.delete("RoleBinding", &ns, ACCESS).await;

@@ -75,7 +75,7 @@ pub(super) fn rfc3339(time: BlockTime) -> String {
     humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string()
 }
 
-/// Encodes bytes as base64. Without bytes, returns null like CometBFT nodes.
+/// Encodes bytes as base64. Without bytes, returns null, as CometBFT nodes do.
 fn base64(bytes: &[u8]) -> Value {
     if bytes.is_empty() {
         return Value::Null;

@@ -242,7 +242,7 @@ fn ante_events(tx: &Tx, checked: &CheckedTx) -> Vec<Event> {
     events
 }
 
-/// Encodes the responses of the messages, which are all empty.
+/// Encodes the responses of the messages. Each response is empty.
 fn data(steps: &[Step]) -> Vec<u8> {
     TxMsgData {
         msg_responses: responses(steps),

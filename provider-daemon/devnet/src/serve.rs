@@ -19,7 +19,8 @@ pub(super) type Served = Result<(), Box<dyn Error + Send + Sync>>;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Maximum size of a request in bytes, including the largest transaction in hexadecimal digits or base64.
+    /// Maximum size of a request in bytes. The limit is sufficient for the largest transaction in hexadecimal
+    /// digits or base64.
     pub(super) request_bytes: usize,
     /// Maximum number of concurrent calls on one gRPC connection.
     pub(super) streams: u32,

@@ -132,7 +132,7 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// Returns the time since the Unix epoch. A clock before 1970 reads as zero.
+    /// Returns the time since the Unix epoch; zero if the clock shows a time before 1970.
     #[must_use]
     pub fn now(&self) -> Duration {
         (self.0)()

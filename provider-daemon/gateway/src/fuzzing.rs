@@ -78,7 +78,7 @@ fn judge(value: &serde_json::Value, provider: &Address) {
     }
 }
 
-/// Parses the input as a client certificate, with the parser of TLS and the parser of the chain client.
+/// Passes the input to two certificate parsers: the parser of the TLS server and that of the chain client.
 pub fn certificate(input: &[u8]) {
     let now = Clock::new(|| Duration::from_secs(1_800_000_000));
     let is_accepted = client_certificate(input, &now);

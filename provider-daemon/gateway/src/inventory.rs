@@ -8,7 +8,7 @@ use akash_provider_core::inventory::{GpuMetrics, Hardware, Metrics, NodeMetrics,
 /// Maximum number of listed devices of one kind on one node.
 const DEVICES_MAX: u32 = 64;
 
-/// Converts the capacity of a cluster. Each GPU has one entry, at most 64 entries of one kind per node.
+/// Converts the capacity of a cluster. A node has one entry for each GPU, up to 64 entries for one kind.
 #[must_use]
 pub fn cluster(metrics: &Metrics) -> inventory::Cluster {
     let storage = metrics.storage.iter().map(|(class, amount)| inventory::Storage {

@@ -46,7 +46,7 @@ pub enum Kind {
 pub enum Effect {
     /// Same effect as in the Go provider.
     Same,
-    /// No effect. The provider logs this reason at its start.
+    /// No effect. Contains the reason, which the provider logs at its start.
     None(&'static str),
 }
 

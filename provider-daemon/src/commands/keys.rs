@@ -109,7 +109,7 @@ fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lists the readable keys and reports unreadable key files. Fails after the list if a file is unreadable.
+/// Lists the readable keys and reports unreadable key files. If a file is unreadable, returns a failure code.
 fn list(args: &KeysArgs, only_names: bool, home: &Path) -> anyhow::Result<ExitCode> {
     let listing = open_keyring(&args.keyring, home)?.list()?;
     if only_names {

@@ -11,7 +11,7 @@ pub struct Health(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     trouble: Mutex<Option<String>>,
-    /// True while an error pauses the recorder. Read at every step.
+    /// True while an error pauses the recorder. The recorder reads this value at every step.
     is_paused: AtomicBool,
     missed: AtomicU64,
     written: AtomicU64,

@@ -40,7 +40,7 @@ pub(super) struct Causes {
     /// For each order with a price above the tenant's maximum: the price reduction that would have matched
     /// the maximum, in hundredths of a percent.
     too_high: Vec<i64>,
-    /// Number of declines by code and missing resource.
+    /// Number of declined orders, for each pair of decline code and missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,
     /// CPU (millicores), memory (bytes) and storage (bytes) of each order that was declined for missing
     /// capacity. Orders with GPUs are not included.
@@ -216,8 +216,8 @@ fn price_change(
     })
 }
 
-/// Returns the additional capacity with which each of the smallest three quarters of the orders fits alone.
-/// The capacity is not sufficient for all these orders together.
+/// Returns the additional capacity that is sufficient for each of the smallest 75 % of the orders, one at a
+/// time.
 fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     if orders.is_empty() {
         return None;

@@ -16,7 +16,7 @@ pub struct Summary {
     pub outcomes: BTreeMap<Outcome, usize>,
     /// Number of declined orders by code.
     pub declines: BTreeMap<DeclineCode, u64>,
-    /// Number of lost orders with a winner that had a lower price.
+    /// Number of orders that another provider won with a lower price.
     pub lost_by_price: usize,
     /// Earnings of the won leases by denomination: the price per block, multiplied by the number of blocks of
     /// the lease. The escrow account of a lease may have paid less.

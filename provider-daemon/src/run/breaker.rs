@@ -57,7 +57,7 @@ impl BreakerFile {
         }
     }
 
-    /// Writes the file of a tripped circuit breaker again if the file was deleted.
+    /// Restores the file of a tripped circuit breaker if the file was deleted.
     pub(super) async fn rewrite_if_deleted(&self, shut: &RestartState, handle: &ProviderHandle) {
         if self.path.try_exists().is_ok_and(|is_there| !is_there) {
             tracing::warn!(

@@ -66,8 +66,8 @@ impl MeasuredParts {
     }
 }
 
-/// Returns the metrics source of the chain client, with the provider's balances in the denoms of bid deposits
-/// and fees.
+/// Returns the metrics source of the chain client. The source reports the provider's balances in two
+/// denominations: the denomination of `bid_deposit` and the denomination of `gas_prices`.
 pub(super) fn chain_source(chain: &AkashClient, config: &Config, gas_prices: &str) -> ChainSource {
     let mut denoms = vec![config.bid_deposit.denom.clone()];
     denoms.extend(gas_price(gas_prices).map(|(denom, _)| denom));

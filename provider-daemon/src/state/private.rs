@@ -33,7 +33,7 @@ pub(super) fn file(path: &Path) -> io::Result<()> {
     opened.map(drop)
 }
 
-/// Function that receives the path and the mode of each entry with too much access.
+/// Function that receives the path and the mode of each entry with a permission bit of [`TOO_WIDE`].
 type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
 
 /// Denies group and others access to the home directory and its content. In the user's Unix home and in `/`,

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// takes one second.
 pub(super) const STEP_MAX: Duration = Duration::from_secs(10);
 
-/// Liveness of one part for the watchdog: polls of its future (steps) and heartbeats. Clones share the pulse.
+/// Data from which the watchdog detects a stalled part: the current step (a poll of the part's future), and
+/// the last heartbeat. Clones share the data.
 #[derive(Debug, Clone)]
 pub struct Pulse(Arc<Inner>);
 

@@ -97,7 +97,7 @@ pub(super) fn await_ready(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a condition of an object, which may be created later.
+/// Waits until an object meets `condition`. The object may be created during the wait.
 fn await_that(layout: &Layout, what: &str, namespace: &str, condition: &str) -> Result<()> {
     until(what, READY_WITHIN, || {
         kubectl(layout)

@@ -56,8 +56,8 @@ fn containerd(layout: &Layout) -> String {
     out
 }
 
-/// Returns the configuration of the pod network. The network has the name of the network namespace, so that
-/// the teardown of the cluster finds the cached CNI results of the network.
+/// Returns the configuration of the pod network. The pod network has the same name as the network namespace,
+/// so that the teardown finds the cached CNI results.
 fn bridge(layout: &Layout) -> Value {
     json!({
         "cniVersion": "1.0.0",

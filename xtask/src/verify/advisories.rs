@@ -115,9 +115,9 @@ impl Locations {
         }
     }
 
-    /// Returns the database copy that the environment variable selects. Without the variable, calls
-    /// `fetch` if the copy in `own` is missing or old. Then returns the newest of all copies, or `None` if no
-    /// copy exists.
+    /// Returns the database copy that the environment variable selects. Without this variable, first calls
+    /// `fetch` if the copy in `own` is missing or old. Then returns the newest copy, or `None` if there is no
+    /// copy.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {
             if !named.join("crates").is_dir() {

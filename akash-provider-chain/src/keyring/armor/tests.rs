@@ -57,8 +57,8 @@ fn checksum_is_crc24_of_openpgp() {
     assert_eq!(crc24(b"123456789"), 0x0021_cf02);
 }
 
-/// Exports of the libraries of the Go tools. The passphrase is `a passphrase`. The private key has 32 bytes
-/// with the value 7.
+/// Keys that Go libraries exported. The passphrase is `a passphrase`. The private key has 32 bytes with the
+/// value 7.
 const GO_EXPORTS: [&str; 2] = [
     "-----BEGIN TENDERMINT PRIVATE KEY-----
 salt: 30313233343536373839616263646566

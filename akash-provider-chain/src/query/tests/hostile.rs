@@ -79,7 +79,6 @@ fn account_response(path: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Inserts the malformed record into a response.
 fn insert_record(answer: Vec<u8>, path: &str, garbage: &Garbage) -> Vec<u8> {
     if path == dep::QueryDeploymentRequest::PATH {
         let field = |number: u32, bytes: &[u8], out: &mut Vec<u8>| {

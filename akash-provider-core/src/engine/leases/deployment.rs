@@ -98,8 +98,8 @@ pub enum Input {
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// List of the workloads in the cluster. The list covers all `Unlisted` leases. Leases with a listed
-    /// manifest were already added as [`Origin::Recorded`].
+    /// List of the workloads in the cluster. The list covers all `Unlisted` leases. If the list contains the
+    /// manifest of a lease, the engine has already added the lease as [`Origin::Recorded`].
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
@@ -707,8 +707,8 @@ fn not_leader() -> Refusal {
     }
 }
 
-/// Time for the tenant to submit a manifest again after the provider failed to store the manifest. The
-/// manifest deadline is not before the end of this time.
+/// Minimum time between a failure to store a manifest and the manifest deadline. In this time, the tenant can
+/// submit the manifest again.
 const RECORDING_GRACE: Duration = Duration::from_secs(30);
 
 impl Machine for Deployment {

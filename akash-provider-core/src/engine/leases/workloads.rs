@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// Processes the completion of a call of a workload. Late completions are dropped.
+    /// Processes the completion of a workload's call. Late completions are dropped.
     pub(in crate::engine) fn workload_completed(
         &mut self,
         id: &LeaseId,

@@ -11,7 +11,7 @@ const ORDERS_MAX: usize = 4096;
 /// Maximum number of counted bidders of one order, much higher than the limit of the chain.
 const BIDDERS_MAX: usize = 256;
 
-/// Bidders by order. Contains only orders with a received creation event.
+/// Bidders by order. Contains an order only if the engine received its creation event.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct BidCounts {
     bidders: FxHashMap<OrderId, BTreeSet<Address>>,

@@ -206,7 +206,7 @@ pub enum Action {
         /// True if the order has not waited for the balance before.
         is_first: bool,
     },
-    /// Retry the order after the changed market parameters were read.
+    /// Retry the order after the next read of the market parameters.
     AwaitParameters,
     /// Publish an event about the order or its bid.
     Publish(Event),

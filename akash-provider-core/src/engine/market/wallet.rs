@@ -182,7 +182,7 @@ impl Wallet {
         self.fee_rejected.take_if(|rejection| !stands(rejection));
     }
 
-    /// Schedules a read of the balance after a block, if a read is needed.
+    /// Handles a new block. Schedules a read of the balance if a read is needed.
     pub(in crate::engine) fn block(&mut self, now: Mono) {
         if self.has_waiting || self.next.is_none() {
             self.read_soon(now);

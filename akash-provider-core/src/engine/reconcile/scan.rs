@@ -46,10 +46,10 @@ pub(in crate::engine) struct Scan {
     #[serde(default)]
     next_reason: ScanReason,
     cluster_wanted: bool,
-    /// Reason for the next list of the workloads that is not part of a full scan.
+    /// Reason for the next workload listing. Full scans do not use this reason.
     #[serde(default)]
     listing_reason: ScanReason,
-    /// Time of the next list of the workloads that is not part of a full scan.
+    /// Time of the next workload listing, in addition to full scans.
     list_again: Option<Mono>,
     running: Option<ScanInProgress>,
     attempts: u32,

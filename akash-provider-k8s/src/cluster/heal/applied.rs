@@ -21,8 +21,8 @@ pub(super) struct AppliedLease {
     pub(super) namespace: Value,
     /// Whether the isolation objects were rendered from a Manifest record.
     pub(super) is_recorded: bool,
-    /// Rules for the desired objects of a lease without a Manifest record; `None` if the record exists. The
-    /// rules do not apply to isolation objects if `is_recorded` is true.
+    /// Rules for the desired objects of a lease without a Manifest record; `None` if the record exists. If
+    /// `is_recorded` is true, the rules do not apply to isolation objects.
     pub(super) rules: Option<Rules>,
     /// Desired objects that may be wrong, because the hash of the applied object differs or is unknown.
     pub(super) unverified: BTreeSet<Id>,

@@ -142,7 +142,7 @@ fn resources(container: Option<&Container>, is_stateful: bool) -> Resources {
     }
 }
 
-/// Returns exposes for the ports of the live Services, in the order of the container ports.
+/// Returns a [`ServiceExpose`] for each port of the live Services, in the order of the container ports.
 fn exposes(view: &LeaseView, service: &str, container: Option<&Container>) -> Vec<ServiceExpose> {
     let order: Vec<i32> = container
         .and_then(|container| container.ports.as_ref())

@@ -103,7 +103,7 @@ pub struct Work {
     pub filter: Option<Write>,
     /// Route to write.
     pub write: Option<Write>,
-    /// Certificate to request after the route was written.
+    /// Certificate to request after the write of the route.
     pub certificate: Option<Write>,
     /// Objects to delete after the write of the route, even if this write failed.
     pub deletes: Vec<Delete>,

@@ -132,7 +132,7 @@ impl Sink<DynamicObject> for RouteParentSink {
     }
 }
 
-/// Reports the state of the watch to the status page, also during an outage.
+/// Writes the state of the watch to the status page.
 struct RouteParentReport(Arc<Shared>);
 
 impl Report for RouteParentReport {

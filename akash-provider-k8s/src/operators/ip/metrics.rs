@@ -54,7 +54,7 @@ pub struct MetricsStatus {
 struct RequestSchedule {
     /// Address counts of this operator at the time of the last request.
     counted: Option<(u32, u32)>,
-    /// Number of requests since the address counts of this operator last changed.
+    /// Number of requests since the last change of `counted`.
     tries: u32,
     is_same: bool,
 }

@@ -27,7 +27,7 @@ pub struct StoredEvent {
     pub event: LeaseEvent,
 }
 
-/// Storage of lease events across restarts, of limited size. Calls may block.
+/// Storage that retains lease events across restarts. The storage has a limited size. Calls may block.
 pub trait EventStore: fmt::Debug + Send + Sync + 'static {
     /// Returns all stored events.
     ///

@@ -17,7 +17,7 @@ const REST: Duration = Duration::from_millis(8);
 const LIMIT: Duration = Duration::from_secs(10);
 /// Minimum number of requests after each change. These requests must reach the new target.
 const AFTER: usize = 12;
-/// Time after a reload of the proxy during which the previous worker can still respond.
+/// Maximum time for which the previous proxy worker can still respond after a reload.
 const OVERLAP: Duration = Duration::from_millis(100);
 
 /// Start time and result of a request: status and body, or an error.

@@ -23,7 +23,7 @@ pub const DECLINE_JSON: &str = "application/vnd.provider-daemon.decline+json";
 /// Maximum size of a request body, in bytes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// Response of `/validate`: the price that the provider would bid, as `ValidateGroupSpecResult` in JSON.
+/// Response of `/validate`: the price that the provider would bid. The Go type is `ValidateGroupSpecResult`.
 #[derive(Serialize)]
 struct Validated<'a> {
     min_bid_price: &'a DecCoin,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Maximum size of the audit log of an operator, in bytes.
 const LOG_BYTES: u64 = 256 << 20;
-/// Maximum number of files of the audit log of an operator.
+/// Maximum number of audit log files of an operator.
 const LOG_FILES: usize = 16;
 
 /// Cluster, status server and leader election of an operator.

@@ -21,7 +21,7 @@ const DAYS_FEW: f64 = 7.0;
 
 #[derive(Debug)]
 struct Funds {
-    /// Configured deposit of a bid, for each denomination of bids.
+    /// Configured deposits of a bid, in order of preference.
     deposits: Vec<Coin>,
     /// Minimum deposit of a bid, for each denomination that the chain accepts.
     minimums: Vec<Coin>,

@@ -93,8 +93,8 @@ async fn crowd(rest: SocketAddr, grpc: SocketAddr) -> [Vec<Idle>; 3] {
     crowd
 }
 
-/// Counts the open files of the provider in a thread. After the returned flag is set, the thread returns the
-/// maximum.
+/// Starts a thread that counts the open files of the provider. After the returned flag is set, the thread
+/// returns the maximum.
 fn count_files(served: &Served) -> (Arc<AtomicBool>, JoinHandle<usize>) {
     let (folder, until) = (served.provider.about("fd"), Arc::new(AtomicBool::new(false)));
     let ends = Arc::clone(&until);

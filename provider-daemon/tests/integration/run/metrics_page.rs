@@ -7,8 +7,8 @@ use testbed::free_port;
 
 pub(crate) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0";
 
-/// Returns the rows of the documented metrics table for the scrape `text`. The documented labels in `page`
-/// are added, because a metric without a value has no labels in `text`.
+/// Returns the rows of the documented metrics table. The metrics come from the scrape `text`. The labels come
+/// from `text` and `page`: a metric without a value has no labels in `text`.
 fn rows(text: &str, page: &str) -> Vec<String> {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for row in page.lines() {

@@ -27,8 +27,8 @@ const IDLE_DESCRIPTORS: f64 = 40.0;
 const ORDER_KIB: f64 = 100.0;
 /// Maximum wait for the connections to close after the load.
 const CLOSE_TIME: Duration = Duration::from_secs(10);
-/// Resource, maximum, and maximum growth per minute after [`SETTLED`]. The maximum of descriptors includes
-/// many pending requests.
+/// Resource, maximum, and maximum growth per minute after [`SETTLED`]. The maximum for descriptors is high,
+/// because each pending request uses descriptors.
 const BOUNDS: [(&str, f64, f64); 4] = [
     ("memory (KiB)", 400_000.0, 100.0),
     ("descriptors", 400.0, 1.0),

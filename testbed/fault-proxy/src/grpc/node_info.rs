@@ -127,7 +127,7 @@ pub(super) fn refused(status: HeaderValue, text: String) -> Response<Body> {
     answer
 }
 
-/// Returns true for a request for a block, either the latest or by height.
+/// Returns true for the two block requests: for the latest block, and for the block at a height.
 pub(super) fn is_of_blocks(path: &str) -> bool {
     [LATEST, BY_HEIGHT].contains(&path)
 }

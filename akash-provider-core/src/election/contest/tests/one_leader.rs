@@ -105,7 +105,7 @@ struct Luck {
     way_back: u64,
     /// Lost message: 0 for the response, 1 for the request, otherwise none.
     lost: u8,
-    /// Additional delay until a request reaches the store, if the node gets no response.
+    /// Additional delay before a request without a response takes effect in the store.
     late: u64,
     /// Duration for which the instance is suspended before its next step.
     stands_still: u64,

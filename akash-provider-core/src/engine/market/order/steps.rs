@@ -685,8 +685,8 @@ impl Order {
         self.goto(Phase::Open { deadline })
     }
 
-    /// Returns the block time at which the engine closes an open bid, or starts the timeout of the bid.
-    /// Returns `None` if no bid timeout is configured.
+    /// Returns the block time of the next step for an open bid: the close of the bid, or the start of its
+    /// timeout. Returns `None` if no bid timeout is configured.
     fn bid_deadline(&mut self, cx: &Cx<'_>) -> Option<BlockTime> {
         let now = cx.now.block_time;
         let timeout = cx.config.bid_timeout?;

@@ -178,7 +178,7 @@ async fn prepare(stage: &Stage, name: &str) {
     }
 }
 
-/// Returns the sort key of a recording. Recordings from the time before the update of `web` come first.
+/// Returns the sort key of a recording. Recordings that precede the manifest update come first.
 fn order(name: &str) -> u8 {
     match name {
         "put-manifest-updated" => 1,

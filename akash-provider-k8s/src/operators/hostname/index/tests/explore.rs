@@ -156,7 +156,7 @@ impl Explored for World {
         )
     }
 
-    /// Reconciles one hostname like the writer. The changes become pending events.
+    /// Reconciles one hostname, as the writer does. The changes become pending events.
     fn works_on(&mut self, name: &str) {
         let mut work = self.index.work(name);
         // The guard lists the records before a deletion.

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the allocatable and the allocated amount of a resource, as multiples of `unit` thousandths.
+/// Returns the allocatable and the allocated amount of a resource. `unit` is the unit of the result, in
+/// thousandths.
 fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     let pair = pair.unwrap();
     let [allocatable, allocated] = [&pair.allocatable, &pair.allocated].map(|quantity| {
