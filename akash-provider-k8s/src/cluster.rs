@@ -155,7 +155,7 @@ impl KubeCluster {
 }
 
 impl Inner {
-    /// Returns the settings for rendering, with the current networks that pods must not reach.
+    /// Returns the settings for rendering, with the current list of networks that pods must not reach.
     pub(crate) fn rendering(&self) -> Settings {
         let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
         Settings {

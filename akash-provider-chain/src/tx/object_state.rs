@@ -20,7 +20,7 @@ pub enum ObjectState {
     },
     /// The object shows that the message was not executed. The message can be sent again.
     NotDone,
-    /// The message was not executed and would be refused. Contains the reason.
+    /// The message was not executed. The chain would now refuse the message for the contained reason.
     Impossible(TxError),
     /// The object does not show whether the message was executed.
     Unclear,

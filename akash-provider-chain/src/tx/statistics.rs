@@ -63,9 +63,9 @@ pub struct TxStatistics {
     pub mempool_full: u64,
     /// Number of transactions that blocks contain, successful or failed.
     pub included: u64,
-    /// Total fees of the transactions in blocks, by denomination, including fees that a granter paid.
+    /// Total fees of all included transactions, by denomination. The total contains fees that a granter paid.
     pub fees: BTreeMap<Denom, u64>,
-    /// Total used gas of the transactions in blocks.
+    /// Total gas that all included transactions used.
     pub gas_used: u64,
     /// Time from a call to its outcome, for committed and refused messages.
     pub outcome_times: DurationCounts,

@@ -316,8 +316,8 @@ async fn a_call_given_up_harms_no_later_one(strategy: &dyn PricingStrategy, setu
     price(&rule, strategy, &request).await;
 }
 
-/// Returns one replica of one core, 512 MiB, 1 GiB ephemeral storage and an HTTP endpoint, for at most 1000
-/// uact.
+/// Returns a unit with one replica and a maximum price of 1000 uact. The replica has one core, 512 MiB of
+/// memory, 1 GiB of ephemeral storage and an HTTP endpoint.
 fn plain_unit() -> ResourceUnit {
     let resources = Resources {
         id: 1,

@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 const OPERATION: &str = "price by script";
-/// Maximum length of an excerpt of the output in an error, in characters.
+/// Maximum number of characters that an error quotes from the script output.
 const EXCERPT: usize = 500;
 
 /// Path and limits of a price script.

@@ -48,8 +48,8 @@ pub struct Verdict {
     pub reason: Option<DeclineCode>,
     /// Text of the reason for a decline.
     pub message: Option<String>,
-    /// Reasons why the group fits or does not fit, for each resource unit and node. Also set if `would_bid`
-    /// is true.
+    /// Reasons why the group fits or does not fit, for each resource unit and node. The field is
+    /// set even if `would_bid` is true.
     pub explanation: Explanation,
 }
 

@@ -21,7 +21,7 @@ impl Engine {
         self.market.orders.remove_finished(id);
     }
 
-    /// Processes the close or the pause of a group. Both also close the group's order.
+    /// Processes the close or the pause of a group. Either event closes the group's order.
     pub(in crate::engine) fn group_stopped(&mut self, id: &GroupId) {
         if let Some(order) = self.market.of_group.get(id).cloned() {
             self.drive_order(&order, Input::OrderClosed);

@@ -65,7 +65,8 @@ pub struct Prices {
     /// Price of a GiB of storage, by storage class. The class of ephemeral volumes is `ephemeral`. The
     /// provider does not bid on an order with any other class.
     pub storage: BTreeMap<String, Amount>,
-    /// Price of an endpoint. The endpoints of a resource unit count once, regardless of the number of replicas.
+    /// Price of an endpoint. The replicas of a resource unit share the endpoints, so the price does not
+    /// depend on the number of replicas.
     pub endpoint: Amount,
     /// Price of a leased IP.
     pub ip: Amount,

@@ -77,8 +77,8 @@ impl operator_state::Index for Hostnames {
         self.index.declared()
     }
 
-    /// Permits the deletion of HTTPRoutes when the new Ingress has existed for the time `handover`. A restart
-    /// of the operator starts this time again.
+    /// Permits the deletion of HTTPRoutes when the new Ingress has existed for the time `handover`. After a
+    /// restart of the operator, this time is counted from zero.
     fn apply_time_rules(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
         if work.held.is_empty() {
             self.settling.remove(name);

@@ -18,7 +18,8 @@ impl Pattern {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// Returns an error if the expression is empty, too long, too large or invalid.
+    /// Returns an error if the expression is empty, too long or invalid. The compiled form also has a size
+    /// limit.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             // An empty expression matches every node.

@@ -15,8 +15,8 @@ const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 const TYPE: &str = "content-type";
 
-/// Methods that an Akash node calls after it has selected a state. Even a refusal contains the height of this
-/// state.
+/// Methods for which an Akash node first selects a state. Even the refusal of such a call contains the height
+/// of the state.
 const OF_STATE: [&str; 32] = [
     "/akash.audit.v1.Query/AllProvidersAttributes",
     "/akash.audit.v1.Query/AuditorAttributes",
