@@ -19,8 +19,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Maximum time by which a block time may be ahead of the local clock, in ms.
 pub(crate) const AHEAD_MAX_MS: i64 = 10_000;
-/// Maximum rise of a height without elapsed time, in blocks. Each elapsed [`BLOCK_MIN_MS`] permits one more
-/// block.
+/// Maximum height difference, in blocks, between two blocks with the same time. Each [`BLOCK_MIN_MS`]
+/// between the two block times permits one more block.
 pub(crate) const BURST: Height = 1000;
 /// Minimum average block interval, in ms. The block interval is 6 s on the Akash network, and down to 100 ms
 /// on development networks.

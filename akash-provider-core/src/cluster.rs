@@ -79,7 +79,7 @@ pub struct Listing {
     /// Workload of each lease, as in the last `record` or `deploy` call. Leases with an unusable record are
     /// in `unusable` instead.
     pub deployments: Vec<WorkloadSpec>,
-    /// Objects of leases without a readable workload record.
+    /// Objects of leases. The workload record of each such lease is missing or unreadable.
     #[serde(default)]
     pub unusable: Vec<UnusableRecord>,
     /// Leases that have a record, but lack an object or have a modified object. If the provider deployed such
@@ -163,7 +163,7 @@ pub enum ClusterChange {
     },
     /// The watch of the backend failed. The health of all workloads is unknown until the next snapshot.
     Lost,
-    /// Objects of running leases were deleted, or a resource kind is available again. After this change, the
+    /// Objects of running leases were deleted, or a resource kind is available again. In both cases, the
     /// provider lists the workloads.
     RecordsLost,
 }

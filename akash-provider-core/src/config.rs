@@ -138,8 +138,8 @@ pub struct Config {
     /// Owners for which the circuit breaker had tripped before the restart. If the set has more than 64
     /// owners, the breaker trips for all owners.
     pub breaker_held_owners: BTreeSet<Address>,
-    /// Time to wait for an unreachable second chain endpoint to confirm that a lease is closed. After this
-    /// time, the response of the first endpoint is sufficient.
+    /// Maximum wait for an unreachable second chain endpoint, before the provider treats a lease as closed.
+    /// After this time, the response of the first endpoint is sufficient.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
     /// Time that a new leader waits before it closes a lease. During this time, transactions of the old

@@ -247,8 +247,8 @@ impl Election {
         Ok(())
     }
 
-    /// Replaces the settings that all instances must share. A leader publishes its settings, a standby
-    /// compares them.
+    /// Replaces the settings that all instances must share. The leader publishes its settings. A standby
+    /// compares its settings with the settings of the leader.
     pub fn set_settings(&self, settings: BTreeMap<String, String>) {
         *lock(&self.shared.settings) = Some(settings);
         self.shared.wake.notify_one();

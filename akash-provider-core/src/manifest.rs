@@ -191,7 +191,7 @@ pub struct ServiceParams {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StorageParams {
-    /// Name of the volume among the service's resources.
+    /// Name of the volume. The resources of the service contain a volume with this name.
     pub name: String,
     /// Absolute path in the container.
     pub mount: String,

@@ -45,7 +45,7 @@ pub struct PriceRequest {
     pub group: Arc<GroupSpec>,
     /// Reserved units, with overcommit applied and concrete GPU models; `None` if nothing is reserved.
     pub allocated: Option<Arc<Vec<ResourceUnit>>>,
-    /// Number of decimal places for a price script.
+    /// Number of decimal places of a price, for price scripts.
     pub precision: u32,
     /// Utilization of the cluster at the time of the request, without and with this order; `None` if unknown.
     pub utilization: Option<Box<Utilization>>,

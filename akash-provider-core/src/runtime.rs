@@ -62,7 +62,7 @@ const BUS_FLUSH: Duration = Duration::from_secs(2);
 /// Maximum number of unfinished calls that the shutdown report names.
 const REPORTED_CALLS: usize = 20;
 
-/// Arguments of the loop of a provider.
+/// Arguments of [`run`].
 #[derive(Debug)]
 pub(crate) struct Parts<B> {
     pub(crate) brain: B,

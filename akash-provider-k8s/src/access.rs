@@ -79,7 +79,8 @@ impl Access {
         Ok(())
     }
 
-    /// Returns true if the lease is torn down. Returns false while the caches are outdated.
+    /// Returns true after a teardown has deleted all pods of the lease. Returns false while the caches are
+    /// outdated.
     fn is_over(&self, namespace: &str) -> bool {
         let view = self.state.lease_in(namespace);
         let going = view

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub struct DeletionLog(Option<Arc<dyn AuditLog>>);
 
 impl PartialEq for DeletionLog {
-    /// Returns true for any two values, because the log is not a setting.
+    /// Returns true for any two logs, so that a comparison of settings ignores the log.
     fn eq(&self, _: &Self) -> bool {
         true
     }

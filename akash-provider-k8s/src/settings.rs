@@ -57,7 +57,7 @@ pub struct Settings {
     pub leased_ip_count: LeasedIpCount,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
-    /// User or ServiceAccount that gets the ClusterRole of leases in each lease namespace.
+    /// User or ServiceAccount that is bound to the lease ClusterRole in the namespace of each lease.
     ///
     /// The backend sets this field to its own account. If this account has the rights in the whole cluster,
     /// the field is `None`.

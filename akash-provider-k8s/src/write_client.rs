@@ -68,7 +68,7 @@ impl WriteClient {
         Self { client, gate }
     }
 
-    /// Creates a client for a program without an election, which always writes.
+    /// Creates a client that always writes, for a program without an election.
     #[must_use]
     pub fn without_election(client: Client) -> Self {
         let gate = LeadershipGate::new(true);

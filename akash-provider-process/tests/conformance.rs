@@ -256,7 +256,7 @@ fn second(mut deployment: WorkloadSpec) -> WorkloadSpec {
     deployment
 }
 
-/// Runs a command next to the first replica. Returns its exit code and output.
+/// Runs a command with the environment of the first replica. Returns its exit code and output.
 async fn exec(
     cluster: &ProcessCluster,
     words: &[&str],

@@ -89,9 +89,9 @@ impl Endpoint {
             .await
     }
 
-    /// Queries every sentinel, because all instances of a provider must use one master. Returns the master
-    /// that all responding sentinels name. If the sentinels disagree, returns the master that more than half
-    /// of all sentinels name.
+    /// Queries every sentinel, because all instances of a provider must use one master. If all responses
+    /// contain the same master, returns this master. If the responses differ, more than half of all sentinels
+    /// must report the returned master.
     async fn elected_master(&self, master: &str) -> RedisResult<Client> {
         let addresses: Vec<_> = self.location.addresses().collect();
         let count = addresses.len();

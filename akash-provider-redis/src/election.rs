@@ -72,7 +72,7 @@ pub struct RedisElection {
 }
 
 impl RedisElection {
-    /// Returns access to the election record with this name. Sends no request.
+    /// Creates a store for the election record with this name. Sends no request.
     #[must_use]
     pub fn new(location: Location, name: &str) -> Self {
         let link = Endpoint::new(location.clone());

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 /// Maximum time for a response.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
-/// Expiry of the key with a publisher's last event number, in seconds.
+/// Lifetime of the key that stores the last event number of a publisher, in seconds.
 const PUBLISHER_LIFETIME_S: u64 = 3600;
 /// Time for which the ID of a published fact is stored, in seconds. After a fail-over, the new leader
 /// publishes the facts of the last two election lease durations again. The additional 5 minutes allow for

@@ -134,8 +134,8 @@ struct LeaseLine {
     /// Price of 30 days at the average time of recent blocks.
     #[serde(default)]
     price_30_days: Option<DecCoin>,
-    /// Earnings since the creation of the lease; `None` if unknown. Blocks that the escrow account cannot pay
-    /// for do not count.
+    /// Earnings since the creation of the lease; `None` if unknown. Blocks are not counted if the escrow
+    /// account cannot pay for them.
     #[serde(default)]
     accrued: Option<DecCoin>,
     /// Withdrawn part of `accrued`; `None` if unknown.

@@ -28,8 +28,8 @@ pub(crate) enum State {
     Gone,
 }
 
-/// Starts a program in a network namespace and in its own session, with its output in `log`. The program runs
-/// on after the end of this process. The separate session protects a paused program from SIGHUP.
+/// Starts a program in a network namespace and in its own session, with its output in `log`. The program
+/// continues when this process ends. The separate session protects a paused program from SIGHUP.
 pub(crate) fn start(
     netns: &str,
     program: &Path,

@@ -34,7 +34,7 @@ const BACKENDS: [&str; 4] = [
 const DAEMON: &str = "provider-daemon";
 /// Server crates for embedders. In the workspace, these crates depend only on the core and the chain client.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
-/// Parts that the commands of the daemon share. These parts depend on no cluster backend.
+/// Package with the code that the commands of the daemon share. This package depends on no cluster backend.
 const CLI: &str = "akash-provider-cli";
 /// Commands of tenants. They depend on no cluster backend. The only dependency on the provider is the format
 /// of gateway messages.

@@ -14,7 +14,7 @@ const API_BUDGET: Duration = Duration::from_mins(5);
 /// Time limit of the tests with a real node.
 const NODE_BUDGET: Duration = Duration::from_mins(6);
 
-/// Kind of a stage, which selects its time limit.
+/// Kind of a stage. The kind determines the time limit of the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Build,

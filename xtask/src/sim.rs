@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) enum Form {
     /// Release build, for many histories.
     Released,
-    /// Slightly optimized build with overflow checks, faster than a release build for few histories.
+    /// Slightly optimized build with overflow checks, for few histories.
     Quick,
 }
 

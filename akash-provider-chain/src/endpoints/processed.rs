@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// A warning is logged after this time without a node at the processed height.
 const UNREACHED_FOR: Duration = Duration::from_secs(300);
 
-/// Last processed block, and the start of each disagreement with the nodes.
+/// Last processed block, and whether the nodes contradict this block.
 #[derive(Debug, Default)]
 pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,

@@ -197,11 +197,11 @@ impl Endpoints {
         Ok((Checkpoint { height, time }, versions))
     }
 
-    /// Starts a back-off for each endpoint that is more than [`LAG_MAX`] blocks behind the processed block or
-    /// the highest endpoint.
+    /// Starts a back-off for each endpoint that is more than [`LAG_MAX`] blocks behind the processed block,
+    /// or behind the highest block of all usable endpoints.
     ///
-    /// An endpoint is not compared with the highest endpoint if the newest blocks of the two endpoints
-    /// contradict each other.
+    /// If the newest block of an endpoint contradicts the highest block, the endpoint is compared only with
+    /// the processed block.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());

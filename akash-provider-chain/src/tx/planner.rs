@@ -205,7 +205,7 @@ pub(super) enum Action {
     Reply(Ticket, Result<TxOutcome, Failure>),
 }
 
-/// Call in the queue, without a transaction yet.
+/// Queued call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Request {
     ticket: Ticket,

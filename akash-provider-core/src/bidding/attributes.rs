@@ -198,8 +198,8 @@ fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Mal
     }
 }
 
-/// Reads the first or the last character of a range such as `a-z`. Returns an error at the end of the
-/// pattern: the closing `]` is missing.
+/// Reads the first or the last character of a range such as `a-z`. The pattern must continue after this
+/// character, at least with the closing `]`.
 fn class_char(pattern: &mut std::str::Chars<'_>) -> Result<char, Malformed> {
     let c = match pattern.next() {
         None | Some('-' | ']') => return Err(Malformed),

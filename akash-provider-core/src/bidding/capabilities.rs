@@ -13,7 +13,7 @@ pub(super) const GPU: &str = "capabilities/gpu/";
 pub struct Capabilities<'a> {
     /// Attributes `capabilities/storage/<n>/<key>`: pairs of `<key>` and value, by `<n>`.
     storage: BTreeMap<&'a str, Vec<(&'a str, &'a str)>>,
-    /// `<rest>` and value of `capabilities/gpu/<rest>`. The rest has at least two segments.
+    /// Attributes `capabilities/gpu/<rest>`: pairs of `<rest>` and value. `<rest>` has at least two segments.
     gpu: Vec<(&'a str, &'a str)>,
 }
 

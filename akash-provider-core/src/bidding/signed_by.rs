@@ -21,7 +21,7 @@ pub fn auditors(group: &GroupSpec) -> Vec<&str> {
         .collect()
 }
 
-/// Checks the number of auditors that an order names. Duplicates count.
+/// Checks the number of auditors in an order. An auditor that occurs twice counts twice.
 ///
 /// # Errors
 /// Returns [`Decline::TooManyAuditors`].

@@ -50,7 +50,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// # Behavior
     /// - The call returns when the backend has accepted the workload, before the workload is healthy.
     /// - A repeated deploy of the same input changes nothing.
-    /// - A permanently refused deploy does not affect the running workload.
+    /// - If the backend permanently refuses a deploy, the running workload does not change.
     ///
     /// # Errors
     /// Returns `Invalid` for a workload that can never run, and `Conflict` when an instance with a later

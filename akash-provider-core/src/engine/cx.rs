@@ -20,7 +20,7 @@ pub struct Cx<'a> {
     /// True if events of the block at `height + 1` were already received.
     pub within_block: bool,
     /// Counter of changes to the provider record, the audits and the market parameters. After a change, the
-    /// engine decides about an order again.
+    /// engine decides again whether to bid on an order.
     pub provider_version: u32,
     /// First configured bid deposit that the chain accepts and the account can pay. `None` if no deposit
     /// meets both conditions.

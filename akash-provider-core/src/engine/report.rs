@@ -14,8 +14,8 @@ impl Engine {
         self.changes
     }
 
-    /// Increases the change counter for inputs that always change the status. For other inputs, the functions
-    /// that process the input increase the counter if the status changes.
+    /// Increases the change counter for an input that always changes the status. Any other input increases
+    /// the counter later, when the input changes the status.
     pub(super) fn count_input(&mut self, input: &Input) {
         let is_quiet = match input {
             Input::Chain(event) => !matches!(event, ChainEvent::Resync(_)),

@@ -141,7 +141,8 @@ impl Search<'_> {
         None
     }
 
-    /// Returns the GPU choices that fit on some node, in descending order of the first fitting node.
+    /// Returns the GPU choices that fit on at least one node. The choices are sorted by the index of their
+    /// first fitting node, highest index first.
     fn order_choices(&self, unit: usize) -> Vec<GpuRequest> {
         let need = &self.needs[unit];
         let nodes = 0..self.inventory.free.len();

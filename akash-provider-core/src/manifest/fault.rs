@@ -40,7 +40,7 @@ pub enum ManifestError {
     /// The manifest violates a structural rule.
     #[error("invalid manifest: {at}: {fault}")]
     Structure {
-        /// Location in the manifest by names: `akash.web.expose[0]`.
+        /// Path in the manifest, such as `akash.web.expose[0]`.
         at: String,
         /// Violated rule.
         fault: StructureFault,
@@ -48,7 +48,7 @@ pub enum ManifestError {
     /// The manifest is valid but differs from the groups on the chain.
     #[error("manifest cross-validation error: {at}: {fault}")]
     Cross {
-        /// Location in the manifest by names: `akash.web`.
+        /// Path in the manifest, such as `akash.web`.
         at: String,
         /// Difference.
         fault: CrossFault,

@@ -35,7 +35,7 @@ pub fn hostnames_wanted(
     wanted
 }
 
-/// Returns the hostnames in the exposes of the group, in lower case and in the sequence of the manifest. Each
+/// Returns the hostnames in the exposes of the group, in lower case and in the order of the manifest. Each
 /// hostname occurs once.
 #[must_use]
 pub fn custom_hosts(group: &Group) -> Vec<String> {

@@ -170,7 +170,8 @@ impl GroupBook {
         self.end_order(cx, ending);
     }
 
-    /// Closes the newest order with its bids and its lease. Emits the events in the sequence of the chain.
+    /// Closes the newest order with its bids and its lease. Emits the events in the same order as the
+    /// chain.
     pub(super) fn end_order(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         let Some(order) = self.orders.last_mut() else {
             return;

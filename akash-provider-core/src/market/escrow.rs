@@ -19,7 +19,7 @@ pub(super) struct Escrow {
     pub(super) details: EscrowDetails,
 }
 
-/// Values of an escrow account in a query response, except the remaining funds.
+/// Values of an escrow account for a query response. The remaining funds are not included.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct EscrowDetails {
     /// Total amount that the account has transferred to leases, by denomination.
@@ -191,7 +191,8 @@ impl DeploymentBook {
         overdrawn
     }
 
-    /// Closes the deployment for insufficient funds, in the transaction that detects the shortage.
+    /// Closes the deployment, because its funds are insufficient. The close is part of the transaction that
+    /// detects the shortage.
     pub(super) fn close_overdrawn(&mut self, cx: &mut TxContext<'_>) {
         if self.record.active {
             self.end(cx, Ending::InsufficientFunds);

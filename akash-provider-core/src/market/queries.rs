@@ -18,7 +18,7 @@ pub struct BidDeposit {
     pub returned_at: Option<Height>,
 }
 
-/// Values of a lease in a query response, except the values of the [`LeaseRecord`].
+/// Values of a lease for a query response. The values of the [`LeaseRecord`] are not included.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseDetails {
     /// Earnings that are not paid, because the funds were insufficient.

@@ -10,8 +10,8 @@ const MIN_PER_GIB: u128 = 50;
 const GIB_BITS: u32 = 30;
 /// At the highest random price, 2^`BYTES_PER_UNIT_BITS` bytes of memory cost one base unit.
 const BYTES_PER_UNIT_BITS: u32 = 10;
-/// Number of possible prices for each base unit of the price range. The distance between two prices is 10^-6
-/// base units, so all prices are in the lowest 1 % of the range.
+/// Number of possible prices for each base unit of the price range. Adjacent prices differ by 10^-6 base
+/// units, so 10,000 prices cover 1 % of a base unit. All prices are in the lowest 1 % of the range.
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 

@@ -12,7 +12,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Formats a number of this unit in the notation of SDL files.
+    /// Formats a quantity as in SDL files. `number` is the quantity in this unit.
     #[must_use]
     pub fn format(self, number: u128) -> String {
         match self {

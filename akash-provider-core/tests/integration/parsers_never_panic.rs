@@ -18,8 +18,8 @@ fn sdl_texts() -> Vec<String> {
         .collect()
 }
 
-/// Asserts that an accepted SDL has a valid manifest, and that the serialized manifest is parsed without a
-/// change.
+/// Asserts that an accepted SDL has a valid manifest. Serializing and parsing this manifest must return an
+/// equal manifest.
 fn assert_invariants(text: &str) {
     match sdl::parse(text) {
         Ok(sdl) => {

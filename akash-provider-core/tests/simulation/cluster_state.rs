@@ -216,7 +216,8 @@ impl ClusterState {
         }
     }
 
-    /// Returns the leases with objects that the provider sees, and the leases with hidden objects.
+    /// Returns two sets of leases. The provider sees the objects of the first set, but not the objects of the
+    /// second set.
     pub(crate) fn there(&self) -> (BTreeSet<LeaseId>, BTreeSet<LeaseId>) {
         let away = |r: &Workload| r.elsewhere && self.place != ReadLocation::Right;
         let hidden = self.runs.iter().filter(|(_, r)| away(r));

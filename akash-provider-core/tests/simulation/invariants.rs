@@ -525,8 +525,8 @@ impl SettledCheck<'_> {
         orders.map(|o| o.id.to_string()).collect()
     }
 
-    /// Returns the orders with a closed lease, and the orders of closed deployments on which this provider
-    /// has a bid.
+    /// Returns the orders with a closed lease. Also returns the orders with a bid of this provider, if their
+    /// deployment is closed.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.market.leases().filter(|r| !r.lease.state.is_live());
         let leased = over.map(|r| r.lease.id.order.to_string());

@@ -133,7 +133,7 @@ impl Reader {
     }
 }
 
-/// Reason for the end of the stream of a replica.
+/// Reason why the log stream of a replica ended.
 enum End {
     /// The API server ended the stream.
     Eof,

@@ -73,7 +73,7 @@ impl Inner {
         })
     }
 
-    /// Returns the Manifest record of the lease to harden. Returns a conflict if the record is missing, is
+    /// Returns the Manifest record of `deployment.lease`. Returns a conflict if the record is missing, is
     /// being deleted, or does not match `deployment`.
     async fn record_of_hardened(&self, deployment: &WorkloadSpec) -> Result<Manifest, Error> {
         let lease = &deployment.lease;
@@ -383,8 +383,8 @@ impl Inner {
         }
     }
 
-    /// Returns the pod templates of services that an earlier version deployed without default ephemeral
-    /// storage. An upgrade must not restart the pods of these services.
+    /// Returns the pod templates of services without default ephemeral storage. An earlier version of this
+    /// program deployed these services, and an upgrade must not restart their pods.
     ///
     /// If `deleted` is true, services without a workload are included.
     fn unlimited(

@@ -284,7 +284,7 @@ impl Inner {
         })
     }
 
-    /// Returns the lease of a namespace that has lost its lease labels and its Manifest record. An error
+    /// Returns the lease of `home`, a namespace without its lease labels and its Manifest record. An error
     /// contains the time at which the namespace is read again, or `None` if there is nothing to repair.
     async fn disowned(
         &self,

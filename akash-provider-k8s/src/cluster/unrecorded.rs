@@ -176,8 +176,8 @@ fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolatio
 }
 
 impl Item {
-    /// Derives the desired object without the hash of the applied object. Returns `None` if the object cannot
-    /// be derived.
+    /// Derives the desired object while the hash of the applied object is unknown. Returns `None` if the
+    /// object cannot be derived.
     fn without_hash(&self, live: Option<&LiveObject>) -> Option<DerivedItem> {
         let is_of_every_lease = self.id.name == objects::RESTRICTIONS || self.id.is_access();
         let body = match live {

@@ -43,7 +43,7 @@ pub struct ClassFacts {
     pub(crate) ceph: Option<(Box<str>, Box<str>)>,
 }
 
-/// Fields of a persistent volume that the capacity count uses.
+/// Fields of a persistent volume, for the capacity count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeFacts {
     pub(crate) class: Box<str>,
@@ -54,7 +54,7 @@ pub struct VolumeFacts {
     pub(crate) node: Option<NodeName>,
 }
 
-/// Fields of a storage capacity that the capacity count uses.
+/// Fields of a storage capacity object, for the capacity count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapacityFacts {
     pub(crate) class: Box<str>,

@@ -74,7 +74,7 @@ pub(super) fn access(cx: &Context<'_>) -> Option<RoleBinding> {
     })
 }
 
-/// Returns the rules for each subset of the permissions, in every order.
+/// Returns the rules for every sequence of distinct permissions, including the empty sequence.
 pub(crate) fn all_permissions() -> Vec<Value> {
     let mut lists: Vec<Vec<&str>> = vec![Vec::new()];
     let mut next = 0;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
 };
 
-/// Prefix of the labels with the capabilities of a node.
+/// Prefix of the capability labels of nodes, after `akash.network/`.
 const CAPABILITIES: &str = "capabilities";
 
 /// Selects nodes with the label `akash.network=true`, the promised GPU and the requested storage classes.

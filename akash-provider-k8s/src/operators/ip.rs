@@ -58,7 +58,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Settings of the operator. [`Options::new`] has the defaults of the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Provider for which this operator serves the leases (`--provider`).
+    /// Provider of the leases that this operator serves (`--provider`).
     pub provider: Address,
     /// Namespace of the ProviderLeasedIP and Manifest objects (`--k8s-manifest-ns`).
     pub manifest_namespace: String,

@@ -188,7 +188,7 @@ impl Queue {
         self.dues.first().map(|(due, _)| *due)
     }
 
-    /// Ends the work on a name without a write, and clears an earlier failure of the name.
+    /// Marks the work on a name as done, although nothing was written. Clears an earlier failure of the name.
     pub fn rest(&mut self, name: &str) {
         self.running.remove(name);
         self.unfail(name);

@@ -55,7 +55,7 @@ impl fmt::Debug for Definitions {
 }
 
 impl PartialEq for Definitions {
-    /// Returns true for any two values, because the shared watch is not a setting.
+    /// Returns true for any two watches, so that a comparison of settings ignores the shared watch.
     fn eq(&self, _: &Self) -> bool {
         true
     }

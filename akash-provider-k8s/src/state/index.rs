@@ -139,7 +139,7 @@ pub(super) struct Index {
     /// Lease namespace of each object in the manifest namespace.
     homes: HashMap<Key, String>,
     nodes: Nodes,
-    /// Notification that a lease's health depends on a node that has not been read.
+    /// Notification about an unread node. The health of a lease depends on this node.
     pub(super) unread_nodes: Arc<Notify>,
     /// Objects that have the label `akash.network=true` but belong to no lease. The value states why an object
     /// belongs to no lease.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Returns a client of an API server without objects, which records the request methods.
+/// Returns a client of an API server without objects. The server records the request methods in `seen`.
 fn server(
     seen: &Arc<Mutex<Vec<Method>>>,
 ) -> ClientBuilder<

@@ -49,8 +49,9 @@ pub fn message_text(error: &anyhow::Error, remedies: &[Remedy]) -> String {
     }
 }
 
-/// Returns the first remedy for an error or for one of its causes: the text of a [`WithHelp`], or the result
-/// of a function in `remedies`. Without such a remedy, returns the general remedy for the first I/O error.
+/// Returns the first remedy for an error or for one of its causes. A remedy is the text of a [`WithHelp`], or
+/// the result of a function in `remedies`. If there is no such remedy, returns the general remedy for an I/O
+/// error among the causes.
 #[must_use]
 pub fn help<'a>(error: &'a anyhow::Error, remedies: &[Remedy]) -> Option<&'a str> {
     // A remedy that was added as a context is no cause in the chain below.

@@ -28,7 +28,7 @@ pub enum KeysError {
         /// Cause of the failure.
         source: io::Error,
     },
-    /// A missing key cannot be created.
+    /// The creation of a missing key failed.
     #[error("cannot create the keys of the development network")]
     Make(#[source] KeyringError),
     /// A key is missing or unreadable.

@@ -140,7 +140,7 @@ fn withdrawn(market: &Market, id: &LeaseId) -> u128 {
     payment.map_or(0, |p| p.withdrawn.amount)
 }
 
-/// Returns the transfer events for the refund of a bid deposit to the provider.
+/// Returns the transfer events for the return of a bid deposit. The provider of the bid receives the deposit.
 fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     let deposit = market.bid_deposit(id);
     deposit.map_or_else(Vec::new, |d| {

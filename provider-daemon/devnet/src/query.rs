@@ -28,8 +28,7 @@ pub(super) struct QueryError {
     log: String,
     /// Error code for `abci_query` and its text. With `None`, both follow from `status`.
     number: Option<(u32, &'static str)>,
-    /// True if the query failed before the state of a height was selected. The gRPC response then contains no
-    /// height.
+    /// True if the query failed before the node selected a height. The gRPC response then contains no height.
     pub(super) is_without_state: bool,
 }
 

@@ -29,9 +29,11 @@ use tokio_util::sync::CancellationToken;
 /// Maximum number of places that each port reserves for connections without authentication. A port with fewer
 /// than 256 places reserves a quarter of its places.
 const RESERVED_MAX: usize = 64;
-/// Maximum number of connections of an account with a live lease. Further connections count as anonymous.
+/// Maximum number of connections of one account, if the account has a live lease. Further connections count
+/// as anonymous.
 const LEASED_OF_ACCOUNT: usize = 512;
-/// Maximum number of connections of an account without a live lease. Further connections count as anonymous.
+/// Maximum number of connections of one account, if the account has no live lease. Further connections count
+/// as anonymous.
 const UNLEASED_OF_ACCOUNT: usize = 32;
 /// Address that represents all clients on this machine in the counts per IP network.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -97,8 +97,8 @@ pub fn certificate(input: &[u8]) {
     }
 }
 
-/// Parses the input as a manifest. Checks the hash. Also checks that the parsed manifest can be encoded and
-/// parsed without a change.
+/// Parses the input as a manifest. Checks the hash. Also encodes the parsed manifest, parses the result, and
+/// checks that both manifests are equal.
 pub fn manifest_json(input: &[u8]) {
     let Ok((read, hashes)) = manifest::parse(input) else {
         return;

@@ -89,7 +89,7 @@ impl BusArgs {
 /// Files with the credentials for a Redis server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Files<'a> {
-    /// Prefix of the flags that name these files, such as `bus` for `--bus-ca`.
+    /// Common prefix of the flags, such as `bus` for `--bus-ca`.
     pub(super) of: &'static str,
     pub(super) password: Option<&'a Path>,
     pub(super) sentinel_password: Option<&'a Path>,

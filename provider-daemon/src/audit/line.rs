@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Maximum length of a text in a line, in characters.
 const TEXT_MAX: usize = 1024;
-/// Number in the IDs of the lines that report a failure of the log. Acts have numbers from 1.
+/// Number in the ID of a line about a failed write of the log. The numbers of acts start at 1.
 const FAILURE: u64 = 0;
 
 /// Format of the IDs in the log. Each ID starts with the start time of this process.

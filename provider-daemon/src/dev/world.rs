@@ -332,7 +332,7 @@ fn watch_status(
     (tokio::spawn(asking), status)
 }
 
-/// Adds a block to the chain and advances the cluster after each interval `block_time`.
+/// After each interval `block_time`, adds a block to the chain and advances the cluster.
 fn make_blocks(
     chain: &MemoryChain,
     backend: &Arc<Backend>,

@@ -188,8 +188,8 @@ fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     i64::try_from(whole).ok()?.checked_add(i64::from(!is_exact))
 }
 
-/// Returns the price reduction with the highest `admitted orders × remaining price`. `reductions` contains
-/// the smallest sufficient reduction for each order.
+/// Returns the price reduction with the highest product of two values: the number of admitted orders, and the
+/// reduced price. `reductions` contains the smallest sufficient reduction for each order.
 fn price_change(
     cause: &str,
     mut reductions: Vec<i64>,

@@ -204,7 +204,7 @@ fn apply_event(record: &mut OrderRecord, at: Moment, event: &Event) {
     }
 }
 
-/// Returns the name and the details of a step, for an event without other effects on the record.
+/// Returns the name and the details of a step. The event of this step changes nothing else in the record.
 fn simple_step(event: &Event) -> (&'static str, String) {
     match event {
         Event::BidsNotCounted { message, .. } => ("bids_not_counted", message.clone()),

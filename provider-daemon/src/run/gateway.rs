@@ -82,8 +82,8 @@ impl GatewayDependencies {
         }
     }
 
-    /// Returns a source of gateway messages about an unwritable audit log. The messages omit the cause, which
-    /// contains a local path.
+    /// Returns the source of a problem for `/readyz`: the audit log cannot be written. The text omits the
+    /// cause, which contains a local path.
     fn problem(&self) -> Option<ProblemSource> {
         let audit = self.audit.clone()?;
         Some(ProblemSource::new(move || {

@@ -70,7 +70,7 @@ pub fn run(command: &TenantCommand, home: anyhow::Result<PathBuf>) -> anyhow::Re
     }
 }
 
-/// Remedies of the errors of tenant commands.
+/// Functions that return the remedy for an error of a tenant command.
 const REMEDIES: [Remedy; 3] = [
     |cause| cause.downcast_ref::<KeyringError>().and_then(KeyringError::help),
     |cause| node::help(cause),

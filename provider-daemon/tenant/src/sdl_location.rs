@@ -18,8 +18,8 @@ pub(super) struct SdlLocation {
     pub(super) description: String,
 }
 
-/// Returns the SDL location of the first service that the rejection `reason` names. If the reason names no
-/// service, returns the location of the first group that the reason names.
+/// Returns the SDL location of the first service with its name in the rejection `reason`. Without such a
+/// service, returns the location of the first group with its name in `reason`.
 pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLocation> {
     let services = manifest.groups.iter().flat_map(|group| {
         let of_group = group.services.iter();

@@ -97,7 +97,7 @@ impl<'a> StoredEvent<'a> {
         Self(cluster)
     }
 
-    /// Returns true if the home directory contains the event. The provider must have stopped.
+    /// Returns true if the home directory contains the event. Call after the provider has stopped.
     fn is_stored(stage: &Stage) -> bool {
         let state = State::open(&stage.path("")).unwrap().state;
         let stored = state.lease_events().load().unwrap();

@@ -42,8 +42,8 @@ pub(crate) fn token(key: &PrivateKey) -> String {
     token_within(key, 900, 7200)
 }
 
-/// Returns a token with full access to the tenant's leases, valid from `age` seconds ago for a further `left`
-/// seconds.
+/// Returns a token with full access to the tenant's leases. The validity started `age` seconds ago, and ends
+/// in `left` seconds.
 pub(crate) fn token_within(key: &PrivateKey, age: u64, left: u64) -> String {
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
     let begins = now - age;

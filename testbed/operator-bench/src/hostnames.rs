@@ -24,7 +24,7 @@ pub(crate) const LEASES: usize = pick(3, 1_000);
 const NAMES: usize = pick(2, 10);
 /// Number of hostname records changed one after the other.
 const CHANGES: usize = pick(3, 300);
-/// Container port set in a hostname record.
+/// External port that each change writes into a hostname record.
 const OTHER: i32 = 9_000;
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const STATUS: &str = "/status?limit=1";

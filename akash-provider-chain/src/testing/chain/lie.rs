@@ -50,7 +50,8 @@ impl Lie {
         }
     }
 
-    /// Returns a false block with this header and id, for a height above the newest block.
+    /// Returns the false response of [`Self::Chain`] for a height above the newest block, or `None` for other
+    /// lies.
     pub(super) fn beyond(
         lie: Option<Self>,
         method: &str,

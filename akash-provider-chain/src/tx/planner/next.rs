@@ -264,7 +264,7 @@ impl Planner {
         false
     }
 
-    /// Delays a transaction that costs more than a ceiling, and returns the time of the next attempt. Only
+    /// Delays a transaction with gas or a fee above a ceiling, and returns the time of the next attempt. Only
     /// the first of several delayed transactions causes a warning.
     pub(super) fn delay(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
         let is_first = self.flights.values().all(|f| f.delay_reason.is_none());

@@ -255,7 +255,7 @@ impl Planner {
         }
     }
 
-    /// Handles the refusal of a transaction. No other node has this transaction.
+    /// Handles the refusal of a transaction, if no node has accepted the transaction.
     fn refused(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {

@@ -46,8 +46,8 @@ impl Engine {
         self.leases.hostname_queue.add(name, lease);
     }
 
-    /// Blocks the host in this provider's record on the chain. If the record is missing, the previous
-    /// hostname stays blocked.
+    /// Blocks the provider's own hostname for tenants. The hostname comes from the provider record on the
+    /// chain. If this record is missing, the previous hostname stays blocked.
     pub(in crate::engine) fn block_own_host(&mut self) {
         if let Some(host) = self.market.own_host() {
             self.leases.hostnames.set_own(host);

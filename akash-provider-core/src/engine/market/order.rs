@@ -96,8 +96,9 @@ pub enum Phase {
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time at which the engine closes the bid, or starts the timeout of the bid. `None` if no bid
-        /// timeout is configured or the bid has won.
+        /// Block time at which the engine closes the bid. While the block of the bid is not processed, the
+        /// block time at which the timeout of the bid starts. `None` without a bid timeout, or if the bid
+        /// has won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.
@@ -151,7 +152,7 @@ pub enum Input {
     Fetched(Result<Option<Arc<types::Order>>, Failure>),
     /// Decision of the engine whether to bid.
     Judged(Result<(), Decline>),
-    /// Result of the count of bids: a decline if the order has too many bids.
+    /// Result of `Count`: `Ok(Err(_))` if the order has too many bids.
     Counted(Result<Result<(), Decline>, Failure>),
     /// Result of reserving capacity.
     Reserved(Result<Arc<Vec<ResourceUnit>>, Decline>),
@@ -194,7 +195,7 @@ pub enum Action {
     AdjustReservation(Vec<ResourceUnit>),
     /// Release the reservation.
     Unreserve,
-    /// Report that the chain rejected the bid because the account cannot pay the deposit.
+    /// Handle a rejected bid: the account cannot pay the deposit.
     DepositRejected {
         /// Deposit of the rejected bid.
         deposit: Coin,

@@ -43,7 +43,7 @@ pub(in crate::engine) struct Retries {
 }
 
 impl Retries {
-    /// Stores an order to retry after capacity is released.
+    /// Stores an order. The order is retried after capacity is released.
     pub(in crate::engine) fn await_capacity(&mut self, id: &OrderId) {
         self.remove(id);
         // Above the limit, only full scans retry the order.

@@ -93,8 +93,7 @@ impl Rejection {
         }
     }
 
-    /// Returns true if the balance has become sufficient since the rejection, and `balances` covers the
-    /// rejected amount.
+    /// Returns true if the first balance after the rejection was too low, and `balances` is sufficient now.
     fn is_resolved(&self, balances: &BTreeMap<Denom, u128>) -> bool {
         let has_enough = amount(balances, &self.missing.denom) >= self.missing.amount;
         self.is_read && !self.is_unexplained && has_enough

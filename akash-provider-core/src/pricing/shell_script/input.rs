@@ -7,7 +7,7 @@ use crate::types::{Attribute, DecCoin, ResourceUnit, Storage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Formats the request as one line of JSON: the reserved units in the sequence of the group, and the tenant's
+/// Formats the request as one line of JSON: the reserved units, sorted as in the group, and the tenant's
 /// maximum price.
 pub(super) fn line(request: &PriceRequest, maximum: &DecCoin) -> Result<Vec<u8>, serde_json::Error> {
     let input = Input {

@@ -17,7 +17,7 @@ pub(super) struct RepairState {
     pub(super) backoff: RepairBackoff<(String, Id)>,
     /// Back-off for the labels of namespaces.
     pub(super) labels: RepairBackoff<String>,
-    /// Versions written by repairs and not yet reported by the watches, by namespace and object.
+    /// For each namespace and object, the version that a repair wrote, until a watch reports this version.
     pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
     /// Time of the next comparison, by namespace. This comparison does not wait for a change of the lease.
     pub(super) later: BTreeMap<String, Instant>,

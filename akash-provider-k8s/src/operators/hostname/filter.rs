@@ -29,7 +29,7 @@ pub fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size: &str)
     })
 }
 
-/// Renders the reference of a route to its filter.
+/// Renders the reference to a filter, as part of a route.
 #[must_use]
 pub fn reference(name: &str) -> Value {
     let resource = ObjectKind::Filter.resource();

@@ -54,8 +54,9 @@ impl Capacity {
         self.state.wake.notified().await;
     }
 
-    /// Returns the total number of addresses in the pools, and the number used outside the leases of this
-    /// provider. Returns `None` before pools and Services were listed.
+    /// Returns the total number of addresses in the pools, and the number of addresses in use. Addresses of
+    /// this provider's leases are not counted as in use. Returns `None` before pools and Services were
+    /// listed.
     pub(crate) fn count(&self) -> Option<(u32, u32)> {
         others(&self.state.inner().index)
     }

@@ -70,7 +70,7 @@ pub struct AddressStatus {
     pub notices: Vec<String>,
     /// Reason why the Service does not match the ProviderLeasedIP record.
     pub problem: Option<String>,
-    /// Last error of the API server for a write of the Service.
+    /// Last error that the API server returned when the operator wrote the Service.
     pub error: Option<String>,
     /// Number of consecutive failed writes of the Service.
     pub failures: u32,

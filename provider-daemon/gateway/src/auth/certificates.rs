@@ -132,9 +132,9 @@ impl Certificates {
         }
     }
 
-    /// Queries the chain about a certificate, and returns `Ok` for a valid certificate. A certificate that
-    /// was valid before stays valid during an outage of the chain, and after [`RECHECK_TIMEOUT`] without a
-    /// response.
+    /// Queries the chain about a certificate, and returns `Ok` for a valid certificate. A previously valid
+    /// certificate stays valid during an outage of the chain. The same applies after [`RECHECK_TIMEOUT`]
+    /// without a response.
     async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
         let lookup = Lookup {

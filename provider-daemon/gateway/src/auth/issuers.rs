@@ -20,8 +20,8 @@ const CACHED_MAX: u64 = 10_000;
 /// Maximum number of entries in each cache of unproven accounts. Such an account has not sent a valid
 /// signature yet.
 const NAMED_MAX: u64 = 10_000;
-/// Time for which the gateway caches the query result for an account that has not sent a valid signature yet.
-/// The time is short, because the result changes when the account publishes its key.
+/// Cache time of the query result for an account without a verified signature. The time is short, because the
+/// result changes when the account publishes its key.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]

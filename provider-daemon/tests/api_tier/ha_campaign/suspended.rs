@@ -99,7 +99,8 @@ impl SuspendedDeploy<'_> {
         id
     }
 
-    /// Sends the chosen manifest to the daemon `who` until it is accepted.
+    /// Sends the manifest of the last [`Self::choose`] to the daemon `who`, until the daemon accepts the
+    /// manifest.
     fn deploy(&self, who: usize, dseq: u64) {
         let mut refusal = String::new();
         let deadline = Instant::now() + Duration::from_secs(60);

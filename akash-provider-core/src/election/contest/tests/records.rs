@@ -86,7 +86,7 @@ fn only_an_own_record_is_released() {
     assert_eq!(contest.release(), None);
 }
 
-/// A delayed `create` call can arrive while the leader of a deleted record still leads.
+/// After the record was deleted, a delayed `create` call can arrive while the previous leader still leads.
 #[test]
 fn a_late_created_record_leads_only_after_all_others_have_stopped() {
     let late = || {

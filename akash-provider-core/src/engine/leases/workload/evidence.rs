@@ -18,7 +18,7 @@ pub enum ReportSource {
     Scan,
 }
 
-/// Report that a lease is closed.
+/// Unverified information that a lease is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CloseReport {
     /// Height of the newest processed block when the report was received.

@@ -48,8 +48,8 @@ impl HealthClock {
         self.bad_before
     }
 
-    /// Returns the time at which the unhealthy time reaches `limit` if the health does not change. Returns
-    /// `None` while unhealthy time is not counted.
+    /// Returns when the unhealthy duration reaches `limit`, if the health does not change. Returns `None`
+    /// while the unhealthy duration is not counted.
     #[must_use]
     pub(crate) fn deadline(&self, limit: Duration) -> Option<Mono> {
         let rest = limit.saturating_sub(self.bad_before);
