@@ -115,8 +115,8 @@ impl Reader {
         })
     }
 
-    /// Returns a page of leases. If `filter` names a provider, an undecodable lease causes an error.
-    /// Otherwise, only an undecodable lease of this provider (`us`) causes an error.
+    /// Returns a page of leases. Every lease of the provider `us` must be decodable. If `filter` contains a
+    /// provider, all leases must be decodable. Other undecodable leases are omitted.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,

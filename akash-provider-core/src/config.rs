@@ -48,8 +48,8 @@ pub struct Config {
     /// Whether each bid is simulated before it is sent, so that a refused bid costs no fee. With `true`, the
     /// number of bids of an order is not queried.
     pub refused_bids_are_free: bool,
-    /// Whether prices depend on the capacity in use. With `true`, orders that were declined because of a high
-    /// price are evaluated again when capacity is freed.
+    /// Whether prices depend on the capacity in use. With `true`, the provider evaluates an order again
+    /// after capacity is freed, if the order was declined because of a high price.
     pub prices_follow_capacity: bool,
     /// Deposits in other denominations than `bid_deposit`, in order of preference. Used if the chain does not
     /// accept `bid_deposit`, or if the account cannot pay it.

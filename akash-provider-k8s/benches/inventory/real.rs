@@ -23,7 +23,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Timeout of one wait for an API server with many objects.
+/// Maximum duration of each wait in this benchmark.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Number of objects per page, as in the inventory source.
 const PAGE: usize = 250;

@@ -52,7 +52,7 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Delay before the next attempt if the lease is locked or the watches are not synchronized.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Reason that is reported for an object that cannot be restored completely.
+/// Reason why an object cannot be restored completely.
 const UNVERIFIED: &str =
     "the Manifest record is missing, and only this record contains some fields of the object";
 
@@ -248,8 +248,8 @@ impl Inner {
         self.unrecorded(lease, view, &namespace, repairs.records.get(home))
     }
 
-    /// Derives the desired objects of a lease without a Manifest record. `last` is the last record that this
-    /// process read.
+    /// Derives the desired objects of a lease that has no Manifest record. `last` is the last record that
+    /// this process read.
     fn unrecorded(
         &self,
         lease: &LeaseId,

@@ -119,8 +119,7 @@ impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
         self.listed.clear();
     }
 
-    /// Applies all objects of a page. Objects that are not in the list still count until the list is
-    /// complete.
+    /// Applies all objects of a page. Objects that are missing in the list are removed after the last page.
     fn page(&mut self, objects: Vec<T>) {
         let mut changes = Vec::with_capacity(objects.len());
         for object in objects {

@@ -5,8 +5,8 @@ use crate::world::{World, put, remove};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
-/// Creates an admission policy that refuses an operation in these namespaces only, because other tests use
-/// the same cluster. Waits until the policy takes effect.
+/// Creates an admission policy that refuses an operation in these namespaces. Other namespaces are
+/// unaffected, because other tests use the same cluster. Waits until the policy takes effect.
 pub(crate) async fn refuse(
     world: &World,
     (group, version, resource): (&str, &str, &str),

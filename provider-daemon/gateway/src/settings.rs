@@ -138,8 +138,8 @@ pub struct Limits {
     pub screenings_per_network: u32,
     /// Maximum number of concurrent screenings. A screening ends when its response is written.
     pub screenings: usize,
-    /// Maximum number of chain queries per minute and IP network. Only queries for unknown accounts or
-    /// certificates count.
+    /// Maximum number of chain queries per minute and IP network. Queries for known accounts and
+    /// certificates are not counted.
     pub unknown_per_network: u32,
     /// Maximum number of concurrent gRPC status streams of all clients.
     pub status_streams: usize,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Directory of cards with a display driver.
 const CARDS: &str = "/sys/class/drm";
-/// Index of a card without a display driver.
+/// Value of `index` for a card that has no display driver.
 const NO_NUMBER: i64 = -1;
 
 #[derive(Debug, Serialize)]

@@ -26,7 +26,7 @@ impl BidCounts {
         }
     }
 
-    /// Counts a bid. Closed bids still count, and each provider counts at most once per order.
+    /// Counts the provider of a bid, at most once per order. A close of the bid does not decrease the count.
     pub(in crate::engine) fn add(&mut self, bid: &BidId) {
         // At this limit, the order accepts no more bids, so further bidders do not matter.
         let bidders = self.bidders.get_mut(&bid.order);

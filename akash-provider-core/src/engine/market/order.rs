@@ -239,7 +239,7 @@ pub struct Order {
     pending_expiry: Option<BlockTime>,
     /// Height at which the bid timeout starts: the block of the bid, or a later block.
     timeout_from: Option<Height>,
-    /// Value of `Cx::provider_version` when the engine decided about the order.
+    /// Value of `Cx::provider_version` when the engine decided whether to bid.
     provider_version: u32,
 }
 

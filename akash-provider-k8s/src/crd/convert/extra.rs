@@ -31,7 +31,7 @@ struct Extra {
     patch: Patch,
 }
 
-/// Parts of a deployment that a Manifest spec can contain.
+/// Deployment, reduced to the parts that a Manifest spec can contain.
 #[derive(Debug, Serialize, Deserialize)]
 struct Covered {
     group: Arc<Group>,

@@ -10,7 +10,8 @@ const COMPILED_MAX: usize = 1 << 20;
 /// Maximum length of each list in the rules: storage classes, excluded nodes, excluded classes of nodes.
 const RULES_MAX: usize = 256;
 
-/// Regular expression for node names. As in the Go operator, a match anywhere in the name counts.
+/// Regular expression for node names. As in the Go operator, a match of a part of the name is
+/// sufficient.
 #[derive(Debug, Clone)]
 pub struct Pattern(Regex);
 

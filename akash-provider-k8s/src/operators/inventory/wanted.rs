@@ -116,7 +116,7 @@ fn standing(node: &NodeView, rules: &Rules) -> OfferState {
     }
 }
 
-/// Returns the labels of the node that this operator has set. Includes only keys that start with `start`.
+/// Returns the labels that this operator has set on the node. Includes only keys that start with `start`.
 fn existing(node: &NodeView, start: &str) -> Labels {
     let there = node.labels.iter();
     let there = there.filter(|(key, _)| is_ours(key) && key.starts_with(start));

@@ -115,7 +115,7 @@ pub enum Target {
     Deployment(u64),
     /// One group of a deployment, as `dseq` and `gseq`.
     Group(u64, u32),
-    /// Lease of the caller with this provider, as `dseq`, `gseq` and `oseq`.
+    /// Lease between the caller and this provider, as `dseq`, `gseq` and `oseq`.
     Lease(u64, u32, u32),
 }
 

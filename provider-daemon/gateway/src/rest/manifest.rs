@@ -104,7 +104,8 @@ pub(super) fn refused(refusal: &Refusal) -> Reply {
     reply
 }
 
-/// Returns the text of a refusal with a fixed prefix. Consoles detect an unavailable hostname by this prefix.
+/// Returns the text of a refusal after a fixed prefix. Consoles detect an unavailable hostname by this
+/// prefix.
 pub(super) fn hostname_text(refusal: &Refusal) -> String {
     const BEGINS: &str = "hostname not allowed: ";
     let words = refusal.message.strip_prefix(BEGINS).unwrap_or(&refusal.message);

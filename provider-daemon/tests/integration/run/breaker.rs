@@ -168,8 +168,8 @@ fn control_socket_serves_operator_commands_only() {
     assert!(!socket.exists(), "the socket is deleted with its provider");
 }
 
-/// Compares the reported earnings of a lease with the market, before and after the provider reads the lease
-/// from the chain.
+/// Asserts that the reported earnings of a lease match the age of the lease in blocks. Checks the earnings
+/// before and after a full scan.
 fn check_earnings(stage: &Stage, lease: &BidId) {
     let height = || stage.chain.market(|market| market.height());
     let record = stage.chain.market(|market| market.lease(lease)).unwrap().lease;

@@ -21,7 +21,7 @@ struct Run {
     last: Duration,
     /// One-way latency of a call.
     latency: Duration,
-    /// Index of the call without a response, and the message that is lost.
+    /// Index of a call that gets no response, and the lost message of this call.
     lost: Option<(usize, Lost)>,
 }
 
