@@ -251,8 +251,7 @@ impl ActOutcome {
 
     /// Returns the outcome of a transaction, without a receipt.
     ///
-    /// For a transaction that was not sent, `result` is an `Err` with the error text. The returned outcome is
-    /// `not_sent`.
+    /// An `Err` with an error text means that the transaction was not sent. The outcome is then `not_sent`.
     #[must_use]
     pub fn from_tx(result: Result<&TxOutcome, String>) -> Self {
         match result {

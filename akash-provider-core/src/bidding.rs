@@ -104,7 +104,7 @@ pub enum Decline {
         what: String,
         /// Value of the quantity in the order.
         value: u64,
-        /// Maximum of the quantity for one order.
+        /// Maximum value that one order may have.
         limit: u64,
     },
     /// The group violates a limit of the Akash network.

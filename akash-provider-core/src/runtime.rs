@@ -94,8 +94,8 @@ pub(crate) async fn run<B: StateMachine>(
 enum Wake {
     Abort,
     Shutdown,
-    /// The write of the state for the next start succeeded or failed. Contains the effects that waited for
-    /// this write.
+    /// The state for the next start was stored, or could not be stored. Contains the effects that waited for
+    /// this result.
     Kept(Vec<Effect>),
     Input(Input),
     HandleRequest(HandleRequest),

@@ -39,8 +39,8 @@ pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
 /// Annotation of an adopted workload. The pod template of the workload is still the template of another
 /// provider program.
 pub const KEPT: &str = "provider.akash.network/kept";
-/// Annotation of an object that this provider repaired with a patch. The next deploy takes over the patched
-/// fields before its other writes.
+/// Annotation of an object that this provider repaired with a patch. The next deploy first takes ownership of
+/// the patched fields (server-side apply).
 pub const REPAIRED: &str = "provider.akash.network/repaired";
 /// Annotation of a namespace: JSON with the hashes of the unwatched objects.
 pub const LEDGER: &str = "provider.akash.network/ledger";

@@ -57,7 +57,7 @@ fn fact(number: u64) -> Result<Arc<Event>, Failed> {
     Ok(Arc::new(Event::OrderSeen { order }))
 }
 
-/// Returns the number of the next event, or an error after a loss.
+/// Returns the number of the next event. Fails for any other item.
 async fn next(facts: &mut EventStream) -> Result<u64, Failed> {
     match facts.next().await {
         Some(Delivery::Event { event, .. }) => match &*event {

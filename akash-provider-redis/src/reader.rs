@@ -21,8 +21,7 @@ const BLOCK: Duration = Duration::from_secs(2);
 const RESPONSE_LIMIT: Duration = Duration::from_secs(7);
 /// Maximum number of entries per stream in a response.
 const BATCH: usize = 256;
-/// Size at which a response is complete, in bytes. From streams that are read after this limit, the response
-/// contains only the first entry.
+/// Size at which a response is complete, in bytes. Each further stream then adds only its first entry.
 const BATCH_BYTES: usize = BYTES_MAX;
 
 /// Reads entries up to a maximum number and a maximum total size. `XREAD` would limit only the number. For an

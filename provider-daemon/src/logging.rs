@@ -94,8 +94,8 @@ fn foreign() -> String {
 /// the same failures. If `chosen` names the library, the log stays enabled.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
-    /// Modules that warn about unusable chain nodes and clusters. The default level of a short command omits
-    /// these warnings, because the command returns the failure as an error.
+    /// Modules with warnings about unusable chain nodes and clusters. With the default level, `query`, `tx`,
+    /// `doctor` and tenant commands omit these warnings. These commands report the failure as an error.
     const REPORTED: [&str; 2] = ["akash_provider_chain::endpoints", "akash_provider_k8s"];
     check_log_levels(chosen)?;
     let mut levels = log_levels(chosen);

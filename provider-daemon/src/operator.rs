@@ -131,7 +131,7 @@ struct LeaseLine {
     /// Price per block; `None` if only the workload remains to be deleted.
     #[serde(default)]
     price: Option<DecCoin>,
-    /// Price of 30 days at the average time of recent blocks.
+    /// Price of 30 days, from the average interval between recent blocks.
     #[serde(default)]
     price_30_days: Option<DecCoin>,
     /// Earnings since the creation of the lease; `None` if unknown. Blocks are not counted if the escrow

@@ -77,7 +77,7 @@ pub enum StateError {
     /// The database cannot open the file, although the file is not damaged.
     #[error("cannot open {}", path.display())]
     Database {
-        /// Path of the file. The file is not damaged, and is not renamed.
+        /// Path of the file. The provider does not rename the file.
         path: PathBuf,
         /// Cause; boxed because of its size.
         source: Box<redb::Error>,

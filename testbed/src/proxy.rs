@@ -81,7 +81,7 @@ impl Proxy {
         self.port
     }
 
-    /// Replaces the hostnames, and returns when they are active. The prefix `*.` matches any label.
+    /// Replaces the hostnames, and waits until they are active. The prefix `*.` matches any label.
     ///
     /// # Errors
     /// Fails if the configuration is refused or not active in time.

@@ -44,7 +44,7 @@ const EMBEDDER: &str = "example-own-gateway";
 /// First example; other examples reuse its tenant and market.
 const CANONICAL: &str = "example-embedded";
 
-/// Package of the development commands. In other crates, only tests may depend on `TESTBED`.
+/// Package of the development commands. Only this package may depend on `TESTBED` outside of tests.
 const TOOL: &str = "xtask";
 const TESTBED: &str = "testbed";
 /// Package of the operator benchmark, which may depend on the core and the backends to decode objects.

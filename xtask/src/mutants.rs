@@ -24,7 +24,7 @@ use mutant::{Mutant, Outcome, Trial};
 
 /// Version of `cargo-mutants`.
 const VERSION: &str = "27.1.0";
-/// File of mutants that no test should detect, with reasons.
+/// File with the mutants that tests need not detect, each with a reason.
 const ACCEPTED: &str = "xtask/mutants.accepted";
 /// Time limit of a build, in seconds, including dependencies.
 const BUILD_SECONDS: u64 = 900;

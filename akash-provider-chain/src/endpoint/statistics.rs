@@ -16,7 +16,7 @@ pub struct EndpointStatistics {
     pub address: Arc<str>,
     /// Response times of the endpoint. Requests without a response are not counted.
     pub responses: DurationCounts,
-    /// Number of faults by [`Fault::name`]. A missing record is a response, not a fault.
+    /// Number of faults for each [`Fault::name`]. A missing record is a response, not a fault.
     pub errors: BTreeMap<&'static str, u64>,
 }
 

@@ -73,8 +73,8 @@ impl Endpoints {
         }
     }
 
-    /// Compares the newest block of a node with the processed block. Returns true if the block time rose at
-    /// most as much as the monotonic clock, plus [`AHEAD_MAX_MS`].
+    /// Returns true if the newest block of a node can follow the processed block. Since the processed block,
+    /// the block time may advance at most as much as the monotonic clock, plus [`AHEAD_MAX_MS`].
     ///
     /// `ahead` is the time by which the newest block of a node is ahead of the local clock, in ms.
     fn follows_processed(&self, ahead: i64) -> bool {

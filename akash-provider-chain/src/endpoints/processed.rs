@@ -20,8 +20,7 @@ pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
     /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Start of the current period in which a node contradicts the processed block and no node has this
-    /// block.
+    /// Start of the current period in which a node contradicts `block`, and no node confirms `block`.
     contradicted: Option<Instant>,
     /// Start of the current period in which no reachable node has reached the processed height.
     unreached: Option<Instant>,

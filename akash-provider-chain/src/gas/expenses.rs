@@ -87,7 +87,7 @@ impl Expenses {
     }
 
     /// Returns the gas and fees by minute, for the [`ExpenseStore`]. `now` is the current time on the
-    /// monotonic clock, `today` the current minute since the Unix epoch.
+    /// monotonic clock. `today` is the current minute, counted from the Unix epoch.
     #[must_use]
     pub(crate) fn to_minutes(&self, now: Mono, today: u64) -> Vec<Minute> {
         let minute = Self::minute(now);

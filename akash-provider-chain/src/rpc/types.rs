@@ -212,7 +212,7 @@ pub(crate) struct BlockData {
     pub(crate) txs: Option<Vec<String>>,
 }
 
-/// Response of `block_results`: results without the transactions.
+/// Response of `block_results`: the results of the transactions in a block, and the events of the block.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BlockResults {
     pub(crate) height: Number,

@@ -156,8 +156,8 @@ pub(super) enum Input {
     },
     /// Result of [`Action::FetchBlock`].
     Block(Result<SyncInfo, Failure>),
-    /// Block that the event follower reported. The writer first passes [`Input::Found`] for each of its
-    /// transactions in the block.
+    /// Block that the event follower reported. Before this input, the writer passes an [`Input::Found`] for
+    /// each own transaction in the block.
     ObservedBlock {
         /// Chain id, height and time of the block.
         block: SyncInfo,

@@ -61,7 +61,7 @@ pub struct TxStatistics {
     pub refused_submissions: BTreeMap<String, u64>,
     /// Number of times that the full mempool of a node refused a transaction.
     pub mempool_full: u64,
-    /// Number of transactions that blocks contain, successful or failed.
+    /// Number of transactions in blocks, including failed transactions.
     pub included: u64,
     /// Total fees of all included transactions, by denomination. The total contains fees that a granter paid.
     pub fees: BTreeMap<Denom, u64>,

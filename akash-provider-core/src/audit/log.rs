@@ -58,7 +58,7 @@ struct Progress {
 }
 
 impl AuditedAct {
-    /// Creates an act without an entry in the log.
+    /// Creates an act that is not in the log yet.
     #[must_use]
     pub fn new(log: Arc<dyn AuditLog>, act: Act) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);

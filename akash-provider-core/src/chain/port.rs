@@ -32,7 +32,7 @@ impl OrderFilter {
 /// Filter of a query for bids. The default matches all bids.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BidFilter {
-    /// Order of the bids; `None` matches any.
+    /// Order on which the bids were placed; `None` matches any.
     pub order: Option<OrderId>,
     /// Provider of the bids; `None` matches any.
     pub provider: Option<Address>,

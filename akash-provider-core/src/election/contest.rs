@@ -160,7 +160,7 @@ impl Contest {
     /// Returns the names of settings with different values in this instance and in the record. Settings that
     /// exist only on one side are ignored.
     ///
-    /// After a setting changed on this instance, the previous value in the record is ignored for a short
+    /// After a setting changed on this instance, its old value in the record is not a difference for a short
     /// time. The holder may have made the same change and not written it yet.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self

@@ -73,7 +73,7 @@ pub struct EngineCounts {
     pub repeated_blocks: u64,
     /// Number of started full scans (of chain and cluster), by reason.
     pub full_scans: BTreeMap<ScanReason, u64>,
-    /// Number of started scans that list only the cluster, by reason.
+    /// Number of started scans of only the cluster, by reason.
     pub cluster_scans: BTreeMap<ScanReason, u64>,
     /// Number of recounts of all reservations. Every successful scan recounts the reservations.
     pub recounts: u64,

@@ -44,8 +44,8 @@ pub struct Reservations {
     /// Orders of leases with unknown resources, because the winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders of the confirmed leases in the last report. The reported usage includes the addresses of these
-    /// leases.
+    /// Orders of the leases in the last `LeasedIpUsage::confirmed`. The reported usage includes the addresses
+    /// of these leases.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
 }

@@ -201,8 +201,7 @@ pub struct InventoryStatus {
     pub external_ports_pending: u32,
     /// Number of endpoints of all kinds that leases use. Replicas share the endpoints of a resource unit.
     pub endpoints_active: u32,
-    /// Number of endpoints of all kinds that are not in use yet: the endpoints of open bids and of orders in
-    /// progress.
+    /// Number of endpoints that open bids and orders in progress reserve. All kinds of endpoints are counted.
     pub endpoints_pending: u32,
     /// Leased IP addresses, or `None` without a pool.
     pub leased_ips: Option<LeasedIpStatus>,

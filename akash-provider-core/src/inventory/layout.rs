@@ -43,7 +43,7 @@ pub(super) struct Layout {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Node {
     pub(super) name: NodeName,
-    /// Free amounts if the provider had no reservations.
+    /// Free amounts without the reservations of the provider.
     pub(super) base: Free,
     pub(super) cpu: Quantity,
     pub(super) memory: Quantity,

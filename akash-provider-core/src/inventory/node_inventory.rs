@@ -53,8 +53,8 @@ impl NodeInventory {
     }
 
     /// Returns an inventory with new amounts and without reservations. The result equals the result of
-    /// [`Self::new`] for the whole cluster. Returns `None` if more than amounts changed, for example after a
-    /// new node, another kind of GPU, another storage class or an invalid entry.
+    /// [`Self::new`] for the whole cluster. Returns `None` for other changes, such as a new node, another
+    /// kind of GPU, another storage class or an invalid entry.
     #[must_use]
     pub fn revised(
         &self,
@@ -169,8 +169,8 @@ impl NodeInventory {
     }
 
     /// Returns the number of reserved replicas for which capacity is missing. Replicas without a node are
-    /// included. A node or storage pool with too little capacity adds a share of its replicas: if a tenth of
-    /// the reserved amount is missing, a tenth of the replicas count, rounded up.
+    /// included. If a tenth of the reserved amount of a node or storage pool is missing, a tenth of its
+    /// replicas is added, rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {

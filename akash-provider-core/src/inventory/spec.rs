@@ -41,7 +41,7 @@ pub struct NodeSpec {
     pub ephemeral: Quantity,
     /// GPUs by kind. At most 8 kinds per node are counted.
     pub gpus: Vec<GpuSpec>,
-    /// Number of usable devices. Set only if this number differs from the sum of the counts.
+    /// Number of usable devices. Set only if this number differs from the sum of `count` in `gpus`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_allocatable: Option<u32>,
     /// Number of used devices of unknown kind, without the devices of the provider's leases. On a node with

@@ -73,9 +73,10 @@ pub struct ProviderStatistics {
     pub evaluations: BTreeMap<&'static str, u64>,
     /// Reservations by action (`open`, `close`) and result (`success`, `fail`).
     pub reservations: BTreeMap<(&'static str, &'static str), u64>,
-    /// Number of orders that did not fit the free capacity. Exhausted external ports and leased IPs do not count.
+    /// Number of orders that did not fit the free capacity. Orders that lacked external ports or leased IPs
+    /// are not included.
     pub insufficient_capacity: u64,
-    /// Transactions of bids by action (`open`, `close`) and result (`success`, `fail`, `unknown`).
+    /// Number of bid transactions by action (`open`, `close`) and result (`success`, `fail`, `unknown`).
     pub bids: BTreeMap<(&'static str, &'static str), u64>,
     /// Number of orders by bid action (`open`, `close`) and result (`success`, `fail`). The result is `fail`
     /// if the order finished without a successful transaction.

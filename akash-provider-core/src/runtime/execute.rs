@@ -391,8 +391,8 @@ fn failure(error: Error) -> Failure {
     error.to_failure()
 }
 
-/// Broadcasts a message. A timeout of the port counts as a missing response, because the transaction may have
-/// been sent.
+/// Broadcasts a message. After a timeout, returns an error instead of a completion, because the transaction
+/// may have been sent.
 async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Failure> {
     match chain.broadcast_msgs(vec![msg.clone()]).await {
         Err(error) if error.kind() == ErrorKind::Timeout => Err(error.to_failure()),

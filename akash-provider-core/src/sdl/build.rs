@@ -167,8 +167,8 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
     }
 }
 
-/// Returns the sequence number of each leased IP name. The sorted names, with duplicates, are numbered from
-/// 1. A duplicate name gets the number of its last occurrence.
+/// Returns the sequence number of each leased IP name. The names are sorted and numbered from 1. A name that
+/// occurs several times gets the number of its last occurrence.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment

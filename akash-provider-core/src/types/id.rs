@@ -51,7 +51,7 @@ impl Address {
         Ok(Self(text.into()))
     }
 
-    /// Returns a placeholder for a missing account. The placeholder equals no valid address.
+    /// Returns a placeholder for a missing account. No valid address equals the placeholder.
     pub(crate) fn nobody() -> Self {
         Self("".into())
     }

@@ -33,7 +33,7 @@ enum MarketEvent {
     Won,
 }
 
-/// A transaction with an unknown outcome that is not in a block yet.
+/// Transaction with an unknown outcome. No block contains the transaction yet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Unconfirmed {
     create: bool,

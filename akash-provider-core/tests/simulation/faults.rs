@@ -25,7 +25,7 @@ pub(crate) struct Faults {
     pub(crate) lost_tx: u64,
     /// Rate of transactions with an unknown outcome. A block can include such a transaction.
     pub(crate) unknown_tx: u64,
-    /// Rate of clock readings that are before the previous reading.
+    /// Rate of clock readings that are earlier than the previous reading.
     pub(crate) clocks: u64,
     /// Rate of steps in which a third party changes a record in the cluster.
     pub(crate) hands: u64,

@@ -204,7 +204,7 @@ impl World {
         drop(self.chain.competitor(&msg));
     }
 
-    /// Creates a deployment of the third party with the largest possible group.
+    /// Creates a deployment of `THIRD_PARTY`. Its group has the largest possible size.
     fn order_large_group(&mut self) {
         if self.third_party_deployments >= THIRD_PARTY_DEPLOYMENTS_MAX {
             return;

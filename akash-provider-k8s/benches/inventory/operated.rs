@@ -16,7 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Timeout of the initial lists of an API server with many objects.
+/// Maximum time until the operator has listed all objects.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Delay for the operator to process all changes.
 const SETTLE: Duration = Duration::from_secs(2);

@@ -32,8 +32,8 @@ pub(super) struct Lines {
     buffer: Vec<u8>,
     open: Option<OpenLine>,
     mark: Option<Position>,
-    /// Position of the last line that was returned before the connection broke, and the number of lines with
-    /// the same timestamp that the new connection has repeated.
+    /// Position of the last line before the connection broke. The number counts the repeated lines with the
+    /// timestamp of this position.
     replay: Option<(Position, u32)>,
     /// Line that was returned only in part before the connection broke.
     part: Option<OpenLine>,

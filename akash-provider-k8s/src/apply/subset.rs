@@ -73,8 +73,8 @@ impl Comparison {
         false
     }
 
-    /// Returns true if the lists differ in an element or in the order. With [`Lists::Open`], additional live
-    /// elements in one of [`OPEN_LISTS`] are no difference.
+    /// Returns true if the lists differ in an element or in the order. With [`Lists::Open`], ignores
+    /// additional live elements in one of [`OPEN_LISTS`].
     fn lists_differ(&self, wanted: &[Value], live: &[Value], path: &mut Vec<String>) -> bool {
         let open = self.lists == Lists::Open && path.last().is_some_and(|p| OPEN_LISTS.contains(&p.as_str()));
         if !open && wanted.len() != live.len() {

@@ -101,7 +101,7 @@ fn lease() -> LeaseId {
     format!("{ACCOUNT}/1/1/1/{ACCOUNT}").parse().unwrap()
 }
 
-/// Password Secret of a lease without a Manifest, written in the year 2020.
+/// Secret with the passwords of a lease, created in 2020. The lease has no Manifest.
 fn password_secret() -> ObjectMeta {
     ObjectMeta {
         labels: Some(labels::lease(&lease())),

@@ -91,8 +91,8 @@ impl Inner {
         Err(changed())
     }
 
-    /// Applies the objects of a lease and restores edited isolation objects. If `isolation` is set, returns
-    /// an error if an object still differs from the rendered object.
+    /// Applies the objects of a lease and restores edited isolation objects. With `isolation`, fails if an
+    /// object still differs from the rendered object.
     async fn apply(
         &self,
         deployment: &WorkloadSpec,

@@ -23,7 +23,8 @@ pub(super) struct AppliedItems {
     pub(super) isolation: Isolation,
 }
 
-/// Returns the existing objects that differ from `items`. Omits the kinds that each deploy compares.
+/// Returns the existing objects that differ from `items`. Omits objects of watched kinds, because each deploy
+/// compares these objects.
 pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<DriftedObject> {
     let mut all = drifted(items, view);
     all.retain(|found| !found.is_missing && !found.write.id.kind.is_watched());

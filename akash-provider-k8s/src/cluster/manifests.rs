@@ -29,7 +29,7 @@ pub(crate) type AdoptedServices = BTreeMap<String, String>;
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.
     Cached,
-    /// The API server. Callers that report the record as stored must use this value.
+    /// The API server. Necessary before a caller reports that the record is stored.
     Live,
 }
 

@@ -32,8 +32,8 @@ pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::RoleBinding,
 ];
 
-/// Time after the first use during which deploys share the lists of all objects in the cluster. Sharing saves
-/// API calls after a start.
+/// Duration for which deploys share the lists of all objects in the cluster, from the first use. Sharing
+/// saves API calls after a start.
 const START: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent lists.
 const LISTS: usize = 4;

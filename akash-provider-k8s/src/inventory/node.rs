@@ -35,7 +35,7 @@ pub struct NodeFacts {
     pub(crate) devices: Vec<Devices>,
     /// Names of the storage classes that the node can mount.
     pub(crate) classes: Vec<String>,
-    /// Hardware of the node. Boxed, because most facts are about pods.
+    /// Hardware of the node. The box keeps `ObjectFacts` values small, because most of them describe pods.
     pub(crate) hardware: Box<Hardware>,
     /// GPUs that are not offered, with the reason.
     pub(crate) notes: Vec<GpuProblem>,

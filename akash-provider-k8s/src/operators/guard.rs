@@ -70,7 +70,7 @@ pub struct Hold {
     pub remedy: &'static str,
 }
 
-/// State of a deletion. The record of the hostname or Service is missing.
+/// State of the deletion after the record of a hostname or Service disappeared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The deletion waits until [`SETTLE`] has elapsed and evidence confirms that the record is missing.

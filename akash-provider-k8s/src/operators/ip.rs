@@ -188,7 +188,7 @@ impl IpOperator {
         self.shared.status()
     }
 
-    /// Returns the total and the used number of addresses for leases, and the status of each pool.
+    /// Returns the number of addresses for leases, the number of used addresses, and the status of each pool.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.shared.usage()

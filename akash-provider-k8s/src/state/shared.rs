@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-/// Signal that all namespaces changed, in place of the name of one namespace.
+/// Signal that all namespaces changed. Any other signal is the name of one changed namespace.
 pub(crate) const EVERYWHERE: &str = "";
 
 #[derive(Debug)]

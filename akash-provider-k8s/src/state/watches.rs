@@ -42,8 +42,8 @@ impl WatchState {
         self.awaited = None;
     }
 
-    /// Records a failure of the watch. `since` is the latest possible start of the failure. Returns true if
-    /// the watch worked before.
+    /// Records a failure of the watch. The failure started at `since` or earlier. Returns true if the watch
+    /// worked before.
     pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
         let is_new = self.down_since.is_none();
         self.failures += 1;

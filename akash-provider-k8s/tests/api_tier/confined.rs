@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const REFUSAL: &str = "the provider's account may write only in namespaces of leases";
 
 const RBAC: (&str, &str) = ("rbac.authorization.k8s.io", "RoleBinding");
-/// Writes that RBAC, not the admission policy, refuses.
+/// Attempted writes that RBAC refuses. The admission policy does not receive these writes.
 const BY_RIGHTS: [&str; 4] = [
     "a Secret",
     "a change of a Secret",

@@ -163,7 +163,7 @@ async fn class(world: &World, name: &str, offered: &str) {
     put(&world.admin, &body, "api-tier").await;
 }
 
-/// Creates a pod with the labels of a lease in the manifest namespace. The lease has no Manifest.
+/// Creates a pod in the manifest namespace, with the labels of a lease. The lease has no Manifest.
 async fn pod(world: &World, name: &str, node: &str, cpu: &str) {
     let namespace = &world.settings.manifest_namespace;
     let accounts: Api<ServiceAccount> = Api::namespaced(world.admin.clone(), namespace);

@@ -75,7 +75,7 @@ fn damaged_records_are_reported_and_repaired_by_a_new_manifest() {
     });
 }
 
-/// Damage to a record, and the defect and error text that the next start reports for the lease.
+/// Patch that damages a record. The next start reports the defect `remains` with the error text `says`.
 struct Case {
     name: &'static str,
     kind: &'static str,

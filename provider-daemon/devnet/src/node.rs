@@ -350,7 +350,8 @@ impl Inner {
     }
 }
 
-/// Returns direct changes of the chain as an unsigned transaction; `None` without changes.
+/// Returns an unsigned transaction with the events of changes without a transaction. Returns `None` if
+/// `facts` is empty.
 fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
     if facts.is_empty() {
         return None;

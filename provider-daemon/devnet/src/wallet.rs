@@ -84,7 +84,7 @@ pub struct Wallet {
 }
 
 impl Wallet {
-    /// Creates a wallet with default gas settings, without a query.
+    /// Creates a wallet with the default gas settings. Sends no query.
     #[must_use]
     pub fn new(api: Arc<dyn TxApi>, key: PrivateKey) -> Self {
         Self {

@@ -45,13 +45,13 @@ impl Budget {
         }
     }
 
-    /// Returns true if the IP network of `peer` has reached the maximum in the current minute.
+    /// Returns true if the IP network of `peer` has no requests left in the current minute.
     pub(super) fn is_spent(&self, peer: IpAddr) -> bool {
         let taken = self.taken.get(&network(peer));
         taken.is_some_and(|taken| taken.load(Ordering::Relaxed) >= self.most)
     }
 
-    /// Counts one request of the IP network of `peer`. Returns false if the network has reached the maximum.
+    /// Counts one request of the IP network of `peer`. Returns false if the network has no requests left.
     pub(super) fn take(&self, peer: IpAddr) -> bool {
         let taken = self.taken.get_with(network(peer), Arc::default);
         // Never exceeds the maximum, so the counter cannot wrap.

@@ -118,7 +118,7 @@ pub(crate) fn bytes(number: u64) -> String {
     number.min(i64::MAX.unsigned_abs()).to_string()
 }
 
-/// Formats an amount of CPU as whole cores, or else as millicores.
+/// Formats a multiple of 1000 millicores as cores, and any other amount as millicores.
 pub(crate) fn cores(milli: u64) -> String {
     if milli.is_multiple_of(1000) {
         (milli / 1000).to_string()

@@ -165,8 +165,8 @@ pub(super) fn fuzz_query(text: &str) {
     query::fuzz(text);
 }
 
-/// Returns the services of a stream. If `requested` is empty, these are all permitted services. In the
-/// result, an empty list means all services. Fails if a requested service is not permitted.
+/// Returns the services of a stream; an empty list means all services. If `requested` is empty, returns the
+/// permitted services. Fails if a requested service is not permitted.
 fn allowed(services: Services, requested: Vec<String>) -> Result<Vec<String>, Rejection> {
     match services {
         Services::All => Ok(requested),

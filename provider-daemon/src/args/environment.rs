@@ -45,7 +45,7 @@ pub(crate) const COMMANDS: [&str; 24] = [
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
 /// Sets the environment variable for each flag of `root`. `look` returns the value of a variable. `is_real`
-/// is true if the arguments of `explain` name a real provider.
+/// is true if the command line contains `--from` or `--provider`.
 #[must_use]
 pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<String>) -> Command {
     let root = root.mut_args(|arg| settable(arg, &look));

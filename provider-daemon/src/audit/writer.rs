@@ -185,8 +185,8 @@ impl Writer {
         self.retain();
     }
 
-    /// Reports the failure to the callers that wait until their lines are written. Retains the lines without
-    /// a waiting caller, and drops the oldest of these lines above [`RETAINED_MAX`].
+    /// Reports the failure to the callers that wait for their lines. Retains the lines without a waiting
+    /// caller. If these lines exceed [`RETAINED_MAX`] bytes, drops the oldest lines.
     fn retain(&mut self) {
         let Some(failure) = &mut self.failure else {
             return;

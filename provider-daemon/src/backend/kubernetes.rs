@@ -235,7 +235,7 @@ impl Kubernetes {
         self.cluster.harden(lease).await
     }
 
-    /// Returns the remaining objects of this chain in the cluster, one line each.
+    /// Returns the objects in the cluster that belong to this chain, one line each.
     pub(super) async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         let client = &self.client.0;
         let mut left = Vec::new();

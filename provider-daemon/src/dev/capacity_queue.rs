@@ -48,7 +48,7 @@ impl CapacityQueue {
     }
 
     /// Waits for a permit; the earliest call gets the first permit. Returns `false` if no resources were in
-    /// use during the period `limit`.
+    /// use for the duration `limit`: no tenant can then release resources.
     pub async fn wait(&self, is_taken: impl Fn() -> bool, limit: Duration) -> bool {
         // One place in the queue for the whole wait. A new place for each check would never reach the front.
         let (turn, mut since) = (self.free.acquire(), Instant::now());

@@ -74,8 +74,8 @@ pub(super) struct Outcome {
     pub(super) inputs: u64,
     /// Number of effects that resulted from the replayed inputs and timeouts.
     pub(super) effects: u64,
-    /// Number of differences between recording and replay: steps with other effects, and states with another
-    /// status.
+    /// Number of differences between recording and replay: steps with different effects, and states with a
+    /// different status.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
     /// Number of steps that the recording does not contain. The engine was faster than the writer.

@@ -12,7 +12,8 @@ pub(super) fn go_result(call: &ApiCall) -> &'static str {
 }
 
 /// Returns the values of the label `action` in the request metric of the Go provider. Returns no value if the
-/// Go provider does not count the request, and two values if the request has two names.
+/// Go provider does not count the request, and two values if the Go provider counts the request under two
+/// names.
 pub(super) fn go_actions(call: &ApiCall) -> impl Iterator<Item = &'static str> {
     let action = go_action(call);
     let alias = match action {

@@ -120,7 +120,7 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
     }
 }
 
-/// Opens the socket, and first removes the socket of an earlier process. Never removes any other file.
+/// Removes the socket of an earlier process, and opens a new socket. Never removes any other file.
 fn open(path: &Path) -> io::Result<Socket> {
     match fs::symlink_metadata(path) {
         // Links are not followed, because their target is unknown.

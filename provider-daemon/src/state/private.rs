@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Permission bits that must not be set: those of group and others, and the special bits.
 const TOO_WIDE: u32 = 0o7077;
-/// Maximum number of checked entries. A larger directory contains files of other programs.
+/// Maximum number of checked entries. A directory with more entries probably contains files of other
+/// programs.
 const ENTRIES_MAX: usize = 10_000;
 /// Maximum depth of checked directories. A keyring has depth two.
 const DEPTH_MAX: usize = 8;

@@ -31,13 +31,13 @@ const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// Function that creates an empty history for a stream with these query parameters.
 pub(super) type NewHistory = fn(&[(String, String)]) -> History;
 
-/// Endpoint and query of all streams of a command.
+/// Endpoint and query that all streams of a command share.
 pub(super) struct Subscription<'a> {
     /// Last segment of the path.
     pub(super) endpoint: &'static str,
     pub(super) scope: Scope,
     pub(super) query: Vec<(String, String)>,
-    /// Creates the message history that is necessary to resume a stream. `None` without `--follow`.
+    /// Function that creates the message history of a stream. `None` without `--follow`.
     pub(super) new_history: Option<NewHistory>,
     /// Function that formats a message, and returns `None` for an unknown kind of message.
     pub(super) show: &'a (dyn Fn(&LeaseId, Json) -> anyhow::Result<Option<String>> + 'a),

@@ -79,8 +79,8 @@ impl Tenant {
             .with_context(|| WithHelp::new("lease not found", "check --dseq, --gseq, --oseq and --provider"))
     }
 
-    /// Returns all matching active leases. If `which` names the provider and the gateway URL is given,
-    /// returns one lease without a chain query.
+    /// Returns all matching active leases. With `--provider` and `--provider-url`, returns one lease without
+    /// a chain query.
     ///
     /// # Errors
     /// Returns an error if no lease matches, or if the chain query fails.
@@ -134,7 +134,7 @@ impl Tenant {
     }
 
     /// Returns the manifest version that the chain stores for a deployment, in lower-case hex. Returns `None`
-    /// without a node, or if the node does not have the deployment.
+    /// without a connection to a node, or if the chain does not have the deployment.
     ///
     /// # Errors
     /// Returns an error if the deployment query fails.

@@ -153,7 +153,7 @@ impl StreamReader {
         }
     }
 
-    /// Returns the error for a remote command that could not be started, if the reason is unknown.
+    /// Returns the error for a remote command that did not start for an unknown reason.
     pub(super) fn failed(&self) -> ProviderError {
         ProviderError::Closed {
             at: self.at.clone(),

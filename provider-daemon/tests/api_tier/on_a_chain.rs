@@ -196,7 +196,7 @@ fn hostname_operator(stage: &Stage) -> Value {
     operator(stage, "hostname")
 }
 
-/// Returns the Lease holder of the hostname operators.
+/// Returns the holder in the election Lease of the hostname operators.
 fn holder(cluster: &Cluster) -> String {
     let path = "jsonpath={.spec.holderIdentity}";
     let lease = [

@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::time::UNIX_EPOCH;
 use tokio::runtime::Runtime;
 
-/// Id of the test chain. `Stage::take` deletes the leases of earlier tests with this id.
+/// Id of the test chain. `Stage::take` deletes the leases of earlier tests on this chain.
 pub(crate) const CHAIN: &str = "node-tier";
 
 /// Node of the chain, and a proxy that can cut the provider's connection to the node.

@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 
 /// Version of cargo-semver-checks, which must support the compiler's rustdoc format.
 const VERSION: &str = "0.51.0";
-/// Library that compiles only with a Kubernetes API version, and the feature that selects this version.
+/// Library that compiles only with a feature for a Kubernetes version, and this feature.
 const CHOICE: (&str, &str) = ("akash-provider-k8s", "k8s-openapi/v1_34");
 
 /// Compares each library with its last release. If no release exists, the check passes.

@@ -308,8 +308,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns the bytes that a request must contain to get the malformed record. For lists of bids and leases,
-/// these bytes are the tenant of `won`. For other paths, the result is empty and matches every request.
+/// Returns the bytes that a request must contain to get the malformed record: for lists of bids and leases,
+/// the tenant of `won`. For other paths, returns no bytes, so every request matches.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),

@@ -155,7 +155,7 @@ pub(super) async fn wait_for(
     ));
 }
 
-/// Returns the first wrong health of the lease that is reported within `setup.quiet_time`.
+/// Returns the first wrong health that `changes` reports for the lease within `setup.quiet_time`.
 pub(super) async fn unexpected_health(
     changes: &mut Changes,
     setup: &Setup,

@@ -40,7 +40,7 @@ const TRIPPED: &str =
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Breaker {
     tripped: bool,
-    /// Owners for which the breaker has tripped individually, not for all owners together.
+    /// Owners for which the breaker has tripped individually. `tripped` applies to all owners.
     held_owners: BTreeSet<Address>,
     /// End of the warm-up period. `None` before the workloads in the cluster were listed for the first time.
     warmup_ends: Option<Mono>,

@@ -103,8 +103,8 @@ pub enum Input {
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
-        /// True if a lease without a listed manifest certainly has no manifest. False while the cluster
-        /// contains no record of any lease, because the provider may use a wrong cluster.
+        /// True if the list is complete: a lease without a listed manifest has no manifest. False while the
+        /// cluster contains no record of any lease, because the provider may use a wrong cluster.
         conclusive: bool,
     },
     /// The deployment was closed on the chain.

@@ -67,7 +67,7 @@ pub enum Input {
     LeaseRemoved(LeaseId),
     /// Result of `FetchDeployment`. A missing deployment counts as a failure.
     Fetched(Result<Option<DeploymentRecord>, Failure>),
-    /// Result of `Broadcast` for the lease that receives the payout.
+    /// Result of the `Broadcast` that withdraws the earnings of a lease.
     Tx(Result<TxOutcome, Failure>),
     /// The provider's account received funds, so payouts that failed for lack of fees are repeated.
     FeeMoney,

@@ -182,8 +182,8 @@ impl Engine {
         Arc::new(deployment)
     }
 
-    /// Claims the free hostnames of a manifest, and waits for the hostnames in use. Other hostnames of the
-    /// lease are not released, because a newer manifest may use them.
+    /// Claims the free hostnames of a manifest, and queues the lease for the hostnames in use. Other
+    /// hostnames of the lease are not released, because a newer manifest may use them.
     fn claim_more(&mut self, lease: &LeaseId, group: &Group) {
         if !self.leases.workloads.contains(lease) {
             return;

@@ -401,8 +401,8 @@ impl Workload {
         }
     }
 
-    /// Cancels an intended close with this reason, except a close by the operator. A close message that was
-    /// already sent is not affected.
+    /// Cancels the planned close if its reason is `reason`. Does not cancel a close by the operator, or a
+    /// close message that was already sent.
     fn cancel_end(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
         if let Some(ending) = self.ending.filter(|e| e.reason == reason && !e.commanded) {
             self.ending = None;

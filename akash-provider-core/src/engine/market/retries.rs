@@ -128,8 +128,8 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity after `sequence`. A reservation that started
-    /// at `sequence` was released.
+    /// Called after the release of a reservation that started at `sequence`. Queues the orders that were
+    /// declined later for lack of capacity.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));

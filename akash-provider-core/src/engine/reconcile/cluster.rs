@@ -162,8 +162,8 @@ impl Engine {
         }
     }
 
-    /// Assigns declared hostnames to their leases. Skips hostnames that the manifest no longer lists. Skips a
-    /// lease if the engine has the manifest.
+    /// Assigns declared hostnames to their leases. Skips a hostname that the listed manifest of its lease
+    /// lacks. Skips a lease if the engine already has a manifest of this lease.
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<WorkloadSpec>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()

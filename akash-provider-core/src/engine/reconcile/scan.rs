@@ -56,7 +56,7 @@ pub(in crate::engine) struct Scan {
     requests: Vec<(RequestId, bool)>,
     /// True if a listing was requested and has not started yet.
     needs_listing: bool,
-    /// True if the last scan failed because the cluster could not be listed.
+    /// True if the last scan failed because the workloads could not be listed.
     has_listing_failed: bool,
     /// Leases that changed during the last scan. The results of this scan prove nothing about these leases.
     #[serde(default)]
@@ -83,7 +83,7 @@ impl Scan {
         self.next_reason = reason;
     }
 
-    /// After a resync, schedules a list of the workloads.
+    /// Schedules a listing of the workloads after a resync.
     pub(in crate::engine) fn after_resync(&mut self) {
         self.cluster_wanted = true;
         self.listing_reason = ScanReason::Resync;
@@ -95,13 +95,13 @@ impl Scan {
         self.needs_listing = true;
     }
 
-    /// Schedules a list of the workloads after a short interval, because of a problem in the cluster.
+    /// Schedules a listing of the workloads after a short interval, because of a problem in the cluster.
     pub(in crate::engine) fn list_again(&mut self, now: Mono) {
         self.list_again = Some(now.plus(LISTING_INTERVAL));
     }
 
-    /// Schedules a list of the workloads in the cluster. The list starts within a second, and several calls
-    /// share one list.
+    /// Schedules a listing of the workloads in the cluster. The listing starts within a second, and several
+    /// calls share one listing.
     pub(in crate::engine) fn list_soon(&mut self, now: Mono) {
         let soon = now.plus(backoff::after(0));
         self.list_again = Some(self.list_again.map_or(soon, |at| at.min(soon)));

@@ -33,8 +33,8 @@ impl ParamsInterner {
     }
 }
 
-/// Returns the scheduler parameters determined by the units: a GPU attribute with a single model determines
-/// the model.
+/// Returns the scheduler parameters by resource id; `None` for a unit that does not request exactly one GPU
+/// model.
 pub(super) fn fixed_params(units: &[ResourceUnit]) -> SchedulerParamsById {
     let of_unit = |unit: &ResourceUnit| {
         let gpu = &unit.resources.gpu;

@@ -71,8 +71,8 @@ pub struct Prices {
     /// Price of a leased IP.
     pub ip: Amount,
     /// Price of a GPU, by `*`, `vendor/*` or `vendor/model`. The form `vendor/model` can be followed by
-    /// `/ram/<size>` or `/interface/<kind>`. If the list is empty, GPUs cost nothing. Otherwise the provider
-    /// does not bid on an order with a GPU that no entry matches.
+    /// `/ram/<size>` or `/interface/<kind>`. Without entries, GPUs cost nothing. With entries, the provider
+    /// declines an order with a GPU that no entry matches.
     pub gpu: BTreeMap<String, Amount>,
 }
 
@@ -81,8 +81,8 @@ pub struct Prices {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scarcity {
-    /// Threshold of the surcharge, from 0 to 1: the used share of the scarcest requested resource. The used
-    /// share includes the order.
+    /// Threshold of the surcharge, from 0 to 1: the share of the scarcest requested resource that is in use.
+    /// The resources of the order count as in use.
     pub above: Amount,
     /// Factor by which the price is multiplied.
     pub multiply: Amount,

@@ -80,8 +80,8 @@ pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<St
     Ok(text)
 }
 
-/// Applies the annotation `text` to the decoded spec. Returns the original deployment and the ignored parts
-/// of the annotation.
+/// Completes `decoded` with the values in the annotation `text`. Returns the complete deployment, and a
+/// remark for each ignored part of the annotation.
 pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (WorkloadSpec, Vec<String>) {
     let extra: Extra = match serde_json::from_str(text) {
         Ok(extra) => extra,

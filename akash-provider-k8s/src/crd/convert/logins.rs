@@ -3,7 +3,7 @@
 use akash_provider_core::manifest::{Credentials, Group, Service};
 use std::collections::BTreeMap;
 
-/// Returns the key in the Secret for the registry password from the params of a service.
+/// Returns the key of the Secret entry with the password in `params.credentials` of a service.
 fn params_key(service: &str) -> String {
     // The names of services have no dot, so the key is unique.
     format!("{service}.params")

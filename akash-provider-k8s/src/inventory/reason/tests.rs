@@ -156,7 +156,7 @@ fn each_problem_of_gpus_has_its_remedy() {
     );
 }
 
-/// Returns the entry of a labelled storage class `fast` of unknown size.
+/// Returns the ignored resource for a storage class `fast` of unknown size.
 fn of_class(class: Value, clusters: &[CephClusterFacts]) -> IgnoredResource {
     let facts = ClassFacts::from_object(&serde_json::from_value(class).unwrap());
     let classes = BTreeMap::from([("fast".into(), facts)]);

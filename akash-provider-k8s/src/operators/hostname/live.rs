@@ -31,7 +31,7 @@ pub struct LiveObject {
     pub accepted: Acceptance,
     /// State of a certificate as reported by cert-manager.
     pub certificate: Option<CertificateState>,
-    /// Address of the proxy in the status of an Ingress.
+    /// Address of the proxy, from the status of an Ingress.
     pub entrance: Option<ProxyAddress>,
     /// Labels, annotations and spec.
     body: Value,

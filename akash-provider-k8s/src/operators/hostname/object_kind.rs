@@ -4,7 +4,7 @@ use crate::objects::HTTPRoute;
 use k8s_openapi::api::networking::v1::Ingress;
 use kube::core::{ApiResource, GroupVersionKind};
 
-/// Kind of an object of a hostname.
+/// Kind of a Kubernetes object that serves a hostname: a route, a filter or a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
     /// Route of `--ingress-mode ingress`.

@@ -140,8 +140,8 @@ impl DesiredLabels {
         }
     }
 
-    /// Sets the label that enables the NVIDIA device plugin. The label is also set if the node reports no
-    /// devices.
+    /// Sets the label that enables the NVIDIA device plugin. A node without the plugin reports no devices, so
+    /// PCI labels are sufficient to set the label.
     fn gpu_present(&mut self, node: &NodeView) {
         let named = node.devices[Vendor::Nvidia as usize].is_some();
         let mut on_bus = node.on_bus();

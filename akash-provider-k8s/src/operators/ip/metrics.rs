@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Minimum interval between two requests for the metrics of MetalLB. Doubles while the counts differ.
 const EVERY: Duration = Duration::from_secs(60);
-/// Delay before a request for the metrics of MetalLB, after the operator's own count of addresses changed.
+/// Delay from a change of the operator's own address count to the request for the metrics of MetalLB.
 const GATHER: Duration = Duration::from_secs(5);
 /// Maximum number of requests for the metrics after a change of the operator's own count. The requests are
 /// spread over about an hour.

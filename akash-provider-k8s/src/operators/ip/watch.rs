@@ -107,8 +107,8 @@ fn named(object: &DynamicObject) -> String {
     object.metadata.name.clone().unwrap_or_default()
 }
 
-/// Returns a watch without selectors, because records without labels also declare addresses, and any Service
-/// can use an address.
+/// Returns a watch without selectors. Records without labels can declare addresses, and any Service can use
+/// an address.
 fn watched(key: &'static str, name: &'static str) -> WatchSpec {
     WatchSpec {
         key,

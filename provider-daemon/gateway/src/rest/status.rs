@@ -248,8 +248,8 @@ impl StatusCache {
         snapshot
     }
 
-    /// Returns the reason why an existing lease or workload is possibly unknown to the provider. Returns
-    /// `None` if the provider has read chain and cluster and is not stopping.
+    /// Returns the reason why the status may lack leases or workloads. Returns `None` if the provider has
+    /// read chain and cluster and is not stopping.
     pub(crate) async fn missing_state(&self) -> Option<&'static str> {
         // From the handle and not from the cache: a stopping provider may not respond any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {

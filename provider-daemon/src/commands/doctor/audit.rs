@@ -12,8 +12,8 @@ use std::path::Path;
 
 const SUBJECT: &str = "audit log";
 
-/// Checks the directory of the audit log. If the directory is below `home`, another area checks the file
-/// modes and the disk space.
+/// Checks the directory of the audit log. Checks file modes and disk space only if the directory is outside
+/// of `home`.
 pub(super) fn checks(args: &RunArgs, home: &Path) -> Vec<Check> {
     let Some(settings) = args.audit.settings(home) else {
         return vec![Check::skipped(SUBJECT, "disabled by --audit-log none")];

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const DRIVERS: &str = "GPU drivers";
 const RUNTIME: &str = "runtime class";
-/// Class of pods with GPUs of NVIDIA.
+/// Name of the RuntimeClass for pods with NVIDIA GPUs.
 const CLASS: &str = "nvidia";
 /// Resources of the device plugins.
 const RESOURCES: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
@@ -33,7 +33,7 @@ struct GpuNode {
     name: String,
     /// Whether a label states that the node has a GPU of NVIDIA.
     has_nvidia_label: bool,
-    /// Resources of device plugins with at least one allocatable GPU.
+    /// GPU resources of which the node can allocate at least one.
     resources: Vec<&'static str>,
     driver: Option<String>,
 }

@@ -30,7 +30,7 @@ const SKEW_MAX: i64 = 60;
 /// Mode bits that give access to system users other than the owner.
 const OTHERS: u32 = 0o077;
 const FIX: &str = "run `doctor --fix`";
-/// Maximum number of files in one line.
+/// Maximum number of files that one check lists.
 const FILES_MAX: usize = 3;
 
 /// Creates missing directories and restricts file modes. Returns one check for each change or failure.

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use testbed::{Cluster, Tier};
 
 const LEASE: Duration = Duration::from_secs(4);
-/// Number of services, so that a deployment takes longer than the signal that suspends the leader.
+/// Number of services. A deployment with many services is probably still in progress when the signal suspends
+/// the leader.
 const SERVICES: usize = 24;
 /// Maximum number of deployments until one is interrupted.
 const ATTEMPTS: u64 = 10;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::gas::Scope;
 
-/// False amount of gas from a node. The fee of a bid would be 1,500 AKT.
+/// False amount of gas that a node reports. With this amount, the fee of a bid is 1,500 AKT.
 const LIE: u64 = 50_000_000_000;
 
 fn max_fee(world: &World) -> u128 {

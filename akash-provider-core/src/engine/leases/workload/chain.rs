@@ -138,8 +138,8 @@ impl Workload {
         }
     }
 
-    /// Continues to close the lease if its reclamation has started. Only this provider can start a
-    /// reclamation. The purpose is always to close the lease.
+    /// Continues to close the lease if its reclamation has started. Only this provider starts a reclamation,
+    /// always to close the lease.
     fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if announced && self.price.is_some() && self.close_report.is_none() && self.ending.is_none() {

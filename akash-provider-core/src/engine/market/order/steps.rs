@@ -353,7 +353,8 @@ impl Order {
         self.decline(decline, out)
     }
 
-    /// Reports that the account cannot pay a deposit, so that no other order sends a bid with this deposit.
+    /// Reports that the account cannot pay a deposit, so that the provider sends no other bid with this
+    /// deposit.
     fn report_insufficient_funds(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
         if let Ok(TxOutcome::Rejected { error, code, log }) = result
             && *error == TxError::InsufficientFunds
