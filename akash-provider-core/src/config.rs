@@ -129,8 +129,8 @@ pub struct Config {
     /// Maximum number of closes by the provider within [`breaker_window`](Self::breaker_window), even if
     /// `breaker_percent` allows more. A higher `breaker_floor` takes precedence.
     pub breaker_ceiling: u32,
-    /// Length of the warm-up period, which starts after the first list of the workloads. During this period,
-    /// the circuit breaker permits no lease close.
+    /// Length of the warm-up period, which starts when the workloads are listed for the first time. During
+    /// this period, the circuit breaker does not permit the provider to close a lease.
     #[serde(with = "duration")]
     pub breaker_warmup: Duration,
     /// Whether the circuit breaker had tripped before the restart.

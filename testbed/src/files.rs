@@ -127,7 +127,8 @@ fn secret(path: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes()).map_err(failed)
 }
 
-/// Creates the signing key of service account tokens, and the API server's certificate for the kubelet.
+/// Creates the signing key of service account tokens, and the certificate with which the API server connects
+/// to the kubelet.
 fn keys(layout: &Layout) -> Result<()> {
     let path = |file: &str| layout.secret(file).display().to_string();
     let openssl = |args: &[&str]| Run::new("openssl").args(args).done();

@@ -7,8 +7,8 @@ use crate::signer::{Account, SignedTx, TxHash, sign};
 use akash_provider_core::election::{LeadershipGate, WritePermit};
 use akash_provider_core::types::Address;
 
-/// Signer of the transactions of one account, which signs only while its gate is open. A provider without an
-/// election uses `LeadershipGate::new(true)`.
+/// Signer of the transactions of one account. The signer signs only while its gate is open. A provider
+/// without an election uses `LeadershipGate::new(true)`.
 ///
 /// ```compile_fail
 /// # use akash_provider_chain::private_key::PrivateKey;

@@ -123,7 +123,7 @@ fn half_fitting() -> Vec<ResourceUnit> {
     vec![unit(1, 5000, 1 << 20, 0, 1), unit(2, 1000, 1 << 30, 1 << 30, 5)]
 }
 
-/// Returns a group that leaves at least 200 millicores on each node in every placement.
+/// Returns a group. In every placement of this group, at least 200 millicores of each node stay free.
 fn fitting() -> Vec<ResourceUnit> {
     vec![unit(1, 1400, 1 << 30, 1 << 30, 3), unit(2, 1000, 1 << 30, 0, 2)]
 }

@@ -94,9 +94,11 @@ impl ProviderHandle {
     /// Moves hostnames from other leases of the same tenant to a lease.
     ///
     /// # Errors
-    /// Returns `NoLease` if the lease has no deployed workload, `Hostname` if the lease cannot get one of the
-    /// hostnames, `Rejected` if the manifest of the lease lacks one of the hostnames, and `NotLeader` on a
-    /// standby. Like all requests, can return `Busy`, `Stopping` and `Unavailable`.
+    /// - `NoLease`: the lease has no deployed workload.
+    /// - `Hostname`: the lease cannot get one of the hostnames.
+    /// - `Rejected`: the manifest of the lease lacks one of the hostnames.
+    /// - `NotLeader`: this instance is a standby.
+    /// - `Busy`, `Stopping` and `Unavailable`: as for all requests.
     pub async fn transfer_hostnames(&self, lease: &LeaseId, hostnames: Vec<String>) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::TransferHostnames { lease, hostnames }).await

@@ -71,7 +71,7 @@ pub struct ProviderStatistics {
     pub no_bid_outcomes: BTreeMap<&'static str, u64>,
     /// Number of evaluated orders by result: `accept`, `decline`, `fail`.
     pub evaluations: BTreeMap<&'static str, u64>,
-    /// Reservations by action (`open`, `close`) and result (`success`, `fail`).
+    /// Number of reservations by action (`open`, `close`) and result (`success`, `fail`).
     pub reservations: BTreeMap<(&'static str, &'static str), u64>,
     /// Number of orders that did not fit the free capacity. Orders that lacked external ports or leased IPs
     /// are not included.
@@ -97,7 +97,7 @@ pub struct ProviderStatistics {
     pub calls: BTreeMap<(&'static str, &'static str), u64>,
     /// Durations of port calls, by the name of the call.
     pub call_durations: BTreeMap<&'static str, DurationCounts>,
-    /// Submitted manifests by result: `accepted`, or the kind of the refusal.
+    /// Number of submitted manifests by result: `accepted`, or the kind of the refusal.
     pub manifests: BTreeMap<&'static str, u64>,
     /// Number of health changes of workloads, by new health.
     pub health: BTreeMap<&'static str, u64>,

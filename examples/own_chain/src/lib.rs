@@ -68,9 +68,11 @@ impl OwnChain {
     /// thread.
     ///
     /// # Errors
-    /// `Unavailable` if the file cannot be read or written, `Conflict` if another program writes the file or
-    /// if the file contains a different genesis, `Invalid` if the first line cannot be parsed. Other unusable
-    /// lines are skipped and returned by [`OwnChain::damages`].
+    /// - `Unavailable`: the file cannot be read or written.
+    /// - `Conflict`: another program writes the file, or the file contains a different genesis.
+    /// - `Invalid`: the first line cannot be parsed.
+    ///
+    /// Other unusable lines are skipped. [`OwnChain::damages`] returns the first 100 of these lines.
     pub fn open(path: &Path, genesis: &Genesis) -> Result<Self, Error> {
         let mut state = State::new(genesis);
         let (ledger, damages) = Ledger::open(path, genesis, &mut state)?;

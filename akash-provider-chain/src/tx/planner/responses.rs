@@ -15,7 +15,7 @@ use akash_provider_core::types::{Msg, TxError, TxOutcome};
 const REPLACED_MAX: u32 = 5;
 /// Maximum number of retries after a transaction ran out of gas. Each failure costs a fee.
 const OUT_OF_GAS_MAX: u32 = 2;
-/// Maximum number of times that a refused simulation of a bid is repeated, if the reason is unknown.
+/// Maximum number of repetitions of a bid simulation that a node refused for an unknown reason.
 const UNEXPLAINED_MAX: u32 = 3;
 /// Maximum number of failed simulations. Afterwards, the transaction is sent with a high gas limit.
 const SIMULATIONS_MAX: u32 = 2;

@@ -346,7 +346,7 @@ impl World {
         }
     }
 
-    /// Responds to the engine's calls until no call is pending, except calls that match `hold`.
+    /// Responds to the engine's calls until all pending calls match `hold`.
     pub(crate) fn settle(&mut self) {
         for _ in 0..100_000 {
             let is_pending = self.hold;

@@ -76,7 +76,7 @@ pub(super) struct Repair {
     pub(super) write: Write,
     /// Object to restore; `None` if the object does not exist.
     pub(super) live: Option<LiveObject>,
-    /// Field manager that last changed the object, apart from this provider.
+    /// Last field manager, other than this provider, that changed the object.
     pub(super) by: Option<String>,
 }
 

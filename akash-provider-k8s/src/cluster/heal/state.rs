@@ -19,7 +19,8 @@ pub(super) struct RepairState {
     pub(super) labels: RepairBackoff<String>,
     /// For each namespace and object, the version that a repair wrote, until a watch reports this version.
     pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
-    /// Time of the next comparison, by namespace. This comparison does not wait for a change of the lease.
+    /// Time of the next comparison, by namespace. The objects are compared at this time even if the lease
+    /// does not change.
     pub(super) later: BTreeMap<String, Instant>,
     /// Drifted objects that were logged and are not repaired, by namespace.
     pub(super) logged: BTreeMap<String, BTreeSet<Id>>,

@@ -60,8 +60,8 @@ struct RequestSchedule {
 }
 
 impl RequestSchedule {
-    /// Returns the delay between the last and the next request. Returns `None` if no request is due before
-    /// the operator's own count changes.
+    /// Returns the delay between the last and the next request. Returns `None` if the next request waits for
+    /// a change of the operator's own count.
     fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
         // An unknown count cannot be compared.
         let counted = counted?;

@@ -14,7 +14,7 @@ use url::Url;
 const LIMIT: Duration = Duration::from_secs(2);
 const PUBLIC: &str = "public host name";
 const WILDCARD: &str = "ingress domain";
-/// Maximum number of addresses in one line.
+/// Maximum number of addresses that one check lists.
 const ADDRESSES_MAX: usize = 4;
 
 /// Addresses of a name; empty if the name does not exist.

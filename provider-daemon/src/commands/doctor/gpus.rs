@@ -25,7 +25,7 @@ const VERSIONS: [&str; 3] = [
 ];
 /// Maximum number of nodes that are read.
 const NODES_MAX: u32 = 500;
-/// Maximum number of names in one line.
+/// Maximum number of names that one check lists.
 const NAMES_MAX: usize = 4;
 
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 const SUBJECT: &str = "provider record";
 const UPDATE: &str = "run `provider-daemon tx provider update provider.yaml`";
-/// Maximum number of attributes in one line.
+/// Maximum number of attributes that one check lists.
 const ATTRIBUTES_MAX: usize = 5;
 
 /// Checks the provider record on the chain. `file` is the content of `--provider-config`, if set.
