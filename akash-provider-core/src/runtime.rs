@@ -59,7 +59,7 @@ use tokio_util::sync::CancellationToken;
 const BATCH: usize = 64;
 /// Maximum time to publish the last events at shutdown.
 const BUS_FLUSH: Duration = Duration::from_secs(2);
-/// Maximum number of unfinished calls that the shutdown report names.
+/// Maximum number of unfinished calls in the shutdown report.
 const REPORTED_CALLS: usize = 20;
 
 /// Arguments of [`run`].

@@ -136,7 +136,7 @@ impl LeasedIpCount {
 }
 
 impl PartialEq for LeasedIpCount {
-    /// Returns true for any two values, because the number of leased IPs is not a setting.
+    /// Returns true for any two values, so that a comparison of settings ignores the number of leased IPs.
     fn eq(&self, _: &Self) -> bool {
         true
     }

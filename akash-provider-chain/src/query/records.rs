@@ -128,7 +128,7 @@ impl Kind {
 
 fn first(record: &[u8]) -> Bytes {
     let mut message = First::default();
-    // The fields before the error count.
+    // After an error, the fields before the error are used.
     let _ = message.merge(record);
     message.first
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Returns the attributes and the audits that permit a provider to bid on all `groups`. The attributes are
 /// placement attributes, storage capabilities and GPU models.
 ///
-/// The placement attributes are signed by `auditor` and by every auditor that a group names. A wildcard at
+/// The placement attributes are signed by `auditor` and by every auditor in the groups. A wildcard at
 /// the end of a key is replaced: `region/*` becomes `region/any`.
 #[must_use]
 pub fn accepting_profile(groups: &[GroupSpec], auditor: &str) -> (Vec<Attribute>, Vec<AuditedAttributes>) {

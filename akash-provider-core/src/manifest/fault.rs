@@ -207,7 +207,7 @@ pub enum CrossFault {
     /// The group has no unit with this id.
     #[error("the group has no resource unit {id}; use the ids of the deployment")]
     UnknownResource {
-        /// Resource id that the service names.
+        /// Resource id in the service.
         id: u32,
     },
     /// The services use more replicas of a unit than the unit has on the chain.

@@ -50,8 +50,8 @@ pub const BLOCK_LAG_BOUNDS: [Duration; 9] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseEarnings {
-    /// Earnings at the last settlement on the chain, plus the price of each later block. Blocks that the
-    /// escrow account cannot pay for do not count.
+    /// Earnings at the last settlement on the chain, plus the price of each later block. Blocks are not
+    /// counted if the escrow account cannot pay for them.
     pub accrued: Dec,
     /// Part of `accrued` that was withdrawn; `None` if the chain returned no earnings.
     pub withdrawn: Option<Dec>,

@@ -1,4 +1,4 @@
-//! Deletion of password Secrets that no lease record names.
+//! Deletion of password Secrets without a Manifest record.
 //!
 //! The Secret is written before the Manifest record, so that no record lacks its passwords. If the write of the record
 //! fails with certainty, the Secret is deleted immediately. If the result of the write is unknown, the teardown of the

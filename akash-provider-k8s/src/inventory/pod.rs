@@ -47,7 +47,7 @@ fn service(pod: &Pod) -> Option<&str> {
     let labels = pod.metadata.labels.as_ref()?;
     let is = |key: &str, value: &str| labels.get(key).is_some_and(|v| v == value);
     let namespace = pod.metadata.namespace.as_deref()?;
-    // Any client may set labels, so only labels that name the own namespace count.
+    // Any client may set labels, so the namespace label must contain the namespace of the pod.
     let of_lease = is(labels::MANAGED, "true") && is(labels::NAMESPACE, namespace);
     of_lease.then(|| labels.get(labels::SERVICE).map(String::as_str))?
 }

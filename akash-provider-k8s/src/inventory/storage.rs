@@ -33,7 +33,7 @@ const BY_HAND: &str = "kubernetes.io/no-provisioner";
 /// Suffix of Ceph provisioners; Rook adds its namespace as a prefix.
 const CEPH: &str = ".csi.ceph.com";
 
-/// Fields of a storage class that the capacity count uses.
+/// Fields of a storage class, for the capacity count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassFacts {
     /// True if the class has the label `akash.network=true`.

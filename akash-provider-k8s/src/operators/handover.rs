@@ -44,7 +44,7 @@ pub struct OpenedPolicies {
 /// again.
 ///
 /// # Errors
-/// Fails without a change if Manifests or policies cannot be listed.
+/// Returns an error and changes nothing if Manifests or policies cannot be listed.
 pub async fn open_to_gateway(
     client: &WriteClient,
     records: &str,

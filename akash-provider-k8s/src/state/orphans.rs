@@ -26,7 +26,7 @@ pub struct Orphan {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// Lease that the object names. `None` if the lease is unknown or belongs to another provider.
+    /// Lease to which the object refers. `None` if the lease is unknown or belongs to another provider.
     pub lease: Option<LeaseId>,
     /// Reason why the object is an orphan.
     pub reason: Reason,

@@ -219,7 +219,7 @@ async fn after_fail_over_one_instance_leads_in_no_earlier_term() {
         assert!(began.elapsed() < WAIT_LIMIT, "no fail-over at port {replica}");
         sleep(Duration::from_millis(100)).await;
     }
-    // The previous leader may have survived the fail-over, so only the time after it counts.
+    // The previous leader may have survived the fail-over, until its lease has expired.
     sleep(LEASE * 2).await;
     let after = wait_for_leader(&elections).await;
     assert!(after >= before, "election term {after} was used after {before}");

@@ -58,7 +58,7 @@ impl Tail {
             let mut place = self.place.take()?;
             let read = tokio::task::spawn_blocking(move || {
                 let mut found = Vec::new();
-                // A failed read is retried at the next interval; lines read before it count.
+                // A failed read is retried at the next interval; the lines before the failure are delivered.
                 let _ = place.read(&mut found);
                 (place, found)
             });

@@ -48,7 +48,7 @@ struct Home {
 impl Home {
     fn new(name: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // The number keeps tests apart that use the same name.
+        // The number separates tests that use the same name.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("chain-cli-{}-{number}-{name}", std::process::id());
         let folder = std::env::temp_dir().join(name);

@@ -26,7 +26,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns whether the GPU has every property that the entry names.
+    /// Returns whether the GPU has every property in the entry.
     fn covers(&self, gpu: &GpuModel<'_>) -> bool {
         let says = |wanted: &Option<String>, actual: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| Some(wanted) == actual)

@@ -104,7 +104,7 @@ impl LiveService {
             given: Assignment::default(),
             changed: now,
             since: created.unwrap_or(now),
-            // Of other Services only the addresses count.
+            // Of other Services, only the addresses are used.
             body: if is_leased {
                 json!({"metadata": {"labels": meta.labels, "annotations": meta.annotations}, "spec": spec})
             } else {

@@ -190,7 +190,7 @@ impl Client {
         let reading = connection.read_to_end(&mut response);
         match timeout(TIMEOUT, reading).await.expect("a response") {
             Ok(_) => {}
-            // Closed without an alert; the data before it counts.
+            // Closed without a TLS alert. The data before the close is the response.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !response.is_empty() => {}
             Err(error) => return Err(error),
         }

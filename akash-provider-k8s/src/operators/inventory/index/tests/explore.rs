@@ -21,7 +21,7 @@ enum Step {
     Devices,
     /// Another client removes the operator's labels from the node.
     Edited,
-    /// The kubelet updates the node without a change that affects the labels.
+    /// The kubelet updates the node. The update does not affect the labels.
     Beat,
     /// A new node with the same name replaces the node.
     Anew,
