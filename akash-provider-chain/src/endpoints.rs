@@ -219,9 +219,9 @@ impl Endpoints {
 
     /// Returns the newest block that a node reports, and the hash of this block.
     ///
-    /// If this block is more than [`LAG_MAX`] above the processed block, the function checks an earlier
-    /// header of the node. Before the first processed block, the function checks this header if `is_new` is
-    /// true.
+    /// If this block is more than [`LAG_MAX`] above the processed block, the function also checks an earlier
+    /// header of the node. If no block was processed yet, the function checks the earlier header only if
+    /// `is_new` is true.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);

@@ -79,6 +79,8 @@ pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
         ])
         // The C code of dependencies needs no C library, so the compiler of this machine is sufficient.
         .env("CC_x86_64_unknown_linux_musl", "cc")
+        // The default of the allocator is four arenas per core, and each arena retains memory.
+        .env("JEMALLOC_SYS_WITH_MALLOC_CONF", "narenas:2")
         .env(
             "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS",
             flags(root)?.join(" "),
@@ -102,6 +104,8 @@ fn flags(root: &Path) -> Result<Vec<String>> {
         format!("-Clink-arg=-B{linker}"),
         "-Clink-arg=-fuse-ld=lld".to_owned(),
         "-Clink-arg=-Wl,--icf=all".to_owned(),
+        // Small tables of relocations, which the program reads at its start.
+        "-Clink-arg=-Wl,--pack-dyn-relocs=relr".to_owned(),
         format!("--remap-path-prefix={}=/source", root.display()),
         format!("--remap-path-prefix={cargo}=/cargo"),
     ])

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(super) enum Version {
     /// Each service has its own resource unit.
     V2_0,
-    /// Services of a placement share the unit of their compute profile.
+    /// The services of a placement that have the same compute profile are in one resource unit.
     V2_1,
 }
 

@@ -10,8 +10,8 @@ pub fn names(flag: &str) -> [String; 2] {
     PREFIXES.map(|prefix| format!("{prefix}{suffix}"))
 }
 
-/// Returns the environment variable that sets a flag. Empty variables are ignored, because charts set empty
-/// variables for unset values.
+/// Returns the name of the environment variable that sets a flag. Empty variables are ignored, because charts
+/// set empty variables for unset values.
 #[must_use]
 pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<String> {
     names(flag)

@@ -112,7 +112,7 @@ impl Writer {
     /// Writes the pending lines. After a failure, first writes a line about the failure.
     ///
     /// Within [`RETRY`] after a failed attempt, writes nothing, and returns the error to the callers that
-    /// wait for their lines. When the log ends, [`RETRY`] does not apply.
+    /// wait for their lines. The last write before the end of the process ignores [`RETRY`].
     fn write(&mut self) {
         let is_recent = |failure: &Failure| failure.last.elapsed() < RETRY && !self.ends;
         if self.failure.as_ref().is_some_and(is_recent) {

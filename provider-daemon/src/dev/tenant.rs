@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum time that a tenant waits for the next event, in block times.
 const WAIT_BLOCKS: u32 = 60;
-/// Maximum wait if [`WAIT_BLOCKS`] block times are shorter than this time.
+/// Lower bound of the maximum wait, for short block times.
 const WAIT_MIN: Duration = Duration::from_secs(20);
 /// Maximum number of retries of a tenant while the provider has no lease.
 const ATTEMPTS_MAX: u32 = 2;

@@ -96,9 +96,8 @@ pub enum Phase {
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time at which the engine closes the bid. While the block of the bid is not processed, the
-        /// block time at which the timeout of the bid starts. `None` without a bid timeout, or if the bid
-        /// has won.
+        /// Block time at which the engine closes the bid. Before the block with the bid is processed, this is
+        /// the start of the bid timeout. `None` without a bid timeout, or if the bid has won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.

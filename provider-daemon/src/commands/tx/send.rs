@@ -294,7 +294,7 @@ impl<'a> TransactionSender<'a> {
         Ok(Sequencing::Ordered { sequence, last })
     }
 
-    /// Replaces an unordered transaction with an ordered one. Returns false for an ordered transaction.
+    /// Makes an unordered transaction ordered. Returns false if the transaction was already ordered.
     async fn use_sequence(&mut self) -> anyhow::Result<bool> {
         if self.sequencing != Sequencing::Unordered {
             return Ok(false);
