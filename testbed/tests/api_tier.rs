@@ -34,7 +34,7 @@ fn components_are_paused_and_resumed() {
     assert!(cluster.status().is_healthy());
 }
 
-/// In a shared session, the exit of the session leader would stop a paused component.
+/// In a shared session, the exit of the session leader would end a suspended component.
 #[test]
 fn each_component_leads_its_session() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {

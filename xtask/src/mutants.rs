@@ -74,7 +74,7 @@ const SUBJECTS: [Subject; 2] = [
 // The fields are flattened into those of the campaign, which has a group of the same name.
 #[group(id = "mutants")]
 pub(crate) struct Args {
-    /// Number of mutants that the campaign `mutants` tries, evenly from all files; the seed selects them
+    /// Number of mutants that the campaign `mutants` tries, equally many from each file; the seed selects the mutants
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
     /// Try all mutants in the campaign `mutants`, which takes a night

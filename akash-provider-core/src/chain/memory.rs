@@ -298,7 +298,7 @@ impl MemoryChain {
         lock(&self.state).stale = None;
     }
 
-    /// Sets the [`Agreement`] that queries for bids and leases return.
+    /// Sets the [`Agreement`] in the results of queries for bids and leases.
     pub fn set_agreement(&self, agreement: Agreement) {
         lock(&self.state).agreement = agreement;
     }

@@ -109,7 +109,7 @@ pub(crate) struct EngineModel {
     pub(crate) calls: BTreeMap<EffectId, Call>,
     /// Requests to the engine that have no reply yet.
     pub(crate) requests: BTreeSet<RequestId>,
-    /// Reservations of the engine at the last check, and the reported capacity.
+    /// Reservations and capacity of the engine at the last check.
     pub(crate) sales: Reservations,
     /// Number of inputs that were delivered twice.
     pub(crate) repeated: u64,

@@ -326,9 +326,8 @@ fn is_foreign(manifest: &Manifest) -> bool {
     !annotations.is_some_and(|a| a.contains_key(labels::EXTRA))
 }
 
-/// Returns the content of the annotation [`ADOPTED`]: the hash of each service that another program deployed.
-/// If both annotations `ADOPTED` and `EXTRA` are missing, another program deployed all services of the
-/// Manifest.
+/// Returns the services that another program deployed, with their hashes, from the annotation [`ADOPTED`].
+/// Returns all services of the Manifest if it has no annotation of this provider.
 fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
     if let Some(text) = annotations.get(ADOPTED) {

@@ -34,7 +34,7 @@ enum InFlight {
 struct Sent {
     tickets: Vec<Ticket>,
     draft: Draft,
-    /// True if the node refused the first attempt to send the draft. No node has such a draft.
+    /// True if the node refused the draft at the first attempt, so no node has the draft.
     is_refused: bool,
 }
 

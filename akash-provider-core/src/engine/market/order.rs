@@ -67,8 +67,7 @@ pub enum Phase {
         /// Time of the next attempt to send the bid; `None` while the bid waits for permission.
         retry_at: Option<Mono>,
     },
-    /// The order waits until the account can pay the deposit. Then the bids are counted and the price is
-    /// calculated again.
+    /// The order waits until the account can pay the deposit. The engine then evaluates the order again.
     Unfunded,
     /// `Broadcast(CreateBid)` is in flight.
     Bidding {
