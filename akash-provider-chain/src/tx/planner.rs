@@ -78,7 +78,7 @@ pub struct PlannerConfig {
     pub tip_max: Duration,
     /// Number of blocks after which an accepted transaction is sent again, if no block includes it.
     pub resend_blocks: u64,
-    /// Maximum number of blocks by which a node can lag. A load balancer may forward a query to such a node.
+    /// Maximum expected lag of a node, in blocks. A load balancer may forward a query to a node that lags.
     pub lag_blocks: u64,
     /// True if account sequences are used from the start, instead of unordered transactions.
     pub ordered: bool,

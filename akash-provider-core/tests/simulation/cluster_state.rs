@@ -23,7 +23,7 @@ pub(crate) enum RecordState {
 pub(crate) enum ReadLocation {
     #[default]
     Right,
-    /// Wrong namespace, with the workloads but without the Manifest records.
+    /// The provider reads the wrong namespace. It finds the workloads, but not the Manifest records.
     WrongNamespace,
     /// Wrong cluster. The objects that the provider created in the right cluster are missing.
     WrongCluster,

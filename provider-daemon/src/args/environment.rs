@@ -44,8 +44,8 @@ pub(crate) const COMMANDS: [&str; 24] = [
 /// same names for another purpose.
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
-/// Sets the environment variable for each flag of `root`. `look` returns the value of a variable. `is_real`
-/// is true if the command line contains `--from` or `--provider`.
+/// Lets each flag of `root` take its value from an environment variable. `look` returns the value of a
+/// variable. `is_real` is true if the command line contains `--from` or `--provider`.
 #[must_use]
 pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<String>) -> Command {
     let root = root.mut_args(|arg| settable(arg, &look));

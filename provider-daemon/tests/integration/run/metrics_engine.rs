@@ -298,7 +298,7 @@ fn check_deployments(served: &Served, values: &Values, bids: f64) {
     check_durations(values, bids);
 }
 
-/// Checks the durations. Also checks gauges that are zero without a lease.
+/// Checks the durations, and the gauges that must be zero because there is no lease.
 fn check_durations(values: &Values, bids: f64) {
     check(
         values,
