@@ -112,7 +112,7 @@ pub enum TenantMsg {
         /// Hash of the new manifest.
         hash: [u8; 32],
     },
-    /// Closes the deployment and returns the remaining escrow balance.
+    /// Closes the deployment. The owner gets the remaining escrow balance.
     CloseDeployment {
         /// Owner and dseq of the deployment.
         id: DeploymentId,

@@ -28,8 +28,8 @@ const TRANSACTION_GAS: u64 = 10_000_000;
 const TRANSACTION_FEE_GAS: u64 = 6_000_000;
 /// Gas ceiling of one hour: the gas of 1000 bids, 1000 closes and 1000 withdrawals, with a margin.
 const HOUR_GAS: u64 = 800_000_000;
-/// At the maximum gas price, the default fee ceiling of one hour pays for this gas. At the default gas price,
-/// the ceiling pays for 20 times this gas ([`HOUR_GAS`]).
+/// Gas that the default hourly fee ceiling pays for at the maximum gas price. At the default gas price, the
+/// ceiling pays for [`HOUR_GAS`].
 const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
 
 /// Messages or transactions to which a ceiling applies.

@@ -170,7 +170,7 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Names of the valid Manifest records, and the first problem of each name without a valid record.
+/// Manifest records by name: the valid records, and for each other name the first problem of its records.
 #[derive(Debug, Default)]
 struct LeaseTraces {
     /// Names of valid Manifest records.

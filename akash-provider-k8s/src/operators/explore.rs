@@ -16,7 +16,7 @@ const LOOKS: u32 = 8;
 /// Number of rounds to deliver all events and finish all writes before the test fails.
 const ROUNDS: u32 = 6;
 
-/// Model of a cluster, an index of the cluster, and a writer.
+/// Model of a cluster. The model also contains an index of the cluster, and a writer.
 pub(crate) trait World: Clone {
     /// Step of a sequence.
     type Step: Copy + Debug + 'static;

@@ -28,7 +28,7 @@ const WAIT_MIN: Duration = Duration::from_secs(20);
 const ATTEMPTS_MAX: u32 = 2;
 /// Maximum time that a tenant waits for capacity while the provider has no lease, in block times.
 const IDLE_BLOCKS: u32 = 3;
-/// Maximum wait if [`IDLE_BLOCKS`] block times are shorter than this time.
+/// Lower bound of the maximum wait for capacity, for short block times.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval at which a tenant checks chain, cluster and provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
