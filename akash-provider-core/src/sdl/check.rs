@@ -31,7 +31,8 @@ pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     if document.deployment.is_whole() && document.deployment.values().all(|d| d.placed.is_empty()) {
         let spot = Location::new(document.deployment_line, "deployment");
         let problem = "nothing is deployed";
-        let help = "add a service to `deployment`; under the service, add a placement with `profile` and `count`";
+        let help =
+            "add a service to `deployment`; under the service, add a placement with `profile` and `count`";
         notes.wrong(spot.error(ErrorKind::MissingField, problem, help));
     }
     // An unreadable part may use the endpoint.
