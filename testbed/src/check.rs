@@ -30,7 +30,7 @@ pub fn check(options: &Options) -> Result<Vec<String>> {
         begun.elapsed().as_secs_f64()
     )];
     let outcome = used(&cluster, options, &mut results);
-    let remains = Remains::of(&cluster)?;
+    let remains = Remains::in_cluster(&cluster)?;
     let begun = Instant::now();
     // The cluster is opened again, because a crash test may have replaced it in the same folder.
     let down = Cluster::at(&options.dir)?.map_or(Ok(()), Cluster::down);
@@ -130,7 +130,7 @@ struct Remains {
 }
 
 impl Remains {
-    fn of(cluster: &Cluster) -> Result<Self> {
+    fn in_cluster(cluster: &Cluster) -> Result<Self> {
         let layout = Layout::read(cluster.dir())?;
         let layout =
             layout.ok_or_else(|| Error::at(cluster.dir(), "the record of a running cluster is missing"))?;

@@ -61,7 +61,7 @@ pub(crate) fn start(
         })?;
     let pid = i32::try_from(child.id()).map_err(|error| Error::at(program, error))?;
     // A child that ends while this program runs is reaped, so that it does not appear as a zombie.
-    let process = ProcessId::of(pid);
+    let process = ProcessId::from_pid(pid);
     thread::spawn(move || child.wait());
     process.ok_or_else(|| {
         Error::new(format!(
@@ -81,7 +81,7 @@ fn append(log: &Path) -> Result<File> {
 }
 
 impl ProcessId {
-    pub(crate) fn of(pid: i32) -> Option<Self> {
+    pub(crate) fn from_pid(pid: i32) -> Option<Self> {
         let (_, started) = stat(pid)?;
         Some(Self { pid, started })
     }
@@ -163,7 +163,7 @@ pub(crate) fn descendants(of: i32) -> Vec<ProcessId> {
     let mut next = vec![of];
     while let Some(above) = next.pop() {
         for (pid, _) in parents.iter().filter(|(_, parent)| *parent == above) {
-            found.extend(ProcessId::of(*pid));
+            found.extend(ProcessId::from_pid(*pid));
             next.push(*pid);
         }
     }
@@ -203,7 +203,7 @@ mod tests {
 
     fn sleeper() -> (std::process::Child, ProcessId) {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
-        let process = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
+        let process = ProcessId::from_pid(i32::try_from(child.id()).unwrap()).unwrap();
         (child, process)
     }
 
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn process_id_is_read_back() {
         let file = std::env::temp_dir().join(format!("testbed-pid-{}", std::process::id()));
-        let me = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let me = ProcessId::from_pid(i32::try_from(std::process::id()).unwrap()).unwrap();
         me.write(&file).unwrap();
         assert_eq!(ProcessId::read(&file), Some(me));
         std::fs::write(&file, "nonsense").unwrap();

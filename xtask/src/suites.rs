@@ -91,7 +91,7 @@ fn ran(
     suites.sort_by_key(|suite| std::fs::metadata(&suite.program).map_or(0, |file| file.len()));
     let mut counter = Counter::default();
     let failed = side_by_side(suites, together, environment, &mut counter);
-    (counter, SecondRun::of(&failed, environment))
+    (counter, SecondRun::new(&failed, environment))
 }
 
 fn process(suite: &Suite, threads: &str, environment: &[(&str, &OsStr)]) -> Process {
@@ -209,7 +209,7 @@ mod tests {
         assert!(failed.error.contains("suite-bad"), "{}", failed.error);
         assert!(counter.finish("tests").is_ok());
         assert!(
-            SecondRun::of(std::slice::from_ref(failed), &[])
+            SecondRun::new(std::slice::from_ref(failed), &[])
                 .finish(Notes::new())
                 .is_err()
         );

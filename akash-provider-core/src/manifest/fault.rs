@@ -219,7 +219,7 @@ pub enum CrossFault {
         id: u32,
         /// Number of replicas of the service.
         wanted: u32,
-        /// Number of replicas of the unit that previous services do not use.
+        /// Number of replicas that previous services leave to this service.
         left: u32,
     },
     /// A service and its resource unit have different resources.

@@ -54,7 +54,7 @@ impl Amounts {
         all.into_iter().fold(Self::default(), Self::plus)
     }
 
-    pub(crate) fn of(units: &[ResourceUnit]) -> Self {
+    pub(crate) fn from_units(units: &[ResourceUnit]) -> Self {
         let of_unit = |unit: &ResourceUnit| {
             let resources = &unit.resources;
             let mut each = [0; KINDS];
@@ -113,7 +113,7 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    pub(crate) fn of(cluster: &ClusterSpec) -> Self {
+    pub(crate) fn from_cluster(cluster: &ClusterSpec) -> Self {
         let rest = |q: &Quantity| (q.allocatable - q.allocated).max(0);
         let node = |spec: &NodeSpec| {
             let mut each = [0; KINDS];
@@ -142,7 +142,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    pub(crate) fn of(input: &Input) -> Self {
+    pub(crate) fn from_input(input: &Input) -> Self {
         match input {
             Input::Inventory(_) => Self::Capacity,
             Input::Chain(ChainEvent::Resync(_))
@@ -237,7 +237,7 @@ fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
         }
     }
     let reserved = request.allocated.as_deref().map_or(&[][..], Vec::as_slice);
-    let (asked, reserved) = (Amounts::of(&asked), Amounts::of(reserved));
+    let (asked, reserved) = (Amounts::from_units(&asked), Amounts::from_units(reserved));
     ensure("reserved_equals_request", asked == reserved, || {
         format!("{asked:?} to be reserved, but {reserved:?} are reserved")
     })
@@ -254,7 +254,7 @@ fn usage_grows_by_reservation(request: &PriceRequest) -> Checked {
         *of = used.persistent.get(name).copied().map_or(0, step);
     }
     let reserved = request.allocated.as_deref().map_or(&[][..], Vec::as_slice);
-    let (added, reserved) = (Amounts(steps), Amounts::of(reserved));
+    let (added, reserved) = (Amounts(steps), Amounts::from_units(reserved));
     ensure("usage_grows_by_reservation", added == reserved, || {
         format!("{added:?} added, {reserved:?} reserved")
     })

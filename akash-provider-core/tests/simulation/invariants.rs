@@ -239,7 +239,7 @@ fn promised(market: &Market, order: &OrderId) -> Option<Amounts> {
         provider: PROVIDER.clone(),
     };
     let bid = market.bid(&id)?;
-    Some(Amounts::of(&bid.resources_offer))
+    Some(Amounts::from_units(&bid.resources_offer))
 }
 
 impl StateCheck<'_> {
@@ -290,7 +290,7 @@ impl StateCheck<'_> {
             let promised = promised(&self.chain.market, &reservation.order);
             // A bid from before a crash, with a different overcommit, may have landed unnoticed.
             let offer = self.model.offers.get(&reservation.order);
-            let offered = offer.map(|offer| Amounts::of(offer));
+            let offered = offer.map(|offer| Amounts::from_units(offer));
             let reserved = Some(Amounts::from_reservation(reservation));
             let right =
                 offered.is_none() || offered == reserved || promised == reserved || reservation.cpu == 0;

@@ -163,7 +163,7 @@ impl World {
             _ => Vec::new(),
         };
         let now = self.clocks();
-        let cause = Cause::of(&input);
+        let cause = Cause::from_input(&input);
         self.model.mono = self.model.mono.max(now.mono);
         self.model.input(&input, &leases);
         let before = self.sampled_status();
@@ -365,7 +365,7 @@ impl World {
         let placements =
             movable.map(|(lease, run)| placement(random, lease, run.deployment.group.services[0].count));
         self.counted = self.hardware.usage(&self.cluster_state);
-        self.model.sales.capacity = Some(Capacity::of(&nodes));
+        self.model.sales.capacity = Some(Capacity::from_cluster(&nodes));
         let update = InventoryUpdate {
             placements: placements.collect(),
             inventory: Arc::new(NodeInventory::new(&nodes)),

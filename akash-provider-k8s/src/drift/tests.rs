@@ -21,7 +21,7 @@ impl WatchedObjects for Cluster {
 
 impl Cluster {
     /// Returns a cluster after a deploy of the items.
-    fn of(items: &[Item]) -> Self {
+    fn with_items(items: &[Item]) -> Self {
         let mut cluster = Self::default();
         for item in items {
             cluster.apply(&item.id, &item.annotated(item.body.clone(), false));
@@ -102,7 +102,7 @@ fn reasons(items: &[Item], cluster: &Cluster) -> Vec<String> {
 #[test]
 fn additions_of_others_are_no_drift() {
     let items = items();
-    let mut cluster = Cluster::of(&items);
+    let mut cluster = Cluster::with_items(&items);
     assert_eq!(reasons(&items, &cluster), [""; 0]);
     for at in 0..cluster.0.len() {
         cluster.edit(
@@ -119,7 +119,7 @@ fn additions_of_others_are_no_drift() {
 #[test]
 fn missing_and_changed_objects_are_returned_with_the_field() {
     let items = items();
-    let mut cluster = Cluster::of(&items);
+    let mut cluster = Cluster::with_items(&items);
     cluster.0.remove(&items[0].id);
     cluster.0.remove(&items[1].id);
     cluster.0.get_mut(&items[2].id).unwrap().body["spec"]["replicas"] = json!(0);
@@ -142,7 +142,7 @@ fn an_uncertain_edit_is_left_to_a_deploy() {
         json!({"provider.akash.network/applied-version": "another provider wrote"}),
         json!({labels::APPLIED_HASH: null}),
     ] {
-        let mut cluster = Cluster::of(&items);
+        let mut cluster = Cluster::with_items(&items);
         let web = cluster.0.get_mut(&items[2].id).unwrap();
         merge(
             &mut web.body,
@@ -150,7 +150,7 @@ fn an_uncertain_edit_is_left_to_a_deploy() {
         );
         assert_eq!(reasons(&items, &cluster), [""; 0], "{annotations}");
     }
-    let mut cluster = Cluster::of(&items);
+    let mut cluster = Cluster::with_items(&items);
     let web = cluster.0.get_mut(&items[2].id).unwrap();
     (web.is_deleting, web.body["spec"]["replicas"]) = (true, json!(0));
     assert_eq!(reasons(&items, &cluster), [""; 0], "the object is being deleted");
@@ -159,7 +159,7 @@ fn an_uncertain_edit_is_left_to_a_deploy() {
 #[test]
 fn isolation_with_another_hash_is_returned_as_uncertain() {
     let items = items();
-    let mut cluster = Cluster::of(&items);
+    let mut cluster = Cluster::with_items(&items);
     assert_eq!(items[1].id.kind, Kind::ResourceQuota);
     let edit = json!({
         "metadata": {"annotations": {labels::APPLIED_HASH: "edited"}}, "spec": {"hard": {"pods": 900}},
@@ -182,7 +182,7 @@ fn an_object_with_an_older_version_label_is_repaired_after_each_edit() {
         });
         labelled.collect()
     };
-    let mut cluster = Cluster::of(&versioned("1"));
+    let mut cluster = Cluster::with_items(&versioned("1"));
     // Another client recreated this policy without the labels.
     let items = versioned("2");
     let open = json!({"metadata": {"name": "closed"}, "spec": {"egress": [{}]}});
@@ -199,7 +199,7 @@ fn an_object_with_an_older_version_label_is_repaired_after_each_edit() {
 #[test]
 fn a_policy_recreated_by_another_client_is_taken_over() {
     let items = items();
-    let mut cluster = Cluster::of(&items);
+    let mut cluster = Cluster::with_items(&items);
     let open = json!({"metadata": {"name": "closed"}, "spec": {"egress": [{}]}});
     cluster.0.get_mut(&items[0].id).unwrap().body = open;
     let all = drifted(&items, &cluster);
@@ -212,7 +212,7 @@ fn a_policy_recreated_by_another_client_is_taken_over() {
 #[test]
 fn isolation_is_restored_before_workloads() {
     let items = items();
-    let mut cluster = Cluster::of(&items);
+    let mut cluster = Cluster::with_items(&items);
     for at in 0..items.len() {
         cluster.edit(at, &json!({"spec": {"surplus": true}}));
     }
@@ -286,7 +286,7 @@ proptest! {
     fn any_order_of_foreign_changes_is_put_right_at_once(hands in prop::collection::vec(hand(), 0..30)) {
         let items = items();
         let watched = items.clone();
-        let mut cluster = Cluster::of(&watched);
+        let mut cluster = Cluster::with_items(&watched);
         for (at, what) in hands {
             match what {
                 0 => drop(cluster.0.remove(&watched[at].id)),

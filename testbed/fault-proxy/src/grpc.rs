@@ -88,7 +88,7 @@ async fn apply_view(
         shared.count(|stats| stats.faults += 1);
         return Ok(Some(node_info::response(change, newest(shared, http).await?)));
     }
-    let Some(distance) = Distance::of(shared).filter(|_| has_height(path)) else {
+    let Some(distance) = Distance::from_shared(shared).filter(|_| has_height(path)) else {
         return Ok(None);
     };
     shared.count(|stats| stats.faults += 1);

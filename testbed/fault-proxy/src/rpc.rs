@@ -87,7 +87,7 @@ async fn apply_view(
     method: &str,
     call: &mut Value,
 ) -> io::Result<Response<Bytes>> {
-    let Some(distance) = Distance::of(shared) else {
+    let Some(distance) = Distance::from_shared(shared) else {
         return forward(shared, http, head, body).await;
     };
     shared.count(|stats| stats.faults += 1);

@@ -19,7 +19,7 @@ pub(crate) struct Distance {
 
 impl Distance {
     /// Returns the simulated lag and retention for the next request, or `None` if both are 0.
-    pub(crate) fn of(shared: &Shared) -> Option<Self> {
+    pub(crate) fn from_shared(shared: &Shared) -> Option<Self> {
         let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
         (behind > 0 || keep > 0).then_some(Self { behind, keep })
     }

@@ -123,7 +123,7 @@ fn strays(layout: &Layout) -> Vec<ProcessId> {
     let children = roots.iter().flat_map(|pid| processes::descendants(*pid));
     roots
         .iter()
-        .filter_map(|pid| ProcessId::of(*pid))
+        .filter_map(|pid| ProcessId::from_pid(*pid))
         .chain(children)
         .collect()
 }

@@ -27,7 +27,7 @@ pub(super) struct SecondRun {
 
 impl SecondRun {
     /// Runs each failed test again, without other tests.
-    pub(super) fn of(failed: &[Failed], environment: &[(&str, &OsStr)]) -> Self {
+    pub(super) fn new(failed: &[Failed], environment: &[(&str, &OsStr)]) -> Self {
         let mut second = Self::default();
         let is_common = failed.iter().map(|program| program.tests.len()).sum::<usize>() > SECOND_RUNS;
         for program in failed {
@@ -79,7 +79,7 @@ mod tests {
             error: String::new(),
             tests: (0..tests).map(failure).collect(),
         };
-        let second = SecondRun::of(&[failed], &[]).finish(vec!["a note".to_owned()]);
+        let second = SecondRun::new(&[failed], &[]).finish(vec!["a note".to_owned()]);
         std::fs::remove_file(program).unwrap();
         second
     }

@@ -80,7 +80,7 @@ struct Findings {
 
 /// Looks up every external package in the advisories. The notes contain path and age of the database.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
-    let Some(database) = Locations::of(workspace).newest(|own| fetch(HOME, own))? else {
+    let Some(database) = Locations::for_workspace(workspace).newest(|own| fetch(HOME, own))? else {
         return Ok(vec![format!(
             "skipped, no package was looked up: no database of advisories, and {HOME} cannot be fetched; \
              name the folder of a copy in {VARIABLE}"
@@ -106,7 +106,7 @@ struct Locations {
 }
 
 impl Locations {
-    fn of(workspace: &Workspace) -> Self {
+    fn for_workspace(workspace: &Workspace) -> Self {
         let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         Self {
             named: std::env::var_os(VARIABLE).map(PathBuf::from),

@@ -88,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if this provider closes a lease that never had a manifest or a workload.
+    /// Returns true if the lease never had a manifest or a workload, so its close destroys nothing.
     fn destroys_nothing(&self, id: &LeaseId) -> bool {
         let lacks_manifest = |w: &Workload| {
             let reason = w.ending().map(|e| e.reason);

@@ -90,7 +90,7 @@ impl Rate {
                 value: exact.to_plain_string(),
             });
         }
-        let quick = Fixed::of(&exact);
+        let quick = Fixed::from_decimal(&exact);
         Ok(Self { exact, quick })
     }
 
@@ -138,7 +138,7 @@ struct Fixed {
 }
 
 impl Fixed {
-    fn of(value: &BigDecimal) -> Option<Self> {
+    fn from_decimal(value: &BigDecimal) -> Option<Self> {
         let (mantissa, point) = value.as_bigint_and_scale();
         let mantissa = u128::try_from(mantissa.as_ref()).ok()?;
         if let Ok(digits) = u32::try_from(point) {

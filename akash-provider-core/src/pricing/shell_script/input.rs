@@ -13,7 +13,7 @@ pub(super) fn line(request: &PriceRequest, maximum: &DecCoin) -> Result<Vec<u8>,
     let input = Input {
         resources: request
             .pairs()
-            .map(|(_, reserved)| Element::of(reserved))
+            .map(|(_, reserved)| Element::from_unit(reserved))
             .collect(),
         price: maximum,
         price_precision: request.precision,
@@ -77,16 +77,16 @@ struct Volume<'a> {
 }
 
 impl<'a> Element<'a> {
-    fn of(unit: &'a ResourceUnit) -> Self {
+    fn from_unit(unit: &'a ResourceUnit) -> Self {
         let resources = &unit.resources;
         Self {
             memory: resources.memory.bytes,
             cpu: resources.cpu.units,
             gpu: Gpu {
                 units: resources.gpu.units,
-                attributes: GpuAttributes::of(&resources.gpu.attributes),
+                attributes: GpuAttributes::from_attributes(&resources.gpu.attributes),
             },
-            storage: resources.storage.iter().map(Volume::of).collect(),
+            storage: resources.storage.iter().map(Volume::from_storage).collect(),
             count: unit.count,
             endpoint_quantity: resources.endpoints.len(),
             ip_lease_quantity: distinct_leased_ips(std::slice::from_ref(unit)),
@@ -97,7 +97,7 @@ impl<'a> Element<'a> {
 impl<'a> GpuAttributes<'a> {
     /// Returns the GPU model of each vendor. If several models of a vendor are listed, the last model is
     /// used. Malformed attributes are skipped.
-    fn of(attributes: &'a [Attribute]) -> Self {
+    fn from_attributes(attributes: &'a [Attribute]) -> Self {
         let models = attributes.iter().filter_map(|a| GpuModel::parse(&a.key));
         let entry = |gpu: GpuModel<'a>| {
             (
@@ -117,7 +117,7 @@ impl<'a> GpuAttributes<'a> {
 
 impl<'a> Volume<'a> {
     /// Creates the JSON of a volume. The class attribute is used even if the volume is not persistent.
-    fn of(volume: &'a Storage) -> Self {
+    fn from_storage(volume: &'a Storage) -> Self {
         Self {
             class: volume.class().unwrap_or("ephemeral"),
             size: volume.bytes,

@@ -280,7 +280,7 @@ impl Index {
     }
 
     /// Returns the namespaces with an old route of the hostname: an Ingress in Gateway API mode, or an
-    /// HTTPRoute in Ingress mode. The operator may delete these routes.
+    /// HTTPRoute in Ingress mode. Contains only routes that the operator is permitted to delete.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).objects_of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));

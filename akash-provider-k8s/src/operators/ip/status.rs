@@ -58,7 +58,7 @@ pub struct AddressStatus {
     pub external_port: Option<u16>,
     /// `TCP` or `UDP`.
     pub protocol: Option<&'static str>,
-    /// Sharing key; exposes with the same key share an address.
+    /// Sharing key. Two `expose` entries with the same key share an address.
     pub sharing_key: Option<String>,
     /// The Service is in its desired state.
     pub is_written: bool,
@@ -94,7 +94,7 @@ pub struct PortState {
     pub external_port: u16,
     /// Name of the service in the manifest of the lease.
     pub service_name: String,
-    /// Sharing key; exposes with the same key share an address.
+    /// Sharing key. Two `expose` entries with the same key share an address.
     pub sharing_key: String,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     /// Subscribes to the events of the chain from now on.
-    pub(crate) fn of(chain: &MemoryChain) -> Self {
+    pub(crate) fn for_chain(chain: &MemoryChain) -> Self {
         let oracle = Self::default();
         let (mut events, blocks) = (chain.subscribe(&us()), Arc::clone(&oracle.blocks));
         tokio::spawn(async move {

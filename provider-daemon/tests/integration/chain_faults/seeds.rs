@@ -135,7 +135,7 @@ struct Endpoints {
 impl Endpoints {
     /// Creates one or two JSON-RPC proxies. Every second seed also has a faster gRPC proxy. Every third seed
     /// also has a proxy that only forwards bytes.
-    async fn of(seed: u64, net: &Devnet) -> Self {
+    async fn from_seed(seed: u64, net: &Devnet) -> Self {
         let (rpc, grpc) = (authority(&net.rpc_url()), authority(&net.grpc_url()));
         let asks_grpc = !seed.is_multiple_of(2);
         let usual = Faults {
@@ -292,8 +292,8 @@ async fn seed(seed: u64) {
     let name = format!("CHAIN_SEED={seed}");
     let chain = chain();
     let net = devnet(&chain, Some(BLOCK)).await;
-    let oracle = Oracle::of(&chain);
-    let ways = Endpoints::of(seed, &net).await;
+    let oracle = Oracle::for_chain(&chain);
+    let ways = Endpoints::from_seed(seed, &net).await;
     let stop = CancellationToken::new();
     let bidder = Bidder::new(start(impatient(ways.nodes()), &stop));
     let listening = tokio::spawn(bidder.clone().run());

@@ -23,7 +23,7 @@ pub(crate) struct Dev {
 
 impl Dev {
     fn start(words: &[&str]) -> Self {
-        Self::of(Self::command(words))
+        Self::from_command(Self::command(words))
     }
 
     pub(crate) fn command(words: &[&str]) -> Command {
@@ -39,7 +39,7 @@ impl Dev {
         command
     }
 
-    pub(crate) fn of(mut command: Command) -> Self {
+    pub(crate) fn from_command(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let output = Arc::new(Mutex::new(String::new()));
@@ -181,7 +181,7 @@ fn node_of(more: &str) -> Option<(String, String)> {
             "--kill-child",
         ])
         .args(["sh", "-c", &line]);
-    let dev = Dev::of(command);
+    let dev = Dev::from_command(command);
     let ended = || !dev.is_running();
     until("the node", || dev.line("curl").is_some() || ended());
     let export = dev.line("export ")?;

@@ -31,7 +31,7 @@ fn service_of_dev_runs_as_reachable_process() {
     .unwrap();
     let mut command = Dev::command(&["--processes", &sdl.to_string_lossy()]);
     command.env("XDG_CACHE_HOME", place.path());
-    let dev = Dev::of(command);
+    let dev = Dev::from_command(command);
     until("the commands", || dev.line("curl").is_some());
     assert!(dev.line("services run as processes of this machine").is_some());
     let mut port = Value::Null;
