@@ -55,7 +55,7 @@ pub struct HostnameArgs {
     /// hostnames
     #[arg(long, value_name = "NAME")]
     pub cluster_public_hostname: Option<String>,
-    /// Domain of the cluster, whose names get no route.
+    /// Domain of the cluster; names below this domain get no route.
     #[command(flatten)]
     pub domain: ClusterDomainArgs,
     /// Issuer from which cert-manager requests a certificate for each hostname (Ingress mode only)
