@@ -7,10 +7,11 @@ use http::{Method, Request, StatusCode};
 const OTHER: &str = "other";
 
 /// Resources that the backend reads or writes.
-const RESOURCES: [&str; 33] = [
+const RESOURCES: [&str; 36] = [
     "bgppeers",
     "cephblockpools",
     "cephclusters",
+    "certificates",
     "configmaps",
     "csistoragecapacities",
     "customresourcedefinitions",
@@ -19,6 +20,7 @@ const RESOURCES: [&str; 33] = [
     "events",
     "gateways",
     "httproutes",
+    "ingressclasses",
     "ingresses",
     "ipaddresspools",
     "leases",
@@ -39,6 +41,7 @@ const RESOURCES: [&str; 33] = [
     "selfsubjectreviews",
     "serviceaccounts",
     "services",
+    "snippetsfilters",
     "statefulsets",
     "storageclasses",
 ];
