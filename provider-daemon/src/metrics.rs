@@ -48,7 +48,9 @@ use tokio::time::timeout;
 /// Maximum time to update one metric source. After a timeout, the source reports its previous values.
 const REFRESH_TIME: Duration = Duration::from_secs(2);
 
-/// Source of metrics.
+/// Source of metrics. Sources for programs that embed the provider: [`EngineSource`], and the types
+/// [`AkashClient`](akash_provider_chain::AkashClient), [`GatewayCounters`](akash_provider_gateway::GatewayCounters) and
+/// [`ApiCalls`](akash_provider_k8s::statistics::ApiCalls).
 pub trait MetricSource: Debug + Send + Sync + 'static {
     /// Returns the current values during a scrape. Must not block.
     fn measures(&self) -> Vec<Measure>;

@@ -80,22 +80,27 @@ impl ChainSource {
     }
 }
 
-impl MetricSource for ChainSource {
+impl MetricSource for AkashClient {
     fn measures(&self) -> Vec<Measure> {
-        let (status, statistics) = (self.client.status(), self.client.statistics());
-        let mut measures = vec![
-            counter(
-                "akash_provider_chain_switches",
-                "Changes of the selected endpoint",
-                status.reader.switches,
-            ),
-            self.balances(),
-        ];
+        let (status, statistics) = (self.status(), self.statistics());
+        let mut measures = vec![counter(
+            "akash_provider_chain_switches",
+            "Changes of the selected endpoint",
+            status.reader.switches,
+        )];
         measures.extend(endpoints(&status.reader.endpoints));
         measures.extend(requests(&statistics.endpoints));
         measures.extend(blocks(&status.reader.follower));
         measures.extend(status.writer.iter().flat_map(writer));
         measures.extend(statistics.transactions.iter().flat_map(transactions));
+        measures
+    }
+}
+
+impl MetricSource for ChainSource {
+    fn measures(&self) -> Vec<Measure> {
+        let mut measures = vec![self.balances()];
+        measures.extend(self.client.measures());
         measures
     }
 

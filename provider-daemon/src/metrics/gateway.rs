@@ -38,11 +38,7 @@ impl GatewaySource {
 
 impl MetricSource for GatewaySource {
     fn measures(&self) -> Vec<Measure> {
-        let statistics = self.counters.statistics();
-        let mut measures = Vec::new();
-        measures.extend(requests(&statistics));
-        measures.extend(connections(&statistics));
-        measures.extend(streams(&statistics));
+        let mut measures = self.counters.measures();
         let expiry = Measure::gauge(
             "akash_provider_gateway_certificate_expiry_timestamp_seconds",
             "Expiry of the provider's certificate, in seconds since the Unix epoch",
@@ -51,6 +47,17 @@ impl MetricSource for GatewaySource {
             Some(at) => expiry.with([], number(at)),
             None => expiry,
         });
+        measures
+    }
+}
+
+impl MetricSource for GatewayCounters {
+    fn measures(&self) -> Vec<Measure> {
+        let statistics = self.statistics();
+        let mut measures = Vec::new();
+        measures.extend(requests(&statistics));
+        measures.extend(connections(&statistics));
+        measures.extend(streams(&statistics));
         measures
     }
 }

@@ -41,7 +41,7 @@ impl MetricSource for KubernetesSource {
             "1 after the cluster responded once",
         );
         let mut measures = vec![connected.with([], flag(values.is_some()))];
-        measures.extend(requests(&self.calls.statistics()));
+        measures.extend(self.calls.measures());
         measures.extend(watches(values.iter().flat_map(|values| &values.watches)));
         measures.extend(operations(values.as_ref().map(|values| &values.statistics)));
         measures.push(ignored(values.as_ref()));
@@ -50,6 +50,12 @@ impl MetricSource for KubernetesSource {
         measures.extend(inventory::measures(&counted));
         measures.extend(operators::measures(&embedded));
         measures
+    }
+}
+
+impl MetricSource for ApiCalls {
+    fn measures(&self) -> Vec<Measure> {
+        requests(&self.statistics()).into()
     }
 }
 

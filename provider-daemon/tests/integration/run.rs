@@ -27,6 +27,7 @@ mod life;
 mod lifecycle;
 mod load;
 mod metrics;
+mod metrics_embedded;
 mod metrics_engine;
 mod metrics_figures;
 mod metrics_load;
