@@ -1,6 +1,7 @@
 //! `run`, `tx` and `query` with a real node: a development network on loopback.
 
 mod alert_causes;
+mod alert_ledger;
 mod alerts;
 mod audit;
 mod audit_commands;

@@ -1,6 +1,4 @@
 //! Causes of the alerts: each cause is made in a running process, and ends again if a process can continue after it.
-//!
-//! `AkashProviderLedgerDiffers` has no cause outside of the engine: only a defect makes the ledger differ.
 
 use super::alerts::Monitored;
 use super::doctor::certify;
@@ -152,12 +150,26 @@ fn unhealthy_lease_and_missing_fee_fire_their_alerts_until_they_end() {
     monitored.fires(&[low, unhealthy]);
     let scan = || drop(stage.ran(&["reconcile"]));
     monitored.fires_while(&[low, unhealthy, "AkashProviderScanFindings"], scan);
+    monitored.has(&[
+        ("akash_provider_breaker_allowed_closes", 0.0),
+        ("akash_provider_breaker_held_closes", 1.0),
+        ("akash_provider_breaker_held_owners", 1.0),
+        ("akash_provider_breaker_recent_closes", 0.0),
+        ("akash_provider_lease_ends_total{reason=\"unstable\"}", 1.0),
+        ("provider_deployment_monitor_health{state=\"failed\"}", 1.0),
+    ]);
     assert_eq!(stage.ran(&["breaker", "release"]).0, 0);
     monitored.fires_while(&[low], scan);
+    monitored.has(&[
+        ("akash_provider_breaker_held_closes", 0.0),
+        ("akash_provider_breaker_held_owners", 0.0),
+        ("akash_provider_leases_closed_total", 1.0),
+    ]);
     set_balance(stage, "uakt", 0);
     let advance = || stage.chain.advance(Duration::from_secs(61));
     advance();
     monitored.fires(&[low, "AkashProviderNotReady", "AkashProviderPayoutsFail"]);
+    monitored.has(&[("akash_provider_failed_payouts", 1.0)]);
     set_balance(stage, "uakt", 1_000_000_000_000);
     advance();
     monitored.fires(&[]);
@@ -181,6 +193,7 @@ fn absent_redis_fires_its_alerts_until_it_returns() {
     provider.says("ready: bidding");
     let mut monitored = Monitored::new(PROVIDER, &provider, port);
     monitored.fires(&[]);
+    monitored.has(&[("akash_provider_leader_term", 1.0)]);
     drop(server);
     // The leader publishes its facts until its election lease ends.
     stage.order(1);
@@ -246,6 +259,14 @@ fn refused_bids_and_blocked_output_fire_their_alerts_until_they_end() {
         stage.order(dseq);
     }
     monitored.fires(&["AkashProviderTransactionsRefused"]);
+    let refusals = f64::from(u8::try_from(REFUSALS).unwrap());
+    monitored.has(&[
+        ("provider_bid{action=\"open\",result=\"fail\"}", refusals),
+        (
+            "akash_provider_order_outcomes_total{outcome=\"declined\"}",
+            refusals,
+        ),
+    ]);
     stage.chain.market(|market| market.set_params(params));
     monitored.restart();
     monitored.fires(&[]);

@@ -15,10 +15,10 @@ const TIME_SCALE: f64 = 20.0;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Alerts with their expressions.
-struct Alerts(Vec<(String, String)>);
+pub(super) struct Alerts(Vec<(String, String)>);
 
 impl Alerts {
-    fn read() -> Self {
+    pub(super) fn read() -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/monitoring/rules.yaml");
         let rules: serde_json::Value =
             serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -33,7 +33,7 @@ impl Alerts {
     }
 
     /// Returns the alerts that fire for the scrapes `before` and `now`.
-    fn firing(&self, before: &Values, now: &Values) -> BTreeSet<&str> {
+    pub(super) fn firing(&self, before: &Values, now: &Values) -> BTreeSet<&str> {
         let fires = |expression: &str| expression.split(" or ").any(|part| is_met(part, before, now));
         let firing = self.0.iter().filter(|(_, expression)| fires(expression));
         firing.map(|(name, _)| name.as_str()).collect()
@@ -166,6 +166,16 @@ impl<'a> Monitored<'a> {
     /// Stores the current values. The alert function `increase` counts from these values.
     pub(super) fn restart(&mut self) {
         self.before = self.scrape();
+    }
+
+    /// Waits until the samples have these values.
+    #[track_caller]
+    pub(super) fn has(&self, expected: &[(&str, f64)]) {
+        let is_met = |values: &Values| {
+            let mut samples = expected.iter();
+            samples.all(|(sample, value)| values.get(*sample) == Some(value))
+        };
+        scrape::scraped(self.port, self.process, &format!("{expected:?}"), is_met);
     }
 
     /// Waits until exactly these alerts fire.
