@@ -34,6 +34,7 @@ mod metrics_figures;
 mod metrics_load;
 mod metrics_names;
 mod metrics_page;
+mod metrics_table;
 mod metrics_values;
 mod orders;
 mod orders_disk;

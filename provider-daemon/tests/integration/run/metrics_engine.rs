@@ -2,22 +2,22 @@
 
 use crate::run::metrics_names;
 use crate::run::metrics_page::{OPEN_METRICS, check_documentation, kubernetes_scrape};
+use crate::run::metrics_table::{check_ended, check_files, check_process, check_running, check_withdrawn};
 use crate::run::metrics_values::{
     assert_close, check, check_capacity, check_money, check_scans, check_status_requests,
 };
 use crate::run::served::Served;
 use crate::scrape::{Values, get, parse, scraped};
-use crate::stage::ADDRESS;
+use crate::stage::{ADDRESS, Stage};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::sdl;
-use akash_provider_core::types::{Address, BidId, Coin, DeploymentId, Msg, ProviderRecord};
+use akash_provider_core::types::{Address, Attribute, BidId, Coin, DeploymentId, Msg, ProviderRecord};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use testbed::free_port;
 
 /// Flags that determine the expected values of the metrics.
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 13] = [
     "--metrics-per-lease",
     "--lease-funds-monitor-interval=1m",
     "--withdrawal-period=1m",
@@ -28,28 +28,20 @@ const FLAGS: [&str; 10] = [
     "--node-gpus=nvidia/a100=2",
     "--storage-class=beta2=100Gi",
     "--cluster-node-port-quantity=100",
+    "--leased-ips=3",
+    "--breaker-floor=4",
+    "--order-history=168h",
 ];
 /// Number of manifests sent for the lease.
 const MANIFESTS: f64 = 2.0;
 const FAST: Option<Duration> = Some(Duration::from_millis(200));
 
-/// Creates an order from the sample SDL, with `from` replaced by `to`.
-fn order(served: &Served, dseq: u64, from: &str, to: &str) -> DeploymentId {
-    let text = include_str!("../../../samples/web.yaml").replace(from, to);
-    let sdl = sdl::parse(&text).unwrap();
-    let id = DeploymentId {
-        owner: served.tenant.address().clone(),
-        dseq,
-    };
-    let created = served.stage.chain.tenant(TenantMsg::CreateDeployment {
-        id: id.clone(),
-        groups: sdl.groups,
-        hash: sdl.hash,
-        deposit: "5000000uact".parse().unwrap(),
-        reclamation_min_window: None,
-    });
-    created.unwrap();
-    id
+/// Creates an order from the sample SDL, with the first text of each pair replaced by the second.
+fn order(served: &Served, dseq: u64, changes: &[(&str, &str)]) -> DeploymentId {
+    let text = include_str!("../../../samples/web.yaml").to_owned();
+    let change = |text: String, (from, to): &(&str, &str)| text.replace(from, to);
+    let text = changes.iter().fold(text, change);
+    served.stage.order_from(served.tenant.address(), dseq, &text)
 }
 
 fn bid_of(served: &Served, id: &DeploymentId) -> BidId {
@@ -62,7 +54,7 @@ fn bid_of(served: &Served, id: &DeploymentId) -> BidId {
 
 /// Lets another provider win an order on which this provider bids.
 fn lose(served: &Served, dseq: u64) {
-    let id = order(served, dseq, "", "");
+    let id = order(served, dseq, &[]);
     let own = bid_of(served, &id);
     let competitor: Address = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
     let bid = BidId {
@@ -108,16 +100,49 @@ fn send_again(served: &Served, port: u16) {
     });
 }
 
-/// Creates an order with one external port. Checks the reserved endpoint of the bid.
+/// Creates an order with one external port and two GPUs. Checks the reservation of the bid.
 fn bid_with_port(served: &Served, port: u16) -> DeploymentId {
-    let id = order(served, 23, "port: 80", "port: 9000");
+    let gpus =
+        "units: 500m }\n        gpu: { units: 1, attributes: { vendor: { nvidia: [{ model: a100 }] } } }";
+    let id = order(served, 23, &[("port: 80", "port: 9000"), ("units: 500m }", gpus)]);
     bid_of(served, &id);
-    scraped(port, &served.provider, "one reserved endpoint", |values| {
-        let value = |sample: &str| values.get(sample).copied();
-        value("provider_inventory_reservations_total{classification=\"pending\",quantity=\"endpoints\"}")
-            == Some(1.0)
-            && value("provider_inventory_available_total{quantity=\"endpoints\"}") == Some(99.0)
+    let values = scraped(port, &served.provider, "one open order", |values| {
+        values.get("provider_order_manager") == Some(&1.0)
+            && values.get("akash_provider_orders{phase=\"open\"}") == Some(&1.0)
     });
+    // The sample has two replicas of 500m and 512Mi, and the lease has a reservation too.
+    let pending = [
+        ("cpu", 1000.0),
+        ("memory", f64::from(2 * (512 << 20))),
+        ("endpoints", 1.0),
+        ("gpu", 2.0),
+    ];
+    for (quantity, amount) in pending {
+        let sample = format!(
+            "provider_inventory_reservations_total{{classification=\"pending\",quantity=\"{quantity}\"}}"
+        );
+        check(&values, &[(&sample, amount)]);
+    }
+    check(
+        &values,
+        &[
+            (
+                "provider_inventory_reservations_total{classification=\"none\",quantity=\"quantity\"}",
+                2.0,
+            ),
+            ("provider_inventory_available_total{quantity=\"endpoints\"}", 99.0),
+            ("akash_provider_capacity_external_ports{state=\"pending\"}", 1.0),
+            (
+                "akash_provider_capacity_external_ports{state=\"available\"}",
+                99.0,
+            ),
+            ("akash_provider_capacity_gpus{state=\"pending\"}", 2.0),
+            (
+                "akash_provider_capacity_gpu_devices_reserved{vendor=\"nvidia\",model=\"a100\"}",
+                2.0,
+            ),
+        ],
+    );
     id
 }
 
@@ -135,6 +160,7 @@ fn check_lease(served: &Served, port: u16) {
     let values = scraped(port, &served.provider, "a running lease", |values| {
         values.get("akash_provider_leases{phase=\"running\"}") == Some(&1.0)
     });
+    check_running(served, &values);
     // The sample has two replicas of 500m and 512Mi.
     let memory = f64::from(2 * (512 << 20));
     check(
@@ -280,6 +306,7 @@ fn check_deployments(served: &Served, values: &Values, bids: f64) {
                 "provider_deployment{action=\"deploy\",result=\"fail\"}",
                 events("deploy_failed"),
             ),
+            ("provider_deployment{action=\"teardown\",result=\"success\"}", 1.0),
             ("provider_deployment{action=\"teardown\",result=\"fail\"}", 0.0),
             (
                 "provider_inventory_requests{action=\"lookup\",result=\"not-found\"}",
@@ -381,6 +408,7 @@ fn check_end(served: &Served, port: u16) {
     check_orders(&values, bids, leases);
     check_deployments(served, &values, bids);
     check_new_names(served, &values, bids);
+    check_ended(served, &values, [bids, MANIFESTS, events(served, "withdrawn")]);
     let health = |name: &str| {
         let name = format!("\"health\":\"{name}\"");
         served.provider.output().matches(&name).count() as f64
@@ -410,12 +438,27 @@ fn check_end(served: &Served, port: u16) {
     );
 }
 
+/// Starts a provider that offers GPUs, and creates its first lease.
+fn start(port: u16) -> Served {
+    let listener = format!("--metrics-listener=127.0.0.1:{port}");
+    let stage = Stage::new("metrics-engine", true);
+    stage.chain.market(|market| {
+        let mut record = market.provider(&ADDRESS.parse().unwrap()).unwrap().clone();
+        record.attributes = vec![Attribute {
+            key: "capabilities/gpu/vendor/nvidia/model/a100".to_owned(),
+            value: "true".to_owned(),
+        }];
+        market.execute(&Msg::UpdateProvider(record)).unwrap();
+    });
+    let record = format!("--record={}", stage.path("recording").display());
+    let flags = [&[listener.as_str(), &record], &FLAGS[..]].concat();
+    Served::on(stage, FAST, &flags)
+}
+
 #[test]
 fn metrics_agree_with_the_chain_and_the_events() {
     let port = free_port().unwrap();
-    let listener = format!("--metrics-listener=127.0.0.1:{port}");
-    let flags = [&[listener.as_str()], &FLAGS[..]].concat();
-    let served = Served::start("metrics-engine", FAST, &flags);
+    let served = start(port);
     // A frequent scraper must not disturb the provider.
     let stop = Arc::new(AtomicBool::new(false));
     let scraper = {
@@ -431,17 +474,19 @@ fn metrics_agree_with_the_chain_and_the_events() {
     };
     check_lease(&served, port);
     send_again(&served, port);
-    order(&served, 20, "units: 500m", "units: 300");
+    order(&served, 20, &[("units: 500m", "units: 300")]);
     order(
         &served,
         21,
-        "    anywhere:\n      pricing:",
-        "    anywhere:\n      attributes: { region: mars }\n      pricing:",
+        &[(
+            "    anywhere:\n      pricing:",
+            "    anywhere:\n      attributes: { region: mars }\n      pricing:",
+        )],
     );
     lose(&served, 22);
     let closed = bid_with_port(&served, port);
     // No lease uses this bid, so that the provider closes the bid after five minutes.
-    let unused = order(&served, 24, "", "");
+    let unused = order(&served, 24, &[]);
     bid_of(&served, &unused);
     let placed = || events(&served, "bid_placed") == 4.0;
     served.until("four bids", placed);
@@ -459,6 +504,7 @@ fn metrics_agree_with_the_chain_and_the_events() {
     scraped(port, &served.provider, "a counted withdrawal", |values| {
         values.get("akash_provider_withdrawals_total{result=\"success\"}") >= Some(&1.0)
     });
+    check_withdrawn(&served, port);
     let lease = own_lease(&served);
     let (head, open) = get(port, OPEN_METRICS).unwrap();
     assert!(
@@ -475,6 +521,8 @@ fn metrics_agree_with_the_chain_and_the_events() {
         served.has_printed("\"event\":\"lease_closed\"")
     });
     check_end(&served, port);
+    check_files(&served, port);
+    check_process(&served, port);
     stop.store(true, Ordering::Relaxed);
     assert!(scraper.join().unwrap() > 10);
     let (head, plain) = get(port, "*/*").unwrap();

@@ -2,6 +2,7 @@
 
 use crate::collector::{Behavior, Collector, attribute, message, tree};
 use crate::run::served::Served;
+use crate::scrape::scraped;
 use crate::stage::{PRICES, Stage, until};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::Address;
@@ -9,6 +10,7 @@ use nix::sys::signal::Signal;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+use testbed::free_port;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const WEB: &str = include_str!("../../../samples/web.yaml");
@@ -82,12 +84,33 @@ fn has_debug_records(collector: &Collector) -> bool {
         .any(|(_, record)| record.severity_text == "DEBUG")
 }
 
+/// Waits until the metrics agree with the spans and the log records of the collector.
+fn check_metrics(served: &Served, collector: &Collector, port: u16) {
+    scraped(port, &served.provider, "exported spans and records", |values| {
+        let value = |name: &str| values[&format!("akash_provider_otlp_{name}")];
+        let (spans, records) = (collector.spans().len() as f64, collector.logs().len() as f64);
+        let lost = ["spans", "log_records"].into_iter().flat_map(|name| {
+            ["queue_full", "rejected", "unsent"].map(|result| format!("{name}_total{{result=\"{result}\"}}"))
+        });
+        spans > 0.0
+            && records > 0.0
+            && value("spans_total{result=\"exported\"}") == spans
+            && value("log_records_total{result=\"exported\"}") == records
+            && value("waiting_spans") + value("waiting_log_records") == 0.0
+            && value("failed_requests_total{signal=\"traces\"}") == 0.0
+            && lost.map(|name| value(&name)).sum::<f64>() == 0.0
+    });
+}
+
 #[test]
 fn each_order_has_one_trace_across_a_restart() {
     let collector = Collector::start(Behavior::Accept);
     let endpoint = format!("--otlp-endpoint={}", collector.url());
+    let port = free_port().unwrap();
+    let listener = format!("--metrics-listener=127.0.0.1:{port}");
     let flags = [
         endpoint.as_str(),
+        &listener,
         "--log-level=info",
         "--lease-funds-monitor-interval=1m",
         "--withdrawal-period=1m",
@@ -98,6 +121,7 @@ fn each_order_has_one_trace_across_a_restart() {
     served.stage.order_from(&tenant, 21, &expensive);
     served.until("a decline", || served.has_printed("\"event\":\"order_declined\""));
     assert!(!has_debug_records(&collector));
+    check_metrics(&served, &collector, port);
     let (code, _, problem) = served.stage.ran(&["log-level", "trace"]);
     assert_eq!(code, 0, "{problem}");
     // The next withdrawal is due after one minute of block time.
