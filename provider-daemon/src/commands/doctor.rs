@@ -244,6 +244,7 @@ async fn first_reader(probes: Vec<Shared<BoxFuture<'_, Probe>>>) -> Option<Reade
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use clap::CommandFactory;
 
     /// Returns true if `text` starts with a command of this program.
@@ -260,6 +261,16 @@ mod tests {
             }
         }
         true
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn area_that_hangs_is_a_failure() {
+        let passed = vec![Check::ok("Redis", "version 8")];
+        let done = limited(Area::Bus, std::future::ready(passed.clone()).boxed());
+        assert_eq!(done.await, passed);
+        let hangs = limited(Area::Bus, std::future::pending().boxed()).await;
+        assert_eq!(hangs[0].severity(), check::Severity::Failure);
+        assert!(hangs[0].help().is_some(), "{hangs:?}");
     }
 
     #[test]

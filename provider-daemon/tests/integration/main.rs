@@ -25,6 +25,9 @@ mod clients;
 )]
 mod collector;
 mod devnet;
+#[path = "../../src/operators/hostname/dns/server.rs"]
+#[expect(dead_code, reason = "shared with the unit tests, which use more of it")]
+mod dns_server;
 #[path = "../common/environment.rs"]
 mod environment;
 #[path = "../common/http.rs"]

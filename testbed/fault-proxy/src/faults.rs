@@ -25,6 +25,8 @@ pub struct Faults {
     pub catching_up: bool,
     /// The node offers only an unsupported API version.
     pub other_versions: bool,
+    /// Every query of the state fails. JSON-RPC only.
+    pub no_state: bool,
     /// Maximum random lag of the node in addition to `lag`, in blocks.
     pub scatter: u64,
     /// Maximum delay of responses and pushed blocks, in milliseconds.

@@ -111,15 +111,16 @@ fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<B
     let is_changed = match method {
         "status" => faults.catching_up,
         "akash" => faults.other_versions,
+        "abci_query" => faults.no_state,
         _ => false,
     };
     if !is_changed {
         return answer;
     }
-    with_result(shared, answer, |result| {
-        if method == "status" {
-            result["sync_info"]["catching_up"] = true.into();
-        } else {
+    with_result(shared, answer, |result| match method {
+        "status" => result["sync_info"]["catching_up"] = true.into(),
+        "abci_query" => result["response"] = json!({"code": 1, "codespace": "undefined", "log": "internal"}),
+        _ => {
             let modules = json!([{"module": "market", "version": UNSUPPORTED}]);
             result["client_info"]["api_version"] = UNSUPPORTED.into();
             result["supported_versions"] =

@@ -1,8 +1,9 @@
 //! `doctor` with an API server that serves fixed responses: CustomResourceDefinitions, ingress class and
 //! controller, gateway, operators, rights and GPUs.
 
-use super::doctor::{Results, installation};
+use super::doctor::{Results, SETTINGS, installation};
 use super::doctor_machine::kubeconfig;
+use crate::stage::until;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,6 +16,8 @@ const GATEWAY: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/akash-gatew
 const RUNTIME: &str = "/apis/node.k8s.io/v1/runtimeclasses/nvidia";
 const SERVICES: &str = "/api/v1/services";
 const HEALTH: &str = "/api/v1/namespaces/akash-services/services/operator-hostname:rest/proxy/health";
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+const ELECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/lease/leases/akash-operator-hostname";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// Responses of a simulated API server by path. Other paths get 404.
@@ -209,4 +212,35 @@ fn controller_gateway_and_gpus_are_reported_until_they_work() {
     responses.set(GATEWAY, 200, gateway("True"));
     let programmed = Results::new(&stage, &[&config, "--ingress-mode=gateway-api"]);
     assert_eq!(gateway_severity(&programmed), "ok");
+}
+
+#[test]
+fn embedded_operator_is_reported_until_its_election_works() {
+    let stage = installation("doctor-embedded");
+    let responses = Responses::default();
+    let config = kubeconfig(&stage, &format!("http://{}", responses.serve()));
+    responses.set("/version", 200, json!({"gitVersion": "v1.34.0"}));
+    for (path, kind) in [("/api/v1/nodes", "NodeList"), (SLICES, "EndpointSliceList")] {
+        let list = json!({"kind": kind, "apiVersion": "v1", "metadata": {}, "items": []});
+        responses.set(path, 200, list);
+    }
+    let flags = [&*config, "--with-operators=hostname"];
+    let provider = stage.provider("provider", &[&flags[..], &SETTINGS].concat());
+    let reports = |severity: &str| {
+        let results = Results::new(&stage, &flags);
+        let is_reported = results.check("hostname operator")["severity"] == severity;
+        if is_reported {
+            results.expect("hostname operator", severity);
+        }
+        is_reported
+    };
+    // The Lease of the election does not exist and cannot be created.
+    until("a failed election", || provider.dump(), || reports("warning"));
+    let spec = json!({"holderIdentity": "other", "leaseDurationSeconds": 15, "leaseTransitions": 1,
+        "renewTime": "2026-01-01T00:00:00.000000Z"});
+    let metadata = json!({"name": "akash-operator-hostname", "namespace": "lease", "resourceVersion": "1"});
+    let lease =
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
+    responses.set(ELECTION, 200, lease);
+    until("a standby", || provider.dump(), || reports("ok"));
 }

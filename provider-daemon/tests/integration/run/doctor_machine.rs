@@ -1,17 +1,20 @@
-//! `doctor` with problems outside of the chain: clock, disk, limits, silent servers, circuit breaker and
+//! `doctor` with problems outside of the chain: clock, disk, limits, DNS, silent servers, circuit breaker and
 //! order history.
 
 use super::doctor::{Results, SETTINGS, installation, installation_at};
+use crate::dns_server::Records;
 use crate::stage::{ADDRESS, Stage};
 use nix::unistd::geteuid;
 use std::fs::Permissions;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
 /// Script that mounts a file system of size `$1` at `$2` for the started process only.
 const MOUNTED: &str = r#"mount -t tmpfs -o mode=700,size="$1" tmpfs "$2" && shift 2 && exec "$@""#;
+/// Script that replaces the configuration of the resolvers by the file `$1` for the started process only.
+const RESOLVING: &str = r#"mount --bind "$1" /etc/resolv.conf && shift && exec "$@""#;
 
 #[test]
 fn clock_behind_the_chain_is_reported_until_it_is_set() {
@@ -46,6 +49,39 @@ fn small_disk_is_reported_until_it_has_space() {
         let results = Results::after(&stage, &before, &["--home", home]);
         results.expect("disk space", severity);
     }
+}
+
+#[test]
+fn missing_wildcard_record_is_reported_until_it_exists() {
+    if !geteuid().is_root() {
+        println!("skipped: only root may mount a file and use the port of DNS");
+        return;
+    }
+    let stage = installation("doctor-wildcard");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let records = Records::default();
+    // An address that no other process uses.
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let at = SocketAddr::from(([127, 53, high, low], 53));
+    let (_, _server) = runtime.block_on(records.serve_at(at));
+    let resolvers = stage.path("resolv.conf");
+    std::fs::write(&resolvers, format!("nameserver {}\n", at.ip())).unwrap();
+    let resolvers = resolvers.to_str().unwrap();
+    let expect = |severity: &str| {
+        let before = ["unshare", "--mount", "sh", "-c", RESOLVING, "sh", resolvers];
+        let flags = [
+            "--deployment-ingress-static-hosts",
+            "--deployment-ingress-domain=ingress.example.com",
+        ];
+        let results = Results::after(&stage, &before, &flags);
+        results.expect("ingress domain", severity);
+    };
+    records.set("www.ingress.example.com.", "203.0.113.7");
+    expect("failure");
+    records.set("*.ingress.example.com.", "10.0.0.7");
+    expect("warning");
+    records.set("*.ingress.example.com.", "203.0.113.7");
+    expect("ok");
 }
 
 #[test]

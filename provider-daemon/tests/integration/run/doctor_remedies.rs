@@ -158,6 +158,12 @@ fn check_node_and_certificate(world: &World) {
             ..Faults::default()
         });
     };
+    let no_state = || {
+        proxy.set(Faults {
+            no_state: true,
+            ..Faults::default()
+        });
+    };
     let revoked = || {
         proxy.set(Faults::default());
         world.revoke_certificate();
@@ -171,7 +177,12 @@ fn check_node_and_certificate(world: &World) {
         (&catching_up, &[&alone], &[(node, "failure")]),
         (&revoked, &[&alone], &[(node, "ok"), (on_chain, "failure")]),
         (&other_versions, &[&alone], &[(node, "failure")]),
-        (&certified, &[&alone], &[(node, "ok"), (on_chain, "ok")]),
+        (&no_state, &[&alone], &[("account", "failure")]),
+        (
+            &certified,
+            &[&alone],
+            &[(node, "ok"), (on_chain, "ok"), ("balance for fees", "ok")],
+        ),
     ]);
 }
 

@@ -34,7 +34,12 @@ impl Records {
 
     /// Starts a DNS server on loopback, which runs until the handle is dropped.
     pub(crate) async fn serve(&self) -> (SocketAddr, AbortOnDropHandle<()>) {
-        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        self.serve_at(([127, 0, 0, 1], 0).into()).await
+    }
+
+    /// Starts a DNS server at this address, as [`serve`](Self::serve) does.
+    pub(crate) async fn serve_at(&self, at: SocketAddr) -> (SocketAddr, AbortOnDropHandle<()>) {
+        let socket = UdpSocket::bind(at).await.unwrap();
         let at = socket.local_addr().unwrap();
         let records = self.clone();
         let serving = async move {
