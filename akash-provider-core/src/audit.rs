@@ -41,6 +41,8 @@ pub enum ActKind {
     /// Deletion of a pod that blocks the update of its workload. The cluster recreates the pod with the same
     /// volumes.
     PodReplace,
+    /// Deletion of a Secret with registry passwords that an update of a lease no longer uses.
+    SecretDelete,
     /// Registration of the provider on the chain.
     ProviderCreate,
     /// Update of the provider record on the chain.
@@ -71,6 +73,7 @@ impl ActKind {
             Self::Teardown => "teardown",
             Self::ObjectDelete => "object_delete",
             Self::PodReplace => "pod_replace",
+            Self::SecretDelete => "secret_delete",
             Self::ProviderCreate => "provider_create",
             Self::ProviderUpdate => "provider_update",
             Self::CertificatePublish => "certificate_publish",
@@ -93,6 +96,7 @@ impl ActKind {
             | Self::BidClose
             | Self::Withdrawal
             | Self::PodReplace
+            | Self::SecretDelete
             | Self::ProviderCreate
             | Self::ProviderUpdate
             | Self::CertificatePublish => false,

@@ -18,9 +18,11 @@ pub mod subset;
 
 pub(crate) use calls::{Calls, Read};
 
+use crate::audit::{DeletionLog, UNUSED};
 use crate::cluster::grants::{cannot_bind, needs_access};
 use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::LeaseId;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use item::{Id, Item, Kind, Stage};
@@ -70,6 +72,9 @@ pub(crate) struct Job<'a> {
     pub(crate) search: &'a [Kind],
     /// True if the namespace did not exist before the apply.
     pub(crate) is_new: bool,
+    /// Lease of the objects, as the subject of audit records.
+    pub(crate) lease: &'a LeaseId,
+    pub(crate) deletions: &'a DeletionLog,
 }
 
 /// Remaining steps of a plan.
@@ -79,7 +84,7 @@ pub(crate) struct Steps {
     before_pods: Vec<Write>,
     pods: Vec<Write>,
     rest: Vec<Write>,
-    deletes: Vec<plan::Delete>,
+    pub(crate) deletes: Vec<plan::Delete>,
 }
 
 /// Returns the hash of the namespace and all objects of a lease.
@@ -187,10 +192,14 @@ impl Job<'_> {
         deletes.sort_by(|a, b| a.id.cmp(&b.id));
         deletes.dedup_by(|a, b| a.id == b.id);
         for delete in deletes {
-            calls
-                .delete(delete.id.kind, self.name, &delete.id.name, delete.uid.as_deref())
-                .await?;
-            tracing::info!(namespace = self.name, object = %delete.id, reason = "not in the manifest", "object of a lease deleted");
+            let (id, uid) = (&delete.id, delete.uid.as_deref());
+            let is_deleted = calls.delete(id.kind, self.name, &id.name, uid).await?;
+            if is_deleted && id.kind == Kind::Secret {
+                self.deletions
+                    .record_secret(UNUSED, self.lease, (self.name, &id.name, uid))
+                    .await?;
+            }
+            tracing::info!(namespace = self.name, object = %id, reason = "not in the manifest", "object of a lease deleted");
         }
         let body = marked(self.namespace, self.items);
         calls.apply_namespace(self.name, &body).await?;

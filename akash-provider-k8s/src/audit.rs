@@ -3,16 +3,20 @@
 //! | deletion | record |
 //! |---|---|
 //! | password Secret of a lease without Manifest; object that weakens the isolation of a lease; route, certificate or load balancer without record | before the deletion, which waits while the log cannot be written |
-//! | pod that blocks an update | after the deletion |
+//! | pod that blocks an update; Secret that an update does not use | after the deletion |
 //!
-//! The provider records teardowns. Deletions within an update of the tenant or a repair of an object are not
+//! The provider records teardowns. Other deletions within an update of the tenant or a repair of an object are not
 //! recorded: the object is written again, or the tenant removed it. Volumes remain until the teardown.
 
 use crate::operators::MissingRecord;
 use akash_provider_core::audit::{Act, ActKind, ActOutcome, Actor, AuditLog, AuditedAct};
 use akash_provider_core::error::Error;
+use akash_provider_core::types::LeaseId;
 use std::fmt::Display;
 use std::sync::Arc;
+
+/// Reason for the deletion of a Secret that an update does not use.
+pub(crate) const UNUSED: &str = "not_in_manifest";
 
 /// Audit log of deletions. The default value records nothing.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +62,18 @@ impl DeletionLog {
             Err(error) => ActOutcome::new("failed", Some(error.to_string())),
         });
         deleted
+    }
+
+    /// Records a deleted Secret with registry passwords. Does not wait for the log, so that no update waits.
+    pub(crate) async fn record_secret(
+        &self,
+        reason: &str,
+        lease: &LeaseId,
+        (namespace, name, uid): (&str, &str, Option<&str>),
+    ) -> Result<(), Error> {
+        let secret = ("Secret", namespace, name, uid);
+        let act = deletion(ActKind::SecretDelete, reason, lease, secret);
+        self.record(act, async { Ok(true) }).await.map(drop)
     }
 
     /// Runs `delete`. If a missing record is the only reason for the deletion, also writes the deletion to

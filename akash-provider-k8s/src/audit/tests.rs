@@ -1,5 +1,7 @@
 use super::*;
 use crate::apply::item::{Id, Kind};
+use crate::apply::plan::{Delete, Ledger};
+use crate::apply::{Job, Steps};
 use crate::cluster::KubeCluster;
 use crate::labels;
 use crate::settings::Settings;
@@ -51,6 +53,13 @@ impl AuditLog for MemoryLog {
 
 /// Returns a client of an API server without objects, and the paths of the received deletions.
 pub(crate) fn api_server() -> (Client, Arc<Mutex<Vec<String>>>) {
+    api_server_with(None)
+}
+
+/// Returns a client of an API server with one object, and the paths of the received deletions.
+fn api_server_with(object: Option<&ObjectMeta>) -> (Client, Arc<Mutex<Vec<String>>>) {
+    let kind = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object});
+    let path = object.map(|object| format!("/{}", object.name.as_deref().unwrap()));
     let deletions: Arc<Mutex<Vec<String>>> = Arc::default();
     let received = Arc::clone(&deletions);
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -59,9 +68,13 @@ pub(crate) fn api_server() -> (Client, Arc<Mutex<Vec<String>>>) {
             let mut received = received.lock().unwrap_or_else(PoisonError::into_inner);
             received.push(request.uri().path().to_owned());
         }
-        let (code, body) = match is_deletion {
-            true => (200, json!({"kind": "Status", "status": "Success"})),
-            false => (
+        let is_there = path
+            .as_ref()
+            .is_some_and(|end| request.uri().path().ends_with(end));
+        let (code, body) = match (is_deletion, is_there || request.method() == http::Method::PATCH) {
+            (true, _) => (200, json!({"kind": "Status", "status": "Success"})),
+            (false, true) => (200, kind.clone()),
+            (false, false) => (
                 404,
                 json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}),
             ),
@@ -169,4 +182,59 @@ async fn deletions_wait_for_the_audit_log_except_a_pod_that_is_recreated() {
     cluster.inner().delete_pod("ns", &pod).await.unwrap();
     assert_eq!(*deletions.lock().unwrap(), ["/api/v1/namespaces/ns/pods/web-0"]);
     assert_eq!(entries.lock().unwrap().len(), 2);
+}
+
+/// Deletes a Secret and a Service that an update does not use.
+async fn finish_update(cluster: &KubeCluster, deletions: &DeletionLog) {
+    let (lease, ledger) = (lease(), Ledger::default());
+    let job = Job {
+        name: "ns",
+        namespace: &json!({"metadata": {"annotations": {}}}),
+        items: &[],
+        ledger: &ledger,
+        search: &[],
+        is_new: false,
+        lease: &lease,
+        deletions,
+    };
+    let mut steps = Steps::default();
+    steps.deletes = [Kind::Secret, Kind::Service]
+        .map(|kind| Delete {
+            id: Id {
+                kind,
+                name: "login".to_owned(),
+            },
+            uid: Some("u2".to_owned()),
+        })
+        .into();
+    job.finish(&cluster.inner().calls("deploy"), steps).await.unwrap();
+}
+
+#[tokio::test]
+async fn secrets_that_an_update_does_not_use_are_recorded_also_while_the_log_is_full() {
+    for is_full in [false, true] {
+        let secret = password_secret();
+        let ((client, deletions), (log, entries)) = (api_server_with(Some(&secret)), memory_log(is_full));
+        let cluster = cluster(client, log.clone());
+        let (inner, lease, home) = (cluster.inner(), lease(), lease().namespace());
+        inner
+            .delete_passwords(&lease, Some(UNUSED), "deploy")
+            .await
+            .unwrap();
+        inner.take_back_passwords(&lease, "deploy").await;
+        finish_update(&cluster, &log).await;
+        // The record of the teardown includes this deletion.
+        inner.delete_passwords(&lease, None, "teardown").await.unwrap();
+        let act = |reason: &str, secret: &str| {
+            ["intent", "done"].map(|result| format!("secret_delete {lease} {reason} ({secret}) {result}"))
+        };
+        let passwords = format!("Secret lease/{home}-registry, uid u1");
+        let expected = [
+            act("not_in_manifest", &passwords),
+            act("manifest_rejected", &passwords),
+            act("not_in_manifest", "Secret ns/login, uid u2"),
+        ];
+        assert_eq!(lines(&entries), expected.concat());
+        assert_eq!(deletions.lock().unwrap().len(), 5);
+    }
 }

@@ -186,6 +186,8 @@ impl Inner {
             ledger: &ledger,
             search: if is_searched(namespace) { &UNWATCHED } else { &[] },
             is_new: namespace.is_none(),
+            lease: &deployment.lease,
+            deletions: &self.settings.deletions,
         };
         let deleted: Vec<_> = plan.deletes.iter().filter_map(|d| d.uid.clone()).collect();
         // While held, partially applied objects do not count as unhealthy.

@@ -81,10 +81,13 @@ impl KubeCluster {
 impl Inner {
     /// Deletes the password Secret after a Manifest record was rejected. The Secret remains if the lease has
     /// an earlier record.
-    pub(super) async fn take_back_passwords(&self, lease: &LeaseId, operation: &'static str) {
+    pub(crate) async fn take_back_passwords(&self, lease: &LeaseId, operation: &'static str) {
         let there = self.records::<Manifest>(operation).read(&lease.namespace()).await;
         let taken = match there {
-            Ok(None) => self.delete_passwords(lease, operation).await,
+            Ok(None) => {
+                let reason = Some("manifest_rejected");
+                self.delete_passwords(lease, reason, operation).await
+            }
             Ok(Some(_)) => Ok(()),
             Err(error) => Err(error),
         };

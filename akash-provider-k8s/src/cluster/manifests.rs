@@ -4,6 +4,7 @@ use super::Inner;
 use super::passwords::{has_logins, secret_name};
 use super::records::{Outcome, Verdict};
 use crate::apply::hash;
+use crate::audit::UNUSED;
 use crate::crd::convert::{self, BadObject};
 use crate::crd::{Manifest, ManifestService};
 use crate::error::from_kube;
@@ -85,7 +86,8 @@ impl Inner {
         };
         // After the record, which does not need them any more.
         if passwords.is_empty() && (had_logins || self.passwords.get(&name).is_some()) {
-            self.delete_passwords(&deployment.lease, operation).await?;
+            self.delete_passwords(&deployment.lease, Some(UNUSED), operation)
+                .await?;
         }
         let manifest = match outcome {
             Outcome::Written(manifest) => {

@@ -89,9 +89,11 @@ impl Inner {
     }
 
     /// Deletes the password Secret of a lease. Does not delete a Secret with the labels of another lease.
+    /// Records the deletion with `reason` in the audit log. A teardown has its own record.
     pub(crate) async fn delete_passwords(
         &self,
         lease: &LeaseId,
+        reason: Option<&str>,
         operation: &'static str,
     ) -> Result<(), Error> {
         let name = secret_name(&lease.namespace());
@@ -107,11 +109,18 @@ impl Inner {
             return Ok(());
         }
         let (namespace, uid) = (&self.settings.manifest_namespace, there.metadata.uid);
-        self.calls(operation)
+        let is_deleted = self
+            .calls(operation)
             .delete(Kind::Secret, namespace, &name, uid.as_deref())
             .await?;
         self.passwords.remove(&name);
-        Ok(())
+        match reason.filter(|_| is_deleted) {
+            Some(reason) => {
+                let secret = (&**namespace, &*name, uid.as_deref());
+                self.settings.deletions.record_secret(reason, lease, secret).await
+            }
+            None => Ok(()),
+        }
     }
 
     pub(super) fn secrets(&self) -> Api<Secret> {

@@ -75,7 +75,7 @@ impl Inner {
             self.check_holder(lease, &manifest.metadata, "Manifest object", TEARDOWN)?;
         }
         // Also without a record: a failed record may have left its passwords behind.
-        self.delete_passwords(lease, TEARDOWN).await?;
+        self.delete_passwords(lease, None, TEARDOWN).await?;
         if there.is_none() {
             return Ok(());
         }
