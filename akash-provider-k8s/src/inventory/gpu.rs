@@ -49,13 +49,19 @@ impl Vendor {
         }
     }
 
+    /// Returns the prefix of the node labels that count the devices.
+    #[must_use]
+    pub fn label_prefix(self) -> String {
+        format!("{PREFIX}{}.", self.name())
+    }
+
     const fn index(self) -> usize {
         self as usize
     }
 }
 
 pub(super) fn model_label(vendor: Vendor, model: &str) -> String {
-    format!("{PREFIX}{}.model.{model}", vendor.name())
+    format!("{}model.{model}", vendor.label_prefix())
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +134,7 @@ fn kinds(
     note: &mut impl FnMut(GpuProblem),
 ) -> Vec<GpuSpec> {
     let mut models: BTreeMap<&str, Model<'_>> = BTreeMap::new();
-    let start = format!("{PREFIX}{}.model.", vendor.name());
+    let start = model_label(vendor, "");
     let ours = labels
         .range(start.clone()..)
         .take_while(|(k, _)| k.starts_with(&start));

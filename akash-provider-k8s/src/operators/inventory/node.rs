@@ -1,5 +1,6 @@
 //! Properties of a node that affect its labels.
 
+use super::database::vendor_of;
 use crate::inventory::Vendor;
 use crate::inventory::gpu::PREFIX as GPU_PREFIX;
 use crate::inventory::node::CLASS_LABEL;
@@ -104,19 +105,29 @@ impl NodeView {
         let mut names = writers.map(|entry| entry.manager.as_deref());
         self.gpu_present_is_ours = names.next() == Some(Some(MANAGER)) && names.next().is_none();
     }
+}
 
-    /// Returns the PCI vendor ID of each GPU and accelerator in the labels, with the PCI device ID if the
-    /// label contains a device ID.
-    pub(super) fn on_bus(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        let named = self.labels.range(ON_BUS.to_owned()..);
-        let named = named.take_while(|(key, _)| key.starts_with(ON_BUS));
-        named.filter_map(|(key, value)| {
-            let words = key[ON_BUS.len()..].strip_suffix(".present")?;
-            let mut words = words.split('_');
-            let (class, maker) = (words.next()?, words.next()?);
-            // Class 03 has displays and class 12 accelerators; a GPU also has an audio function.
-            let computes = class.starts_with("03") || class.starts_with("12");
-            (value == "true" && computes).then_some((maker, words.next()))
-        })
-    }
+/// Returns the PCI vendor ID of each GPU and accelerator in the labels, with the PCI device ID if the label
+/// contains a device ID.
+pub(super) fn on_bus(labels: &Labels) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let named = labels.range(ON_BUS.to_owned()..);
+    let named = named.take_while(|(key, _)| key.starts_with(ON_BUS));
+    named.filter_map(|(key, value)| {
+        let words = key[ON_BUS.len()..].strip_suffix(".present")?;
+        let mut words = words.split('_');
+        let (class, maker) = (words.next()?, words.next()?);
+        // Class 03 has displays and class 12 accelerators; a GPU also has an audio function.
+        let computes = class.starts_with("03") || class.starts_with("12");
+        (value == "true" && computes).then_some((maker, words.next()))
+    })
+}
+
+/// Returns true if the labels of a node name a GPU of this vendor.
+#[must_use]
+pub fn has_gpu_label(labels: &Labels, vendor: Vendor) -> bool {
+    let is_present = labels.get(GPU_PRESENT).is_some_and(|value| value == "true");
+    let counters = vendor.label_prefix();
+    (is_present && vendor == Vendor::Nvidia)
+        || labels.keys().any(|key| key.starts_with(&counters))
+        || on_bus(labels).any(|(maker, _)| vendor_of(maker) == Some(vendor))
 }

@@ -6,10 +6,9 @@
 
 use super::database::{Database, Model, interface, vendor_of};
 use super::discovery::Cards;
-use super::node::{GPU_PRESENT, NodeView, is_ours};
+use super::node::{GPU_PRESENT, NodeView, is_ours, on_bus};
 use super::rules::Rules;
 use crate::inventory::Vendor;
-use crate::inventory::gpu::PREFIX as GPU_PREFIX;
 use crate::inventory::node::CLASS_LABEL;
 use crate::labels::{self, Labels};
 use models::GpuModels;
@@ -144,7 +143,7 @@ impl DesiredLabels {
     /// PCI labels are sufficient to set the label.
     fn gpu_present(&mut self, node: &NodeView) {
         let named = node.devices[Vendor::Nvidia as usize].is_some();
-        let mut on_bus = node.on_bus();
+        let mut on_bus = on_bus(&node.labels);
         if named
             || node.gpu_present_is_ours
             || on_bus.any(|(maker, _)| vendor_of(maker) == Some(Vendor::Nvidia))
@@ -161,7 +160,7 @@ impl DesiredLabels {
         list: &Database,
         found: Option<&Cards>,
     ) {
-        let start = format!("{GPU_PREFIX}{}.", vendor.name());
+        let start = vendor.label_prefix();
         let there = existing(node, &start);
         let Some(count) = devices else {
             // The node lacks the resource. During a restart of the device plugin the resource exists with a count of

@@ -2,21 +2,25 @@
 
 use super::Context;
 use super::check::{Check, listed};
-use super::kubernetes::{Cluster, LIMIT, NoCluster, Unread, read};
+use super::kubernetes::{Cluster, LIMIT, Needed, NoCluster, judge_existence, read};
 use akash_provider_cli::plain::count;
+use akash_provider_k8s::inventory::Vendor;
 use akash_provider_k8s::labels::MANAGED;
+use akash_provider_k8s::operators::inventory::node::has_gpu_label;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::Api;
 use kube::api::ListParams;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const DRIVERS: &str = "GPU drivers";
-const RUNTIME: &str = "runtime class";
+const RUNTIME: Needed = Needed {
+    subject: "runtime class",
+    without: "pods with GPUs of NVIDIA are not created",
+    help: "create the RuntimeClass `nvidia` for the NVIDIA container runtime; see docs/kubernetes.md",
+};
 /// Name of the RuntimeClass for pods with NVIDIA GPUs.
 const CLASS: &str = "nvidia";
-/// Resources of the device plugins.
-const RESOURCES: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
 /// Labels with the version of the driver, from the tools of the vendors.
 const VERSIONS: [&str; 3] = [
     "nvidia.com/cuda.driver-version.full",
@@ -33,8 +37,8 @@ struct GpuNode {
     name: String,
     /// Whether a label states that the node has a GPU of NVIDIA.
     has_nvidia_label: bool,
-    /// GPU resources of which the node can allocate at least one.
-    resources: Vec<&'static str>,
+    /// Vendors with at least one allocatable GPU.
+    vendors: Vec<Vendor>,
     driver: Option<String>,
 }
 
@@ -45,31 +49,23 @@ impl GpuNode {
             .status
             .and_then(|status| status.allocatable)
             .unwrap_or_default();
-        let has = |name: &&str| allocatable.get(*name).is_some_and(|quantity| quantity.0 != "0");
+        let has = |vendor: &Vendor| {
+            let quantity = allocatable.get(vendor.resource());
+            quantity.is_some_and(|quantity| quantity.0 != "0")
+        };
         let labels = node.metadata.labels.unwrap_or_default();
         let gpu = Self {
             name: node.metadata.name.unwrap_or_default(),
-            has_nvidia_label: has_nvidia_label(&labels),
-            resources: RESOURCES.into_iter().filter(has).collect(),
+            has_nvidia_label: has_gpu_label(&labels, Vendor::Nvidia),
+            vendors: Vendor::ALL.into_iter().filter(has).collect(),
             driver: VERSIONS.iter().find_map(|label| labels.get(*label)).cloned(),
         };
-        (gpu.has_nvidia_label || !gpu.resources.is_empty()).then_some(gpu)
+        (gpu.has_nvidia_label || !gpu.vendors.is_empty()).then_some(gpu)
     }
 
     fn is_nvidia(&self) -> bool {
-        self.has_nvidia_label || self.resources.contains(&RESOURCES[0])
+        self.has_nvidia_label || self.vendors.contains(&Vendor::Nvidia)
     }
-}
-
-/// Returns whether a label states that the node has a GPU of NVIDIA. The label can be from NVIDIA's tools,
-/// Node Feature Discovery or an inventory operator.
-fn has_nvidia_label(labels: &BTreeMap<String, String>) -> bool {
-    labels.iter().any(|(key, value)| {
-        let pci = key.strip_prefix("feature.node.kubernetes.io/pci-03");
-        let is_present =
-            key == "nvidia.com/gpu.present" || pci.is_some_and(|device| device.ends_with("_10de.present"));
-        (is_present && value == "true") || key.starts_with("akash.network/capabilities.gpu.vendor.nvidia.")
-    })
 }
 
 /// Checks the nodes with GPUs. Returns no checks without a cluster connection, because the module `nodes`
@@ -92,9 +88,14 @@ pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoClu
         return vec![Check::skipped(DRIVERS, "the nodes are unknown")];
     };
     let nodes: Vec<GpuNode> = nodes.into_iter().filter_map(GpuNode::new).collect();
-    let class = class.map(|class| class.is_some());
     let mut checks = judge_drivers(&nodes);
-    checks.extend(nodes.iter().any(GpuNode::is_nvidia).then(|| judge_class(&class)));
+    if nodes.iter().any(GpuNode::is_nvidia) {
+        checks.push(judge_existence(
+            &RUNTIME,
+            &format!("RuntimeClass {CLASS}"),
+            &class,
+        ));
+    }
     checks
 }
 
@@ -102,7 +103,7 @@ fn judge_drivers(nodes: &[GpuNode]) -> Vec<Check> {
     if nodes.is_empty() {
         return vec![Check::skipped(DRIVERS, "no offered node has a GPU")];
     }
-    let (working, idle): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| !node.resources.is_empty());
+    let (working, idle): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| !node.vendors.is_empty());
     let mut checks = Vec::new();
     if !idle.is_empty() {
         let names = listed(idle.iter().map(|node| node.name.clone()), NAMES_MAX);
@@ -110,7 +111,7 @@ fn judge_drivers(nodes: &[GpuNode]) -> Vec<Check> {
             DRIVERS,
             format!(
                 "{names}: labelled with a GPU of NVIDIA, but no allocatable {}",
-                RESOURCES[0]
+                Vendor::Nvidia.resource()
             ),
             "install the driver and the device plugin of NVIDIA on the node, or remove the label",
         ));
@@ -131,24 +132,6 @@ fn judge_drivers(nodes: &[GpuNode]) -> Vec<Check> {
         ));
     }
     checks
-}
-
-fn judge_class(exists: &Result<bool, Unread>) -> Check {
-    const HELP: &str =
-        "create the RuntimeClass `nvidia` for the NVIDIA container runtime; see docs/kubernetes.md";
-    match exists {
-        Ok(true) => Check::ok(RUNTIME, format!("{CLASS} exists")),
-        Ok(false) => Check::failure(
-            RUNTIME,
-            format!("RuntimeClass {CLASS} does not exist, so pods with GPUs of NVIDIA are not created"),
-            HELP,
-        ),
-        Err(Unread::Forbidden) => Check::skipped(
-            RUNTIME,
-            "this Kubernetes user has no right to read RuntimeClasses",
-        ),
-        Err(Unread::Failed(why)) => Check::warning(RUNTIME, format!("cannot read {CLASS}: {why}"), HELP),
-    }
 }
 
 #[cfg(test)]
@@ -180,7 +163,7 @@ mod tests {
             "akash.network/capabilities.gpu.vendor.nvidia.model.a100",
         ] {
             let idle = node(&json!({ label: "true" }), &none).unwrap();
-            assert!(idle.is_nvidia() && idle.resources.is_empty(), "{label}");
+            assert!(idle.is_nvidia() && idle.vendors.is_empty(), "{label}");
         }
         let amd = node(
             &json!({"amd.com/gpu.driver-version": "6.8"}),
@@ -203,17 +186,5 @@ mod tests {
         let idle = node(&json!({"nvidia.com/gpu.present": "true"}), &json!({})).unwrap();
         assert_eq!(severities(&[works()]), [Severity::Ok]);
         assert_eq!(severities(&[idle, works()]), [Severity::Warning, Severity::Ok]);
-    }
-
-    #[test]
-    fn runtime_class_of_nvidia_must_exist() {
-        for (exists, wanted) in [
-            (Ok(true), Severity::Ok),
-            (Ok(false), Severity::Failure),
-            (Err(Unread::Forbidden), Severity::Skipped),
-            (Err(Unread::Failed("x".to_owned())), Severity::Warning),
-        ] {
-            assert_eq!(judge_class(&exists).severity(), wanted);
-        }
     }
 }

@@ -142,6 +142,32 @@ pub(super) async fn read<T>(
     }
 }
 
+/// Object that the settings or the nodes require.
+pub(super) struct Needed {
+    pub(super) subject: &'static str,
+    /// Effect of the missing object.
+    pub(super) without: &'static str,
+    pub(super) help: &'static str,
+}
+
+/// Judges whether the object `name` exists.
+pub(super) fn judge_existence<T>(needed: &Needed, name: &str, found: &Result<Option<T>, Unread>) -> Check {
+    let &Needed {
+        subject,
+        without,
+        help,
+    } = needed;
+    match found {
+        Ok(Some(_)) => Check::ok(subject, format!("{name} exists")),
+        Ok(None) => Check::failure(subject, format!("{name} does not exist, so {without}"), help),
+        Err(Unread::Forbidden) => Check::skipped(
+            subject,
+            format!("this Kubernetes user has no right to read {name}"),
+        ),
+        Err(Unread::Failed(why)) => Check::warning(subject, format!("cannot read {name}: {why}"), help),
+    }
+}
+
 /// Resource names in the API version of `Manifest`; `None` if the API server does not serve this version.
 type Served = Result<Option<Vec<String>>, String>;
 
@@ -205,6 +231,23 @@ mod tests {
             let check = judge_definitions(&served);
             assert_eq!(check.severity(), Severity::Failure, "{served:?}");
             assert!(check.help().is_some_and(|help| help.contains("deploy/crds")));
+        }
+    }
+
+    #[test]
+    fn needed_object_must_exist() {
+        let needed = Needed {
+            subject: "class",
+            without: "x",
+            help: "y",
+        };
+        for (found, wanted) in [
+            (Ok(Some(())), Severity::Ok),
+            (Ok(None), Severity::Failure),
+            (Err(Unread::Forbidden), Severity::Skipped),
+            (Err(Unread::Failed("x".to_owned())), Severity::Warning),
+        ] {
+            assert_eq!(judge_existence(&needed, "a/b", &found).severity(), wanted);
         }
     }
 

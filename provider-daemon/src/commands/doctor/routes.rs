@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::check::Check;
-use super::kubernetes::{LIMIT, Unread, read};
+use super::kubernetes::{LIMIT, Needed, Unread, judge_existence, read};
 use crate::args::kubernetes::IngressArg;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::IngressClass;
@@ -39,7 +39,7 @@ pub(super) async fn checks(context: &Context<'_>, client: &Client) -> Vec<Check>
             let class = read(limit, classes.get_opt(&routes.ingress_class)).await;
             let controller = class.as_ref().ok().cloned().flatten();
             let controller = controller.and_then(|class| class.spec?.controller);
-            let mut checks = vec![judge_existence(CLASS, &routes.ingress_class, &class)];
+            let mut checks = vec![judge_existence(&parent(CLASS), &routes.ingress_class, &class)];
             if let Some(controller) = controller {
                 checks.push(check_controller(client, &controller, context.remaining(LIMIT)).await);
             }
@@ -53,27 +53,19 @@ pub(super) async fn checks(context: &Context<'_>, client: &Client) -> Vec<Check>
             let gateway = read(limit, gateways.get_opt(name)).await;
             vec![match &gateway {
                 Ok(Some(gateway)) => judge_gateway(namespace, name, &gateway.data),
-                _ => judge_existence(GATEWAY, &format!("{namespace}/{name}"), &gateway),
+                _ => judge_existence(&parent(GATEWAY), &format!("{namespace}/{name}"), &gateway),
             }]
         }
     }
 }
 
-fn judge_existence<T>(subject: &str, name: &str, found: &Result<Option<T>, Unread>) -> Check {
-    const HELP: &str = "install the ingress controller or gateway, or set --ingress-mode, --ingress-class, --gateway-name \
-                        and --gateway-namespace";
-    match found {
-        Ok(Some(_)) => Check::ok(subject, format!("{name} exists")),
-        Ok(None) => Check::failure(
-            subject,
-            format!("{name} does not exist, so HTTP services are not reachable"),
-            HELP,
-        ),
-        Err(Unread::Forbidden) => Check::skipped(
-            subject,
-            "this Kubernetes user has no right to read the object; the hostname operator possibly has this right",
-        ),
-        Err(Unread::Failed(why)) => Check::warning(subject, format!("cannot read {name}: {why}"), HELP),
+/// Returns the requirement of an object to which HTTP routes refer.
+const fn parent(subject: &'static str) -> Needed {
+    Needed {
+        subject,
+        without: "HTTP services are not reachable",
+        help: "install the ingress controller or gateway, or set --ingress-mode, --ingress-class, --gateway-name \
+               and --gateway-namespace",
     }
 }
 
@@ -163,18 +155,6 @@ mod tests {
     use super::super::check::Severity;
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn parent_of_routes_must_exist() {
-        for (found, wanted) in [
-            (Ok(Some(())), Severity::Ok),
-            (Ok(None), Severity::Failure),
-            (Err(Unread::Forbidden), Severity::Skipped),
-            (Err(Unread::Failed("x".to_owned())), Severity::Warning),
-        ] {
-            assert_eq!(judge_existence(GATEWAY, "a/b", &found).severity(), wanted);
-        }
-    }
 
     #[test]
     fn one_pod_of_the_controller_must_be_ready() {

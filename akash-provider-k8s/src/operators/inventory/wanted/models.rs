@@ -2,8 +2,8 @@
 
 use super::super::database::{Database, Model, vendor_of};
 use super::super::discovery::Cards;
-use super::super::node::NodeView;
-use super::{GPU_PREFIX, existing};
+use super::super::node::{NodeView, on_bus};
+use super::existing;
 use crate::inventory::Vendor;
 use crate::inventory::gpu::vendor_labels;
 use std::collections::BTreeSet;
@@ -32,9 +32,7 @@ pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Dat
             "{name} GPUs are shared or partitioned, by label {product}: no whole GPU is available"
         ));
     }
-    let on_bus = node
-        .on_bus()
-        .filter(|(maker, _)| vendor_of(maker) == Some(vendor));
+    let on_bus = on_bus(&node.labels).filter(|(maker, _)| vendor_of(maker) == Some(vendor));
     let mut numbers: BTreeSet<(&str, &str)> = on_bus
         .filter_map(|(maker, device)| Some((maker, device?)))
         .collect();
@@ -45,7 +43,7 @@ pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Dat
                 .map(|device| ("1002", device.as_str())),
         );
     }
-    let is_labelled = !existing(node, &format!("{GPU_PREFIX}{name}.")).is_empty();
+    let is_labelled = !existing(node, &vendor.label_prefix()).is_empty();
     // Existing labels may come from the list, so they stay until the list is read.
     if list.is_empty() && is_labelled && !numbers.is_empty() {
         return GpuModels::Unknown(UNREAD.to_owned());
