@@ -244,7 +244,7 @@ impl Engine {
         }
         let usable = snapshot
             .unwrap_or_else(|| Err(unavailable("no snapshot was received".to_owned())))
-            .and_then(|snapshot| match self.snapshot_problem(&snapshot) {
+            .and_then(|snapshot| match self.snapshot_problem(&snapshot, is_outdated) {
                 Some(message) => Err(unavailable(message)),
                 None => Ok(snapshot),
             });
@@ -264,11 +264,11 @@ impl Engine {
         }
     }
 
-    fn snapshot_problem(&self, snapshot: &Snapshot) -> Option<String> {
+    fn snapshot_problem(&self, snapshot: &Snapshot, is_outdated: bool) -> Option<String> {
         if snapshot.chain_id != self.config.chain_id {
             return Some(format!("the node belongs to chain `{}`", snapshot.chain_id));
         }
-        self.is_outdated(snapshot).then(|| {
+        is_outdated.then(|| {
             let last = self.progress.known_height();
             format!(
                 "the node is at height {}, behind the known height {last}",
