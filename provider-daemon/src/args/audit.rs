@@ -10,6 +10,10 @@ use std::time::Duration;
 
 /// Minimum value of `--audit-log-bytes`, in bytes.
 const LIMIT_MIN: u64 = 1 << 20;
+/// Default of `--audit-log-bytes`.
+const BYTES: &str = "256Mi";
+/// Default of `--audit-log-files`.
+const FILES: u16 = 16;
 /// Value that disables the log.
 const NONE: &str = "none";
 
@@ -22,10 +26,10 @@ pub struct AuditLogArgs {
     #[arg(long, value_name = "DIR", global = true)]
     pub audit_log: Option<PathBuf>,
     /// Maximum size of the audit log, in bytes, at least 1Mi; the oldest file is removed first
-    #[arg(long, value_name = "BYTES", default_value = "256Mi", value_parser = limit, global = true)]
+    #[arg(long, value_name = "BYTES", default_value = BYTES, value_parser = limit, global = true)]
     pub audit_log_bytes: u64,
     /// Maximum number of files of the audit log, from 2 to 1000
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=1000),
+    #[arg(long, value_name = "N", default_value_t = FILES, value_parser = clap::value_parser!(u16).range(2..=1000),
           global = true)]
     pub audit_log_files: u16,
 }
@@ -48,6 +52,15 @@ impl AuditLogArgs {
             files: self.audit_log_files.into(),
         })
     }
+}
+
+/// Returns the settings of a log in `dir` with the default limits.
+pub(in crate::args) fn default_settings(dir: PathBuf) -> anyhow::Result<AuditSettings> {
+    Ok(AuditSettings {
+        dir,
+        bytes: limit(BYTES).map_err(anyhow::Error::msg)?,
+        files: FILES.into(),
+    })
 }
 
 /// Returns the directory of the audit log, or `None` if the log is disabled.

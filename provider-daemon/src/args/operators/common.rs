@@ -1,8 +1,8 @@
 //! Flags common to all operators.
 
 use super::super::values;
-use crate::args::audit::directory;
-use crate::audit::{self, AuditSettings};
+use crate::args::audit::{default_settings, directory};
+use crate::audit;
 use akash_provider_k8s::audit::DeletionLog;
 use akash_provider_k8s::election::Timing;
 use akash_provider_k8s::operators::queue::RetryPolicy;
@@ -11,11 +11,6 @@ use clap::{Args, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Maximum size of the audit log of an operator, in bytes.
-const LOG_BYTES: u64 = 256 << 20;
-/// Maximum number of audit log files of an operator.
-const LOG_FILES: usize = 16;
 
 /// Cluster, status server and leader election of an operator.
 #[derive(Debug, Clone, Args)]
@@ -125,8 +120,7 @@ impl DeletionLogArgs {
         let Some(dir) = directory(self.audit_log.as_deref(), None) else {
             return Ok(DeletionLog::default());
         };
-        let (bytes, files) = (LOG_BYTES, LOG_FILES);
-        let log = audit::start(AuditSettings { dir, bytes, files });
+        let log = audit::start(default_settings(dir)?);
         Ok(DeletionLog::new(log.context("cannot start the audit log")?))
     }
 }
