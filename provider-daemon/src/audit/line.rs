@@ -45,11 +45,11 @@ pub(super) struct AuditLine {
     pub(super) stage: Stage,
     pub(super) actor: ActorLine,
     pub(super) subject: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     #[serde(default)]
     pub(super) evidence: EvidenceLine,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) outcome: Option<OutcomeLine>,
 }
 
@@ -57,9 +57,9 @@ pub(super) struct AuditLine {
 pub(super) struct ActorLine {
     /// `user` for an act that a system user requested, otherwise `provider`.
     kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     uid: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<i32>,
 }
 
@@ -101,21 +101,21 @@ struct RecordLine {
     state: String,
     /// Whether the queried endpoints agree about the state of the lease.
     agreement: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct OutcomeLine {
     pub(super) result: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     /// Height of the block that contains the transaction of the act.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     height: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     tx_hash: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     fee: Option<String>,
 }
 
@@ -134,11 +134,11 @@ impl AuditLine {
             reason: act.reason.as_deref().map(bounded),
             evidence: EvidenceLine::new(&act.evidence),
             outcome: outcome.map(|outcome| OutcomeLine {
+                result: outcome.result.to_owned(),
                 message: outcome.message.as_deref().map(bounded),
                 height: outcome.height,
                 tx_hash: outcome.receipt.as_ref().map(|receipt| receipt.hash.clone()),
                 fee: outcome.receipt.as_ref().map(|receipt| receipt.fee.to_string()),
-                ..OutcomeLine::new(outcome.result)
             }),
         }
     }
@@ -160,8 +160,9 @@ impl AuditLine {
             reason: None,
             evidence: EvidenceLine::default(),
             outcome: Some(OutcomeLine {
+                result: "written_late".to_owned(),
                 message: Some(bounded(why) + &lost),
-                ..OutcomeLine::new("written_late")
+                ..OutcomeLine::default()
             }),
         }
     }
@@ -200,18 +201,12 @@ impl AuditLine {
 
 impl ActorLine {
     fn new(actor: &Actor) -> Self {
-        match actor {
-            Actor::User { uid, pid } => Self {
-                kind: "user".to_owned(),
-                uid: *uid,
-                pid: *pid,
-            },
-            _ => Self {
-                kind: "provider".to_owned(),
-                uid: None,
-                pid: None,
-            },
-        }
+        let (kind, uid, pid) = match actor {
+            Actor::User { uid, pid } => ("user", *uid, *pid),
+            _ => ("provider", None, None),
+        };
+        let kind = kind.to_owned();
+        Self { kind, uid, pid }
     }
 
     fn to_text(&self) -> String {
@@ -278,16 +273,6 @@ impl EvidenceLine {
 }
 
 impl OutcomeLine {
-    fn new(result: &str) -> Self {
-        Self {
-            result: result.to_owned(),
-            message: None,
-            height: None,
-            tx_hash: None,
-            fee: None,
-        }
-    }
-
     fn to_text(&self) -> String {
         let parts = [
             self.height.map(|height| format!(" in block {height}")),

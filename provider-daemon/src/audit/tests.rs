@@ -292,6 +292,57 @@ fn lines_have_actor_reason_evidence_and_outcome() {
     );
 }
 
+/// Formats of lines in existing logs, with the time `T` and the ID `I`.
+const JSON: [&str; 3] = [
+    r#"{"time":"T","id":"I","act":"bid","stage":"outcome","actor":{"kind":"user","uid":1000,"pid":5},"subject":"s","reason":"r","evidence":{"height":1,"report":{"source":"chain","height":2},"record":{"height":3,"state":"insufficient_funds","agreement":"single","reason":"owner"},"price":"4.5uakt","deposit":"6uakt","request":"q","object":"o"},"outcome":{"result":"committed","message":"m","height":9,"tx_hash":"AB","fee":"7uakt"}}"#,
+    r#"{"time":"T","id":"I","act":"teardown","stage":"intent","actor":{"kind":"provider"},"subject":"s","evidence":{}}"#,
+    r#"{"time":"T","id":"I","act":"audit_log_failure","stage":"outcome","actor":{"kind":"provider"},"subject":"/audit","evidence":{},"outcome":{"result":"written_late","message":"full; 2 lines dropped"}}"#,
+];
+
+#[test]
+fn json_of_lines_is_unchanged_and_readable() {
+    let mut act = Act::new(ActKind::Bid, user(1000, Some(5)), "s").with_reason("r");
+    act.evidence = Evidence {
+        height: Some(1),
+        report: Some(("chain", 2)),
+        record: Some(RecordEvidence {
+            height: 3,
+            state: LeaseState::InsufficientFunds,
+            agreement: Agreement::Single,
+            reason: Some(CloseReason::Owner),
+        }),
+        price: Some(DecCoin::new(&"uakt".into(), "4.5".parse().unwrap())),
+        deposit: Some("6uakt".parse().unwrap()),
+        request: Some("q".to_owned()),
+        object: Some("o".to_owned()),
+    };
+    let receipt = TxReceipt {
+        hash: "AB".to_owned(),
+        fee: "7uakt".parse().unwrap(),
+    };
+    let outcome = ActOutcome {
+        height: Some(9),
+        receipt: Some(receipt),
+        ..ActOutcome::new("committed", Some("m".to_owned()))
+    };
+    let bid = AuditEntry {
+        outcome: Some(outcome),
+        ..entry(act)
+    };
+    let teardown = entry(Act::new(ActKind::Teardown, Actor::Provider, "s"));
+    let format = LineFormat::new();
+    let lines = [
+        AuditLine::new(&format, &bid),
+        AuditLine::new(&format, &teardown),
+        AuditLine::failure(&format, 0, Path::new("/audit"), "full", 2),
+    ];
+    for (mut line, json) in lines.into_iter().zip(JSON) {
+        (line.time, line.id) = ("T".to_owned(), "I".to_owned());
+        assert_eq!(line.to_json(), format!("{json}\n"));
+        assert_eq!(serde_json::from_str::<AuditLine>(json).unwrap(), line);
+    }
+}
+
 #[test]
 fn line_of_a_deletion_has_the_object() {
     let mut act = Act::new(ActKind::ObjectDelete, Actor::Provider, "lease").with_reason("no_manifest");
