@@ -168,6 +168,35 @@ fn each_order_has_one_trace_across_a_restart() {
 }
 
 #[test]
+fn dead_collector_is_reported_once_for_each_signal_and_delays_no_bid() {
+    const DEAD: &str =
+        "cannot export to the OpenTelemetry collector, no lease is affected; check --otlp-endpoint";
+    let collector = Collector::start(Behavior::Status(503));
+    let mut stage = Stage::new("traces-dead", true);
+    stage.start_node(FAST);
+    let endpoint = format!("--otlp-endpoint={}", collector.url());
+    let mut provider = stage.provider("provider", &[&endpoint, "--log-level=info"]);
+    for dseq in 1..=3 {
+        let id = stage.order(dseq);
+        stage.bid(&id, &provider);
+    }
+    for path in ["post /v1/traces ", "post /v1/logs "] {
+        let requests = || {
+            let received = collector.received();
+            received
+                .iter()
+                .filter(|request| request.head.starts_with(path))
+                .count()
+        };
+        until("a repeated request", || provider.dump(), || requests() > 2);
+    }
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
+    let dump = provider.dump();
+    assert_eq!(dump.matches(DEAD).count(), 2, "{dump}");
+}
+
+#[test]
 fn hanging_collector_delays_neither_bids_nor_the_end() {
     let collector = Collector::start(Behavior::Hang);
     let mut stage = Stage::new("traces-hanging", true);
