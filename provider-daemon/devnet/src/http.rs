@@ -1,7 +1,8 @@
 //! JSON-RPC of the node over HTTP on one port: calls in request bodies, calls in URLs, and the upgrade to websockets.
 
 use super::node::Node;
-use super::rpc::{Failure, call, parameters};
+use super::rpc::{call, one, parameters};
+use super::rpc_call::{Call, Failure, envelope};
 use super::rpc_params::Params;
 use super::serve::{Limits, Served};
 use super::socket;
@@ -11,8 +12,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::convert::Infallible;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -20,17 +20,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of calls in one request body.
 const BATCH_MAX: usize = 100;
-/// ID in the response to a call without ID.
-const NO_ID: i64 = -1;
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Call {
-    #[serde(default)]
-    pub(super) id: Value,
-    pub(super) method: String,
-    #[serde(default)]
-    pub(super) params: Option<Value>,
-}
 
 pub(super) async fn connection(
     node: Node,
@@ -96,24 +85,6 @@ fn json_response(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
 
 fn methods() -> String {
     "A node of a development network: CometBFT's JSON-RPC, and its websocket at /websocket.\n".to_owned()
-}
-
-pub(super) fn envelope(id: &Value, result: Result<Value, Failure>) -> Value {
-    let id = if id.is_null() { json!(NO_ID) } else { id.clone() };
-    match result {
-        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-        Err(failure) => json!({"jsonrpc": "2.0", "id": id, "error": failure.json()}),
-    }
-}
-
-/// Executes one call from a request body or a websocket. Refuses an unknown method before the parameters are
-/// parsed.
-pub(super) async fn one(node: &Node, call: Call) -> Result<Value, Failure> {
-    let Some(names) = parameters(&call.method) else {
-        return Err(Failure::no_method());
-    };
-    let params = Params::from_json(call.params, names)?;
-    self::call(node, &call.method, &params).await
 }
 
 async fn in_body(node: &Node, body: &[u8]) -> Value {

@@ -40,6 +40,7 @@ mod node;
 mod query;
 mod refusal;
 mod rpc;
+mod rpc_call;
 mod rpc_params;
 mod serve;
 mod socket;

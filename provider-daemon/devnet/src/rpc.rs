@@ -6,6 +6,7 @@ use super::filter::{Facts, Filter};
 use super::node::{Inner, MempoolError, Node};
 use super::query::cosmos::{API_VERSIONS, COMET_VERSION, MODULES, VERSION};
 use super::query::{Transport, execute};
+use super::rpc_call::{Call, Failure};
 use super::rpc_params::Params;
 use akash_provider_chain::signer::TxHash;
 use akash_provider_core::types::Height;
@@ -22,57 +23,6 @@ const SEARCH_MAX: u64 = 100;
 const HEADERS_MAX: u64 = 20;
 /// Maximum time that `broadcast_tx_commit` waits for the block. Akash nodes have the same default.
 const COMMIT_TIME: Duration = Duration::from_secs(10);
-
-/// Error response of a JSON-RPC call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
-    code: i64,
-    message: &'static str,
-    data: String,
-}
-
-impl Failure {
-    /// Creates the JSON-RPC error for a failure of a method.
-    pub(super) fn internal(data: impl Into<String>) -> Self {
-        Self {
-            code: -32603,
-            message: "Internal error",
-            data: data.into(),
-        }
-    }
-
-    pub(super) fn params(data: impl Into<String>) -> Self {
-        Self {
-            code: -32602,
-            message: "Invalid params",
-            data: data.into(),
-        }
-    }
-
-    pub(super) const fn no_method() -> Self {
-        Self {
-            code: -32601,
-            message: "Method not found",
-            data: String::new(),
-        }
-    }
-
-    pub(super) fn parse(data: impl Into<String>) -> Self {
-        Self {
-            code: -32700,
-            message: "Parse error. Invalid JSON",
-            data: data.into(),
-        }
-    }
-
-    pub(super) fn json(&self) -> Value {
-        let mut error = json!({"code": self.code, "message": self.message});
-        if !self.data.is_empty() {
-            error["data"] = self.data.as_str().into();
-        }
-        error
-    }
-}
 
 /// Returns the parameter names of a method in order, or `None` for an unknown method.
 pub(super) fn parameters(method: &str) -> Option<&'static [&'static str]> {
@@ -132,6 +82,16 @@ pub(super) async fn call(node: &Node, method: &str, params: &Params) -> Result<V
         "broadcast_tx_commit" => commit(node, params).await,
         _ => Err(Failure::no_method()),
     }
+}
+
+/// Executes one call from a request body or a websocket. Refuses an unknown method before the parameters are
+/// parsed.
+pub(super) async fn one(node: &Node, request: Call) -> Result<Value, Failure> {
+    let Some(names) = parameters(&request.method) else {
+        return Err(Failure::no_method());
+    };
+    let params = Params::from_json(request.params, names)?;
+    call(node, &request.method, &params).await
 }
 
 fn hex(hash: &[u8]) -> String {

@@ -6,7 +6,7 @@
 //! | text | string | quoted string |
 //! | bytes | base64 | `0x` and hexadecimal digits, or a quoted string |
 
-use super::rpc::Failure;
+use super::rpc_call::Failure;
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use serde_json::{Map, Value};
 

@@ -3,9 +3,9 @@
 use super::block::Block;
 use super::event::Event;
 use super::filter::{Facts, Filter};
-use super::http::{Call, envelope, one};
 use super::node::Node;
-use super::rpc::{Failure, block_facts, tx_facts};
+use super::rpc::{block_facts, one, tx_facts};
+use super::rpc_call::{Call, Failure, envelope};
 use super::serve::Limits;
 use futures::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
