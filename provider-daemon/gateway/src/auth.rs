@@ -17,6 +17,7 @@ pub mod memory;
 pub mod token;
 mod validity;
 
+pub use crate::clock::Clock;
 pub use access::{Access, DeploymentGrant, Identity, Scope, Scopes, Services, Target};
 pub use certificates::ClientCertificate;
 pub(crate) use validity::CredentialValidity;
@@ -32,10 +33,9 @@ use lookups::Lookups;
 use memory::Memory;
 use moka::sync::Cache;
 use sha2::{Digest, Sha256};
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use token::Token;
 
 /// Maximum number of cached tokens. Signature verification costs a hundred times as much as a lookup.
@@ -119,35 +119,6 @@ impl From<ClaimFault> for Denial {
             ClaimFault::Invalid => Self::Claims,
             ClaimFault::Expired => Self::Expired,
         }
-    }
-}
-
-/// Source of the current time, since the Unix epoch.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
-
-impl Clock {
-    /// Creates a clock that calls `now` for the current time.
-    pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
-    }
-
-    /// Returns the time since the Unix epoch; zero if the clock shows a time before 1970.
-    #[must_use]
-    pub fn now(&self) -> Duration {
-        (self.0)()
-    }
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        Self::new(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Clock({:?})", self.now())
     }
 }
 

@@ -16,7 +16,7 @@
 //! authenticated request counts as a use of its connection.
 
 use super::budget::network;
-use super::statistics::GatewayCounters;
+use super::statistics::{GatewayCounters, Port};
 use akash_provider_core::types::Address;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -44,12 +44,6 @@ enum Class {
     Anonymous,
     Account,
     Leased,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Port {
-    Rest,
-    Grpc,
 }
 
 #[derive(Debug)]

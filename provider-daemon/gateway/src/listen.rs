@@ -11,10 +11,10 @@ mod plain;
 
 use super::auth::{Authenticator, ClientCertificate, CredentialValidity};
 use super::calls::Calls;
-use super::connections::{Connection, Connections, Port, network_of};
+use super::connections::{Connection, Connections, network_of};
 use super::settings::Limits;
-use super::statistics::GatewayCounters;
-use super::tls::Tls;
+use super::statistics::{GatewayCounters, Port};
+use super::tls::{Protocol, Tls};
 use super::wire::{PendingWrites, Wire};
 use axum::Router;
 use axum::body::Body;
@@ -73,14 +73,6 @@ pub(crate) struct Listener {
     pub(crate) table: Arc<Connections>,
     /// Maximum number of concurrent connections on this port. A low limit of open files reduces this number.
     pub(crate) places: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    /// HTTP/1.1 and websockets.
-    Http1,
-    /// gRPC: many concurrent calls on one connection.
-    Http2,
 }
 
 impl Protocol {

@@ -1,6 +1,6 @@
 //! Settings and limits of the gateway.
 
-use super::auth::Clock;
+use super::clock::Clock;
 use super::{GatewayCounters, LeadershipSource, Screening};
 use std::fmt;
 use std::net::SocketAddr;

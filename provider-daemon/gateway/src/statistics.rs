@@ -2,7 +2,6 @@
 
 use crate::App;
 use crate::auth::Denial;
-use crate::connections::Port;
 use akash_provider_core::statistics::{CALL_BOUNDS, CounterMap, DurationCounts, DurationHistogram};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
@@ -47,6 +46,12 @@ pub enum StreamKind {
     Shell,
     /// Status of the provider over gRPC.
     Status,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Port {
+    Rest,
+    Grpc,
 }
 
 /// Statistics of connections to one port.

@@ -22,8 +22,16 @@ use rustls::{ConfigBuilder, PeerIncompatible, ServerConfig, WantsVerifier};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::auth::Clock;
-use super::listen::Protocol;
+use super::clock::Clock;
+
+/// Application protocol of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// HTTP/1.1 and websockets.
+    Http1,
+    /// gRPC: many concurrent calls on one connection.
+    Http2,
+}
 
 /// Returns true if the gateway accepts the client certificate in the TLS handshake.
 #[cfg(feature = "fuzzing")]

@@ -2,6 +2,7 @@ use super::*;
 use akash_provider_core::chain::{MemoryChain, Outage};
 use akash_provider_core::market::MarketConfig;
 use akash_provider_core::types::BlockTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 #[test]
 fn bearer_header_has_scheme_and_token() {

@@ -4,7 +4,7 @@
 //! verifier checks the format, the validity period, the purpose and the possession of the key. After the handshake, a
 //! chain query checks that the certificate is published and not revoked.
 
-use crate::auth::Clock;
+use crate::clock::Clock;
 use akash_provider_chain::cert;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
