@@ -13,13 +13,15 @@ mod command;
 mod files;
 mod line;
 mod log;
+mod queue;
 mod reader;
 mod writer;
 
 pub(crate) use chain::AuditedSender;
 pub(crate) use command::{audited, record_intent, record_result};
 pub use files::AuditSettings;
-pub(crate) use log::{Audit, AuditHealth, HELP, start, this_process, user};
+pub(crate) use log::{Audit, HELP, start, this_process, user};
+pub(crate) use queue::AuditHealth;
 pub use reader::run;
 
 #[cfg(test)]

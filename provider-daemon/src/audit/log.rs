@@ -2,13 +2,13 @@
 
 use super::files::AuditSettings;
 use super::line::{AuditLine, LineFormat};
+use super::queue::{AuditHealth, Message, Shared};
 use super::writer::Writer;
 use akash_provider_core::audit::{Act, Actor, AuditEntry, AuditLog, AuditedAct};
 use akash_provider_core::error::{Error, ErrorKind};
 use async_trait::async_trait;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -20,62 +20,6 @@ const LAST: Duration = Duration::from_secs(5);
 /// Help text that is shown while the log cannot be written.
 pub(crate) const HELP: &str =
     "check the free space and the permissions of the directory, or restart with --audit-log none";
-
-/// Result of a write, for a sender that waits for a durable line.
-pub(super) type Written = Result<(), String>;
-
-#[derive(Debug)]
-pub(super) enum Message {
-    /// Line for the next write.
-    Line(String),
-    /// Line that is written immediately, with the channel for the result.
-    Durable(String, oneshot::Sender<Written>),
-    /// Request to write all earlier lines and then stop the writer.
-    End,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Shared {
-    lines: AtomicU64,
-    dropped: AtomicU64,
-    delayed: AtomicU64,
-    /// Error of the last write; `None` after a success.
-    problem: Mutex<Option<String>>,
-}
-
-impl Shared {
-    fn problem(&self) -> MutexGuard<'_, Option<String>> {
-        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn set_problem(&self, problem: Option<String>) {
-        *self.problem() = problem;
-    }
-
-    pub(super) fn count_lines(&self, lines: usize) {
-        self.lines.fetch_add(lines as u64, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_dropped(&self, lines: usize) {
-        self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_delayed(&self) {
-        self.delayed.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct AuditHealth {
-    /// Number of lines written since the start.
-    pub(crate) lines: u64,
-    /// Number of lines that were dropped since the start.
-    pub(crate) dropped: u64,
-    /// Number of acts that were delayed because the log could not be written.
-    pub(crate) delayed: u64,
-    /// Error of the last write; `None` after a success.
-    pub(crate) problem: Option<String>,
-}
 
 /// Handle of the audit log of a running provider. Clones share the log.
 #[derive(Debug, Clone)]
@@ -107,12 +51,7 @@ pub(crate) fn start(settings: AuditSettings) -> std::io::Result<Audit> {
 
 impl Audit {
     pub(crate) fn health(&self) -> AuditHealth {
-        AuditHealth {
-            lines: self.shared.lines.load(Ordering::Relaxed),
-            dropped: self.shared.dropped.load(Ordering::Relaxed),
-            delayed: self.shared.delayed.load(Ordering::Relaxed),
-            problem: self.shared.problem().clone(),
-        }
+        self.shared.health()
     }
 
     /// Creates an audited act with this log.

@@ -2,7 +2,7 @@
 
 use super::files::{AuditSettings, FILE_MIN};
 use super::line::{AuditLine, LineFormat};
-use super::log::{Message, Shared, Written};
+use super::queue::{Message, Shared, Written};
 use crate::flight::wall_ms;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
