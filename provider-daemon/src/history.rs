@@ -13,6 +13,7 @@
 mod changes;
 mod fact;
 mod query;
+mod queue;
 mod record;
 mod recorder;
 mod store;

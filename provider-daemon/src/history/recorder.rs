@@ -1,8 +1,8 @@
 //! Recorder on the engine's side: sends facts to the writer without waiting.
 
 use super::fact::{Fact, Kind, Subject};
+use super::queue::FactSender;
 use super::record::Moment;
-use super::writer::FactSender;
 use crate::flight::wall_ms;
 use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Engine, Input};
 use akash_provider_core::pricing::PriceRequest;

@@ -2,6 +2,7 @@
 
 use super::Bounds;
 use super::fact::{Fact, Kind, Subject};
+use super::queue::{FactSender, Message, Shared};
 use super::record::OrderRecord;
 use super::recorder::HistoryRecorder;
 use super::store::HistoryStore;
@@ -12,7 +13,7 @@ use akash_provider_core::types::OrderId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -37,42 +38,6 @@ pub(super) struct FileAccess {
     pub(super) open: Box<dyn FnMut() -> Result<HistoryStore, StateError> + Send>,
     /// Returns true if the disk has space for a write.
     pub(super) has_space: Box<dyn Fn() -> bool + Send>,
-}
-
-#[derive(Debug)]
-enum Message {
-    /// Boxed, because a channel allocates all its slots at once.
-    Fact(Box<Fact>),
-    /// Request to write all earlier facts and then respond.
-    Flush(SyncSender<()>),
-    /// Request to write all earlier facts and then stop the writer.
-    End,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct FactSender {
-    queue: SyncSender<Message>,
-    shared: Arc<Shared>,
-}
-
-impl FactSender {
-    /// Sends a fact to the writer. If the queue is full, the fact is dropped and counted.
-    pub(super) fn send(&self, fact: Fact) {
-        if self.queue.try_send(Message::Fact(Box::new(fact))).is_err() {
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    dropped: AtomicU64,
-    /// True after the warning about a slow writer.
-    is_slow: AtomicBool,
-    store: Mutex<Option<HistoryStore>>,
-    /// Last failure of the history file; `None` while facts are recorded.
-    problem: Mutex<Option<String>>,
-    interruptions: AtomicU64,
 }
 
 /// Status of the history.
