@@ -12,6 +12,7 @@
 mod acts;
 mod capacity;
 mod client;
+mod connection;
 mod orders;
 mod serve;
 

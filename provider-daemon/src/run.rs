@@ -11,7 +11,7 @@
 mod breaker;
 mod bus;
 mod cluster;
-mod cluster_proxy;
+pub(crate) mod cluster_proxy;
 mod gateway;
 mod ha;
 mod metrics;
@@ -38,7 +38,7 @@ use akash_provider_gateway::descriptors::raise;
 use anyhow::Context;
 use bus::ProviderBus;
 use cluster::ClusterAccess;
-pub(crate) use cluster_proxy::ClusterProxy;
+use cluster_proxy::ClusterProxy;
 use gateway::GatewayDependencies;
 use ha::Ha;
 use parts::{all_ended, answer_operators, connect, print, run_and_look, supervised};

@@ -3,7 +3,7 @@
 use super::convert::{flag, length, number, seconds};
 use super::kube_calls::{go_actions, go_result};
 use super::{InventoryWatches, Measure, MetricSource, OperatorValues, inventory, operators};
-use crate::run::ClusterProxy;
+use crate::run::cluster_proxy::ClusterProxy;
 use akash_provider_k8s::state::{Kind, WatchState};
 use akash_provider_k8s::statistics::{ApiCalls, ApiStatistics, ClusterStatistics, IgnoredResources};
 use std::collections::BTreeMap;

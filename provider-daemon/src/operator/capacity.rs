@@ -1,6 +1,6 @@
 //! Free capacity of the running provider, and the resources that the provider does not offer.
 
-use super::client::{ask, granted, odd, print};
+use super::connection::{ask, granted, odd, print};
 use super::{Request, Response};
 use crate::args::Output;
 use akash_provider_cli::plain;

@@ -1,6 +1,6 @@
 //! Commands that read the order history: from the running provider, or from the file of a stopped one.
 
-use super::client::{RESPONSE_LIMIT, ask_if_running, granted, odd, print};
+use super::connection::{RESPONSE_LIMIT, ask_if_running, granted, odd, print};
 use super::{Request, Response};
 use crate::args::orders::{OrderArgs, OrdersArgs, SummaryArgs};
 use crate::flight::wall_ms;

@@ -4,7 +4,7 @@ use super::{LeaseLine, REQUEST_MAX, Request, Response, WORK_LIMIT, capacity, pat
 use crate::audit::{Audit, HELP, user};
 use crate::history::{History, HistoryHealth, HistoryStore, OrderRecord, Summary};
 use crate::logging;
-use crate::run::ClusterProxy;
+use crate::run::cluster_proxy::ClusterProxy;
 use akash_provider_core::audit::Actor;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::status::LeaseInfo;
