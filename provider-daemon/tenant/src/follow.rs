@@ -4,7 +4,7 @@ use super::client::ProviderRequest;
 use super::error::{ProviderError, Retry};
 use super::json::Json;
 use super::lease::Tenant;
-use super::lease_status::{lease_path, report};
+use super::lease_query::{lease_path, report};
 use super::output::Output;
 use super::resume::{HISTORY_MAX, History, NewMessages};
 use super::stream::{Data, StreamReader};

@@ -2,7 +2,7 @@
 
 use super::json::{Json, compact};
 use super::lease::Tenant;
-use super::lease_status::{LeaseQuery, query_each};
+use super::lease_query::{LeaseQuery, query_each};
 use crate::args::GetManifestArgs;
 use akash_provider_cli::flags::Format;
 use akash_provider_cli::output::say;

@@ -1,27 +1,14 @@
-//! `lease-status`, and other commands that send a query about a lease to its provider.
+//! `lease-status`.
 
-use super::REMEDIES;
-use super::client::ProviderRequest;
-use super::error::ProviderError;
-use super::json::{Json, lease_id, pretty};
+use super::json::{Json, pretty};
 use super::lease::Tenant;
+use super::lease_query::{STATUS, query_each};
 use super::{overview, wait};
-use crate::args::{LeaseArgs, LeaseStatusArgs, SentOutput};
-use akash_provider_cli::error::error_text;
+use crate::args::{LeaseStatusArgs, SentOutput};
 use akash_provider_cli::output::say;
-use akash_provider_core::error::chain_text;
-use akash_provider_core::types::LeaseId;
-use akash_provider_gateway::auth::Scope;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
-
-pub(super) const STATUS: LeaseQuery<'static> = LeaseQuery {
-    name: "status",
-    path: &["status"],
-    scope: Scope::Status,
-    is_valid: |response| response.field("services").is_some(),
-};
 
 pub(super) async fn run(args: &LeaseStatusArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let tenant = Tenant::from_args(&args.lease.access, home).await?;
@@ -47,113 +34,4 @@ fn default_output() -> SentOutput {
     } else {
         SentOutput::Json
     }
-}
-
-/// Prints JSON in the form of the Go provider.
-pub(super) fn print(response: &Json) -> anyhow::Result<()> {
-    say(&pretty(response)?);
-    Ok(())
-}
-
-#[derive(Debug)]
-pub(super) struct LeaseQuery<'a> {
-    /// Name of the response in messages, and field name in a printed list.
-    pub(super) name: &'static str,
-    /// Path segments after the path of the lease.
-    pub(super) path: &'a [&'a str],
-    pub(super) scope: Scope,
-    /// Checks whether a value is a valid response.
-    pub(super) is_valid: fn(&Json) -> bool,
-}
-
-/// Queries the provider that `--provider` selects, and prints the response. Without this flag, queries each
-/// provider with an active lease, and prints a list.
-///
-/// # Errors
-/// Returns the error of the single provider, or an error if no lease is found.
-pub(super) async fn query_each(
-    tenant: &Tenant,
-    which: &LeaseArgs,
-    query: &LeaseQuery<'_>,
-    print: impl Fn(&Json) -> anyhow::Result<()>,
-) -> anyhow::Result<ExitCode> {
-    if which.provider.is_some() {
-        for lease in selected_leases(tenant, which).await? {
-            print(&query_lease(tenant, &lease, query).await?)?;
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    let (mut all, mut code) = (Vec::new(), ExitCode::SUCCESS);
-    for lease in selected_leases(tenant, which).await? {
-        let entry = Json::Fields(Vec::new()).with("lease_id", lease_id(&lease));
-        all.push(match query_lease(tenant, &lease, query).await {
-            Ok(response) => entry.with(query.name, response),
-            Err(error) => {
-                // The list contains the error too, for scripts that read standard output only.
-                code = ExitCode::FAILURE;
-                let text = chain_text(error.as_ref());
-                report(&lease, error);
-                entry.with("error", Json::Text(text))
-            }
-        });
-    }
-    print(&Json::List(all))?;
-    Ok(code)
-}
-
-/// Prints the failure of one lease, with its remedy.
-pub(super) fn report(lease: &LeaseId, error: anyhow::Error) {
-    eprintln!(
-        "{}",
-        error_text(&error.context(format!("lease {lease}")), &REMEDIES)
-    );
-}
-
-/// With `--provider`, returns the lease of the deployment at this provider. Without this flag, returns all
-/// active leases of the deployment.
-///
-/// # Errors
-/// Returns an error if no lease is found, or if the chain query fails.
-pub(super) async fn selected_leases(tenant: &Tenant, which: &LeaseArgs) -> anyhow::Result<Vec<LeaseId>> {
-    match &which.provider {
-        Some(provider) => Ok(vec![tenant.lease(which, provider).await?]),
-        None => tenant.leases(which).await,
-    }
-}
-
-/// Queries the provider of one lease.
-///
-/// # Errors
-/// Returns an error if the request to the provider or the chain query fails.
-pub(super) async fn query_lease(
-    tenant: &Tenant,
-    lease: &LeaseId,
-    query: &LeaseQuery<'_>,
-) -> anyhow::Result<Json> {
-    let client = tenant.client(&lease.provider).await?;
-    let ids = lease_path(lease);
-    let path: Vec<&str> = ids
-        .iter()
-        .map(String::as_str)
-        .chain(query.path.iter().copied())
-        .collect();
-    let body = client.send(ProviderRequest::get(&path, query.scope)).await?;
-    let response = serde_json::from_slice::<Json>(&body).map_err(|e| client.invalid(&chain_text(&e)))?;
-    // Any web server may respond with status 200, so the body is checked.
-    if !(query.is_valid)(&response) {
-        let error: ProviderError = client.invalid(&format!("the response is not a lease {}", query.name));
-        return Err(error.into());
-    }
-    Ok(response)
-}
-
-/// Returns the first path segments of all lease endpoints.
-pub(super) fn lease_path(lease: &LeaseId) -> [String; 4] {
-    let order = &lease.order;
-    [
-        "lease".to_owned(),
-        order.deployment().dseq.to_string(),
-        order.group.gseq.to_string(),
-        order.oseq.to_string(),
-    ]
 }

@@ -20,6 +20,7 @@ mod follow;
 mod get_manifest;
 mod json;
 mod lease;
+mod lease_query;
 mod lease_status;
 mod logs;
 mod migrate;

@@ -1,7 +1,7 @@
 //! `service-status`: the status of one service of a lease.
 
 use super::lease::Tenant;
-use super::lease_status::{LeaseQuery, print, query_each};
+use super::lease_query::{LeaseQuery, print, query_each};
 use crate::args::ServiceStatusArgs;
 use akash_provider_gateway::auth::Scope;
 use std::path::Path;

@@ -12,7 +12,7 @@ mod terminal;
 use super::client::ProviderRequest;
 use super::error::{ProviderError, shortened};
 use super::lease::Tenant;
-use super::lease_status::lease_path;
+use super::lease_query::lease_path;
 use super::output::{Output, OutputClosed};
 use super::stream::{Data, Stream, StreamReader, StreamWriter};
 use crate::args::ShellArgs;

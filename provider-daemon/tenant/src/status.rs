@@ -5,7 +5,7 @@ use super::client::{Client, ProviderRequest};
 use super::json::Json;
 use super::lease::address;
 use super::lease::offline_without_url;
-use super::lease_status::print;
+use super::lease_query::print;
 use crate::args::StatusArgs;
 use akash_provider_chain::Reader;
 use akash_provider_cli::node::endpoints;

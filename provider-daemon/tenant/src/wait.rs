@@ -4,7 +4,7 @@ use super::auth::AuthMethod;
 use super::error::{ProviderError, Retry, shortened};
 use super::json::Json;
 use super::lease::Tenant;
-use super::lease_status::{STATUS, query_lease, selected_leases};
+use super::lease_query::{STATUS, query_lease, selected_leases};
 use super::overview::services;
 use crate::args::LeaseArgs;
 use akash_provider_cli::error::WithHelp;
