@@ -16,6 +16,7 @@ pub mod kubernetes;
 pub mod limits;
 pub mod metrics;
 pub mod migrate;
+mod nearest;
 pub mod operator;
 pub mod operators;
 pub mod orders;

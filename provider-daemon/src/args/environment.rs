@@ -6,7 +6,7 @@
 //! command line names a real provider. Only the subcommand `devnet tenant` reads the environment, like other
 //! commands that query a node.
 
-use super::settings::nearest;
+use super::nearest::nearest;
 use akash_provider_cli::environment::{PREFIXES, names, variable};
 use clap::builder::Resettable;
 use clap::{Arg, Command};

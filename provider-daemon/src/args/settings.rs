@@ -16,7 +16,6 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches};
 use keys::Keys;
-pub(super) use keys::nearest;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -135,8 +134,8 @@ pub fn parse(
     let refused = |text: String| command.clone().error(ErrorKind::InvalidValue, text);
     let second = second.map_err(|error| found.placed(&error).map_or(error, refused))?;
     let mut cli = Cli::from_arg_matches(&second)?;
-    let settings =
-        run_command(&command, &second).map(|(below, matches)| show::all(below, matches, &found, &look));
+    let settings = run_command(&command, &second)
+        .map(|(below, matches)| show::all(below, matches, |flag| found.file_of(flag), &look));
     if let Chosen::Config(ConfigCommand::Show(args)) = &mut cli.command {
         args.settings = settings.unwrap_or_default();
     }

@@ -1,12 +1,12 @@
 //! Settings of `run` with their values and sources, for `config show`.
 
 use super::go_flags::{Effect, TABLE};
-use super::settings::FileSettings;
 use akash_provider_chain::redact_address;
 use akash_provider_cli::environment::variable;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;
+use std::path::Path;
 
 /// Flags with secret values.
 const SECRET: [&str; 2] = ["cert-issuer-hmac", "cert-issuer-kid"];
@@ -27,23 +27,25 @@ pub struct Setting {
     pub instead: Option<&'static str>,
 }
 
-/// Returns all settings of a command that are set or have a default.
-pub(super) fn all(
+/// Returns all settings of a command that are set or have a default. `file_of` returns the file that sets a flag.
+pub(super) fn all<'a>(
     command: &Command,
     matches: &ArgMatches,
-    found: &FileSettings,
+    file_of: impl Fn(&str) -> Option<&'a Path>,
     look: impl Fn(&str) -> Option<String>,
 ) -> Vec<Setting> {
     let args = command.get_arguments();
-    let mut all: Vec<Setting> = args.filter_map(|arg| one(arg, matches, found, &look)).collect();
+    let mut all: Vec<Setting> = args
+        .filter_map(|arg| one(arg, matches, &file_of, &look))
+        .collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
 
-fn one(
+fn one<'a>(
     arg: &Arg,
     matches: &ArgMatches,
-    found: &FileSettings,
+    file_of: impl Fn(&str) -> Option<&'a Path>,
     look: impl Fn(&str) -> Option<String>,
 ) -> Option<Setting> {
     let name = arg.get_long()?;
@@ -52,7 +54,7 @@ fn one(
     let value = raw
         .map(|value| redacted(name, &value.to_string_lossy()))
         .collect();
-    let (source, from) = match (found.file_of(name), matches.value_source(id)?) {
+    let (source, from) = match (file_of(name), matches.value_source(id)?) {
         (Some(file), _) => ("file", Some(file.display().to_string())),
         (None, ValueSource::EnvVariable) => ("env", variable(name, look)),
         (None, ValueSource::DefaultValue) => ("default", None),

@@ -2,6 +2,7 @@
 
 use super::node::Node;
 use super::{Entry, FileSettings};
+use crate::args::nearest::{nearest, plain};
 use akash_provider_cli::values::go_bool;
 use clap::{Arg, ArgAction, Command};
 use std::collections::BTreeMap;
@@ -67,22 +68,6 @@ const REPLACED: [(&str, &str); 3] = [
 /// Maximum number of unknown keys that get a suggestion. A file with more unknown keys is probably not a
 /// settings file.
 const SUGGESTIONS_MAX: usize = 100;
-/// Minimum Jaro-Winkler similarity of a suggestion.
-const SIMILARITY_MIN: f64 = 0.8;
-
-/// Returns a name in lower case without separators.
-pub(in crate::args) fn plain(name: &str) -> String {
-    let letters = name.chars().filter(char::is_ascii_alphanumeric);
-    letters.map(|c| c.to_ascii_lowercase()).collect()
-}
-
-/// Returns the name that is most similar to `name`, or `None` if no name reaches [`SIMILARITY_MIN`].
-pub(in crate::args) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let name = plain(name);
-    let scored = names.map(|candidate| (strsim::jaro_winkler(&name, &plain(candidate)), candidate));
-    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 >= SIMILARITY_MIN).then_some(best.1)
-}
 
 /// Flags of a command that a settings file can set.
 pub(super) struct Keys<'a> {
