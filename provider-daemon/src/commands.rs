@@ -14,6 +14,7 @@ pub mod migrate;
 pub mod price;
 pub mod query;
 pub mod run;
+pub(crate) mod run_config;
 pub mod sdl;
 pub mod state;
 pub mod tools;

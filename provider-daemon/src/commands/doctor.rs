@@ -15,6 +15,8 @@ mod bus;
 mod certificate;
 mod chain;
 mod check;
+mod cluster_read;
+mod disk;
 mod dns;
 mod gpus;
 mod host;
@@ -29,7 +31,7 @@ mod routes;
 mod running;
 mod settings;
 
-use super::run::config;
+use super::run_config::config;
 use super::tx::provider::ProviderFile;
 use crate::args::{DoctorArgs, RunArgs};
 use crate::operator::{RunningProvider, running_provider};

@@ -1,6 +1,6 @@
 //! Faults in the settings of `run`. `config check` reports all of them, and `run` refuses to start with any.
 
-use super::run;
+use super::run_config::{self, invalid_prices};
 use crate::args::RunArgs;
 use crate::args::ha::HaStore;
 use crate::error::message_text;
@@ -29,12 +29,12 @@ pub(super) fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<Strin
     let named = required_chain_id(&args.node);
     // The account is unknown without its key, but no check depends on the account.
     let config = Address::from_bytes(&[1; 20]).context("invalid built-in account of the checks");
-    let config = config.and_then(|nobody| run::config(args, nobody, chain_id.unwrap_or("chain")));
+    let config = config.and_then(|nobody| run_config::config(args, nobody, chain_id.unwrap_or("chain")));
     let domain = &args.leases.deployment_ingress_domain;
     let checks = [
         named.map(drop),
         nodes(args),
-        args.pricing.strategy(1).map(drop).map_err(run::invalid_prices),
+        args.pricing.strategy(1).map(drop).map_err(invalid_prices),
         secrets::check(&args.signer),
         config.map(drop),
         args.bus.location().map(drop),

@@ -1,7 +1,7 @@
 //! Audit log: write access to its directory, file modes and disk space.
 
 use super::check::{Check, Severity};
-use super::host::{judge_modes, judge_space};
+use super::disk::{judge_modes, judge_space};
 use crate::args::RunArgs;
 use crate::audit::{AuditSettings, audited, this_process};
 use crate::files::free_bytes;

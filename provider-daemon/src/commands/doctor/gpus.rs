@@ -2,7 +2,8 @@
 
 use super::Context;
 use super::check::{Check, listed};
-use super::kubernetes::{Cluster, LIMIT, Needed, NoCluster, judge_existence, read};
+use super::cluster_read::{LIMIT, Needed, judge_existence, read};
+use super::kubernetes::{Cluster, NoCluster};
 use akash_provider_cli::plain::count;
 use akash_provider_k8s::inventory::Vendor;
 use akash_provider_k8s::labels::MANAGED;

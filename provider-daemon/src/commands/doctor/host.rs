@@ -1,7 +1,8 @@
 //! Machine of the provider: home directory, file modes, disk space, limit of open files and clock.
 
 use super::chain::Probe;
-use super::check::{Check, listed};
+use super::check::Check;
+use super::disk::{FIX, judge_modes, judge_space};
 use super::kubernetes::Cluster;
 use super::{Context, audit};
 use crate::args::RunArgs;
@@ -17,10 +18,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const HOME: &str = "home directory";
 const MODES: &str = "file modes";
 const CLOCK: &str = "clock";
-/// Minimum free disk space, in bytes. `doctor` warns if less space is free.
-const SPACE_FEW: u64 = 1 << 30;
-/// Free disk space, in bytes, below which the check fails.
-const SPACE_MIN: u64 = 100 << 20;
 /// Limit of open files that suffices for about 1000 tenant connections.
 const FILES_ENOUGH: u64 = 4096;
 /// Clock error in seconds above which the times in logs and tokens are wrong.
@@ -29,9 +26,6 @@ const SKEW_FEW: i64 = 5;
 const SKEW_MAX: i64 = 60;
 /// Mode bits that give access to system users other than the owner.
 const OTHERS: u32 = 0o077;
-const FIX: &str = "run `doctor --fix`";
-/// Maximum number of files that one check lists.
-const FILES_MAX: usize = 3;
 
 /// Creates missing directories and restricts file modes. Returns one check for each change or failure.
 pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
@@ -142,44 +136,6 @@ fn judge_home(home: &Path, exists: bool) -> Option<Check> {
     (!exists).then(|| Check::warning(HOME, detail, FIX))
 }
 
-/// Returns the check result for file modes, or `None` if all files are private.
-///
-/// `open` lists the files that other system users can access. `failures` lists the files with an unreadable
-/// mode. `is_mounted` is true if the files may be mounted secrets.
-pub(super) fn judge_modes(
-    subject: &str,
-    open: &[(PathBuf, u32)],
-    failures: &[String],
-    is_mounted: bool,
-) -> Option<Check> {
-    if let Some(failure) = failures.first() {
-        let help = "run `doctor` as the system user that runs the provider";
-        return Some(Check::warning(subject, format!("cannot read {failure}"), help));
-    }
-    if open.is_empty() {
-        return None;
-    }
-    let name = |(path, mode): &(PathBuf, u32)| format!("{} ({mode:04o})", path.display());
-    let names = listed(open.iter().map(name), FILES_MAX);
-    let detail = format!("other system users may access {names}");
-    Some(Check::problem(is_mounted, subject, detail, FIX))
-}
-
-/// Judges the free space of the directory that `flag` sets.
-pub(super) fn judge_space(subject: &str, flag: &str, free: Result<u64, String>) -> Check {
-    let help = format!("delete files on the disk of {flag}, or set {flag} to a directory on a larger disk");
-    let free = match free {
-        Ok(free) => free,
-        Err(why) => return Check::warning(subject, format!("free space cannot be read: {why}"), help),
-    };
-    let detail = format!("{} MiB free", free >> 20);
-    match free {
-        0..SPACE_MIN => Check::failure(subject, detail, help),
-        SPACE_MIN..SPACE_FEW => Check::warning(subject, detail, help),
-        _ => Check::ok(subject, detail),
-    }
-}
-
 fn judge_files(limit: Result<u64, String>) -> Check {
     const SUBJECT: &str = "limit of open files";
     let help =
@@ -246,17 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disk_space_and_open_files_have_limits() {
-        for (free, wanted) in [
-            (Ok(SPACE_FEW), Severity::Ok),
-            (Ok(SPACE_FEW - 1), Severity::Warning),
-            (Ok(SPACE_MIN - 1), Severity::Failure),
-            (Err("x".to_owned()), Severity::Warning),
-        ] {
-            let check = judge_space("disk space", "--home", free.clone());
-            assert_eq!(check.severity(), wanted, "{free:?}");
-        }
-        assert!(free_bytes(Path::new("/tmp/missing/deeper")).is_ok());
+    fn open_files_have_a_limit() {
         assert_eq!(judge_files(Ok(FILES_ENOUGH)).severity(), Severity::Ok);
         assert_eq!(judge_files(Ok(1024)).severity(), Severity::Warning);
     }

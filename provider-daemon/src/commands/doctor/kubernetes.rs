@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::check::Check;
+use super::cluster_read::LIMIT;
 use super::{rights, routes};
 use crate::cluster_client::client;
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
@@ -14,7 +15,6 @@ use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
 pub(super) const SUBJECT: &str = "cluster";
-pub(super) const LIMIT: Duration = Duration::from_secs(3);
 const VERSION_BYTES: usize = 64 * 1024;
 
 /// Connection to the API server.
@@ -120,54 +120,6 @@ fn judge_absence(absence: &NoCluster) -> Check {
     }
 }
 
-/// Reason why an object of the cluster is unknown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Unread {
-    /// This Kubernetes user has no right to read the object.
-    Forbidden,
-    /// The request failed.
-    Failed(String),
-}
-
-/// Returns the response of the API server, if it arrives within the time limit.
-pub(super) async fn read<T>(
-    limit: Duration,
-    reading: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<T, Unread> {
-    match timeout(limit, reading).await {
-        Ok(Ok(response)) => Ok(response),
-        Ok(Err(kube::Error::Api(status))) if status.code == 403 => Err(Unread::Forbidden),
-        Ok(Err(error)) => Err(Unread::Failed(error.to_string())),
-        Err(_) => Err(Unread::Failed(format!("no response within {limit:.1?}"))),
-    }
-}
-
-/// Object that the settings or the nodes require.
-pub(super) struct Needed {
-    pub(super) subject: &'static str,
-    /// Effect of the missing object.
-    pub(super) without: &'static str,
-    pub(super) help: &'static str,
-}
-
-/// Judges whether the object `name` exists.
-pub(super) fn judge_existence<T>(needed: &Needed, name: &str, found: &Result<Option<T>, Unread>) -> Check {
-    let &Needed {
-        subject,
-        without,
-        help,
-    } = needed;
-    match found {
-        Ok(Some(_)) => Check::ok(subject, format!("{name} exists")),
-        Ok(None) => Check::failure(subject, format!("{name} does not exist, so {without}"), help),
-        Err(Unread::Forbidden) => Check::skipped(
-            subject,
-            format!("this Kubernetes user has no right to read {name}"),
-        ),
-        Err(Unread::Failed(why)) => Check::warning(subject, format!("cannot read {name}: {why}"), help),
-    }
-}
-
 /// Resource names in the API version of `Manifest`; `None` if the API server does not serve this version.
 type Served = Result<Option<Vec<String>>, String>;
 
@@ -231,23 +183,6 @@ mod tests {
             let check = judge_definitions(&served);
             assert_eq!(check.severity(), Severity::Failure, "{served:?}");
             assert!(check.help().is_some_and(|help| help.contains("deploy/crds")));
-        }
-    }
-
-    #[test]
-    fn needed_object_must_exist() {
-        let needed = Needed {
-            subject: "class",
-            without: "x",
-            help: "y",
-        };
-        for (found, wanted) in [
-            (Ok(Some(())), Severity::Ok),
-            (Ok(None), Severity::Failure),
-            (Err(Unread::Forbidden), Severity::Skipped),
-            (Err(Unread::Failed("x".to_owned())), Severity::Warning),
-        ] {
-            assert_eq!(judge_existence(&needed, "a/b", &found).severity(), wanted);
         }
     }
 

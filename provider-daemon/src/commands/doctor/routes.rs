@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::check::Check;
-use super::kubernetes::{LIMIT, Needed, Unread, judge_existence, read};
+use super::cluster_read::{LIMIT, Needed, Unread, judge_existence, read};
 use crate::args::kubernetes::IngressArg;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::networking::v1::IngressClass;

@@ -3,7 +3,7 @@
 use super::{ExplainedProvider, code, needed, orders};
 use crate::args::{ExplainArgs, Output, RunArgs};
 use crate::backend::{Backend, Kubernetes};
-use crate::commands::run::{config, invalid_prices};
+use crate::commands::run_config::{config, invalid_prices};
 use crate::writers::Writers;
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_cli::error::WithHelp;

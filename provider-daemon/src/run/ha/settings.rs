@@ -155,7 +155,7 @@ mod tests {
             panic!("expected `run`")
         };
         let provider = akash_provider_core::types::Address::from_bytes(&[7; 20]).unwrap();
-        let config = crate::commands::run::config(&args, provider, "test").unwrap();
+        let config = crate::commands::run_config::config(&args, provider, "test").unwrap();
         Settings::new(&args, &config)
     }
 
