@@ -1,6 +1,6 @@
 //! Queries: implements [`ChainQuery`] with a pool of endpoints.
 
-mod records;
+pub(crate) mod records;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,6 @@ use akash_provider_core::types::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use cosmos::base::query::v1beta1::PageResponse;
-pub(crate) use records::ReportedRecords;
 use records::{DeploymentParts, Kind, Records};
 pub use snapshot::Listing;
 
@@ -80,7 +79,7 @@ impl Reader {
         let page = self.page_of(&request, pin, |_| Ok(())).await?;
         let order = |record: &Bytes| records::read(record, convert::order);
         Ok(Page {
-            items: self.decode_lenient(Kind::Order, page.records, order),
+            items: self.reported.decode_lenient(Kind::Order, page.records, order),
             next: next_key(page.pagination),
         })
     }
@@ -97,7 +96,9 @@ impl Reader {
         if filter.provider.is_none() {
             let page = self.page_of(&request, pin, |_| Ok(())).await?;
             return Ok(Page {
-                items: self.decode_lenient(Kind::Bid, page.records, records::bid_head),
+                items: self
+                    .reported
+                    .decode_lenient(Kind::Bid, page.records, records::bid_head),
                 next: next_key(page.pagination),
             });
         }
@@ -144,7 +145,7 @@ impl Reader {
         };
         let page = self.page_of(&request, pin, check).await?;
         Ok(Page {
-            items: self.decode_lenient(Kind::Lease, page.records, lease),
+            items: self.reported.decode_lenient(Kind::Lease, page.records, lease),
             next: next_key(page.pagination),
         })
     }
@@ -175,10 +176,11 @@ impl Reader {
             Err(error) if error.is_not_found() => return Ok(Ok(None)),
             Err(error) => return Err(error),
         };
-        let (deployment, mut groups, escrow) = match response.whole(self).and_then(convert::deployment) {
-            Ok(parts) => parts,
-            Err(error) => return Ok(Err(error)),
-        };
+        let (deployment, mut groups, escrow) =
+            match response.whole(&self.reported).and_then(convert::deployment) {
+                Ok(parts) => parts,
+                Err(error) => return Ok(Err(error)),
+            };
         // A node may return groups of other deployments.
         groups.retain(|group| group.id.deployment == *id);
         let leases = match self.live_leases_of(id, Some(height), us).await {
@@ -236,7 +238,9 @@ impl Reader {
         }
         match page {
             Ok(page) => Ok(Page {
-                items: self.decode_lenient(Kind::Certificate, page.records, read),
+                items: self
+                    .reported
+                    .decode_lenient(Kind::Certificate, page.records, read),
                 next: next_key(page.pagination),
             }),
             Err(error) if error.is_not_found() => Ok(Page {

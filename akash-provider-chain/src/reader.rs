@@ -2,9 +2,10 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::{EndpointStatus, Endpoints};
-use crate::events::{BlockObserver, FollowerStatus, HeightStore, MemoryHeights, Settings};
+use crate::events::heights::{HeightStore, MemoryHeights};
+use crate::events::status::{BlockObserver, FollowerStatus, Settings};
 use crate::lock::lock;
-use crate::query::ReportedRecords;
+use crate::query::records::ReportedRecords;
 use akash_provider_core::types::{Address, BlockTime, Height};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

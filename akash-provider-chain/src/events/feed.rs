@@ -2,8 +2,8 @@
 
 use super::block::Block;
 use super::poll::Poll;
+use super::status::{FollowerStatus, Source};
 use super::websocket::Socket;
-use super::{FollowerStatus, Source};
 use akash_provider_core::types::Height;
 use tokio::time::Instant;
 

@@ -3,8 +3,8 @@
 use super::block::Block;
 use super::feed::{Feed, FeedItem, Fetch};
 use super::poll::Poll;
+use super::status::{Settings, Source};
 use super::websocket::Socket;
-use super::{Settings, Source};
 use crate::checkpoint::{Checkpoint, now};
 use crate::endpoints::{Capability, LAG_MAX};
 use crate::fault::{Fault, NodeError};

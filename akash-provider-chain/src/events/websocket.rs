@@ -3,8 +3,8 @@
 //! If no message arrives before the deadline, not even a pong, the connection is closed. A node drops events
 //! for a slow client. The follower then detects the missing heights and fetches the blocks.
 
-use super::Settings;
 use super::block::Block;
+use super::status::Settings;
 use crate::connection;
 use crate::convert::excerpt;
 use crate::endpoint::Endpoint;

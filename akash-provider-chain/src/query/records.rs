@@ -5,7 +5,6 @@
 //! record of another account is skipped and logged once. A malformed record of this provider is an error: a
 //! lease that cannot be decoded must not look like a closed lease.
 
-use super::Reader;
 use crate::convert::{self, Malformed};
 use crate::lock::lock;
 use crate::proto::akash::{deployment as dep, market as mkt};
@@ -162,13 +161,16 @@ pub(super) fn own_record_error(kind: Kind, record: &[u8], error: &Malformed) -> 
 
 impl DeploymentParts {
     /// Decodes the deployment, its groups and its escrow account. Skips malformed groups.
-    pub(super) fn whole(self, reader: &Reader) -> Result<dep::v1beta4::QueryDeploymentResponse, Malformed> {
+    pub(super) fn whole(
+        self,
+        reported: &ReportedRecords,
+    ) -> Result<dep::v1beta4::QueryDeploymentResponse, Malformed> {
         let part = |name: &str, error: prost::DecodeError| Malformed::new(name, error.to_string());
         // Converted as a check only. The result contains the message.
         let group = |g: dep::v1beta4::Group| convert::group(g.clone()).map(|_| g);
         Ok(dep::v1beta4::QueryDeploymentResponse {
             deployment: Some(Message::decode(self.deployment).map_err(|e| part("deployment", e))?),
-            groups: reader.decode_lenient(Kind::Group, self.groups, |record| read(record, group)),
+            groups: reported.decode_lenient(Kind::Group, self.groups, |record| read(record, group)),
             escrow_account: Some(
                 Message::decode(self.escrow_account).map_err(|e| part("escrow_account", e))?,
             ),
@@ -215,6 +217,23 @@ impl ReportedRecords {
 }
 
 impl ReportedRecords {
+    /// Decodes records. Malformed records are omitted, and each is logged once.
+    pub(super) fn decode_lenient<T>(
+        &self,
+        kind: Kind,
+        records: Vec<Bytes>,
+        read: impl Fn(&Bytes) -> Result<T, Malformed>,
+    ) -> Vec<T> {
+        let readable = records.into_iter().filter_map(|record| match read(&record) {
+            Ok(record) => Some(record),
+            Err(error) => {
+                self.report(kind, &record, &error);
+                None
+            }
+        });
+        readable.collect()
+    }
+
     /// Logs a malformed deployment, unless this deployment was already logged.
     pub(super) fn report_deployment(&self, id: &DeploymentId, error: &Malformed) {
         let id = dep::v1::DeploymentId {
@@ -226,25 +245,6 @@ impl ReportedRecords {
             ..dep::v1::Deployment::default()
         };
         self.report(Kind::Deployment, &record.encode_to_vec(), error);
-    }
-}
-
-impl Reader {
-    /// Decodes records. Malformed records are omitted, and each is logged once.
-    pub(super) fn decode_lenient<T>(
-        &self,
-        kind: Kind,
-        records: Vec<Bytes>,
-        read: impl Fn(&Bytes) -> Result<T, Malformed>,
-    ) -> Vec<T> {
-        let readable = records.into_iter().filter_map(|record| match read(&record) {
-            Ok(record) => Some(record),
-            Err(error) => {
-                self.reported.report(kind, &record, &error);
-                None
-            }
-        });
-        readable.collect()
     }
 }
 
