@@ -27,6 +27,7 @@ mod escrow;
 mod fixtures;
 mod ledger;
 mod queries;
+mod settle;
 mod tenants;
 #[cfg(test)]
 mod tests;
