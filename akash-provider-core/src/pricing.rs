@@ -12,6 +12,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod gpu;
+mod line;
 pub mod policy;
 pub mod random_range;
 pub mod scale;
@@ -188,7 +189,7 @@ pub trait PricingStrategy: std::fmt::Debug + Send + Sync + 'static {
 
     /// Returns the components of the price of one order. Returns `None` if the strategy cannot explain its
     /// prices. The method must not block.
-    fn price_lines(&self, request: &PriceRequest) -> Option<Vec<policy::Line>> {
+    fn price_lines(&self, request: &PriceRequest) -> Option<Vec<line::Line>> {
         let _ = request;
         None
     }

@@ -13,13 +13,13 @@
 mod file;
 mod when;
 
+pub use super::line::Line;
 use super::scale::{Scale, ScaleConfig};
 use super::{PriceError, PriceRequest, price_of};
 use crate::types::price::Dec;
 use crate::types::{DecCoin, Denom};
 use bigdecimal::{BigDecimal, Zero};
 pub use file::{Amount, Period, PolicyFile, Prices, Rule, Scarcity, VERSION, When};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use when::Orders;
 
@@ -71,16 +71,6 @@ pub struct Quote {
     /// Components of the price: first the resources, then the surcharges and discounts. The sum of all
     /// components is the price.
     pub lines: Vec<Line>,
-}
-
-/// A component of a price.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Line {
-    /// Name of the resource, or the reason for the surcharge or discount.
-    pub what: String,
-    /// Amount per block, in the denomination of the price; negative for a discount.
-    pub amount: Dec,
 }
 
 /// Pricing strategy that applies the prices and rules of a policy file.

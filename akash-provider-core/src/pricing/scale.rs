@@ -17,6 +17,7 @@
 mod gpu;
 mod rate;
 
+use super::line::Line;
 use super::{PriceError, PriceRequest, price_of};
 use crate::types::price::Dec;
 use crate::types::{DecCoin, Storage};
@@ -260,13 +261,9 @@ impl super::PricingStrategy for Scale {
         self.price(request).map_err(|e| e.into_error("price by scale"))
     }
 
-    fn price_lines(&self, request: &PriceRequest) -> Option<Vec<super::policy::Line>> {
+    fn price_lines(&self, request: &PriceRequest) -> Option<Vec<Line>> {
         let lines = self.lines(request).ok()?.into_iter();
-        Some(
-            lines
-                .map(|(what, amount)| super::policy::Line { what, amount })
-                .collect(),
-        )
+        Some(lines.map(|(what, amount)| Line { what, amount }).collect())
     }
 }
 
