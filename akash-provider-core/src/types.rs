@@ -3,6 +3,7 @@
 //! Values are validated when they are parsed from protobuf, CRDs, JSON or YAML. Every type can be compared,
 //! hashed and serialized, for the logs of simulations.
 
+mod attribute;
 pub mod chain;
 pub mod decline_code;
 pub mod event;
@@ -16,6 +17,7 @@ mod schema;
 pub mod time;
 pub mod tx;
 
+pub use attribute::Attribute;
 pub use chain::{
     Agreement, AuditedAttributes, Bid, BidState, Certificate, ChainEvent, CloseReason, Deployment,
     DeploymentRecord, EscrowAccount, Group, GroupState, Lease, LeaseRecord, LeaseState, MarketParams,
@@ -23,7 +25,7 @@ pub use chain::{
 };
 pub use decline_code::DeclineCode;
 pub use event::{BidOutcome, Event, Topic};
-pub use group::{Attribute, GroupSpec, PlacementRequirements, SignedBy};
+pub use group::{GroupSpec, PlacementRequirements, SignedBy};
 pub use id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};
 pub use price::{Coin, Dec, DecCoin, Denom};
 pub use resources::{

@@ -1,6 +1,7 @@
 //! Data of the chain: records as queries return them, and events.
 
-use super::group::{Attribute, GroupSpec};
+use super::attribute::Attribute;
+use super::group::GroupSpec;
 use super::id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};
 use super::price::{Coin, Dec, DecCoin, Denom};
 use super::resources::ResourceUnit;

@@ -1,31 +1,10 @@
 //! A placement group: requested resources and placement requirements.
 
+pub use super::attribute::Attribute;
 use super::price::{Dec, DecCoin};
 use super::resources::{EndpointKind, ResourceUnit, null_as_empty};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// An attribute: a key and a value. The keys of requirements can end with a wildcard.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Attribute {
-    /// Key, a path with `/` between its parts; omitted from the JSON when empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub key: String,
-    /// Value, compared byte by byte.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub value: String,
-}
-
-impl Attribute {
-    /// Creates an attribute without validation.
-    #[must_use]
-    pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            value: value.into(),
-        }
-    }
-}
 
 /// Auditor signatures that the attributes of the provider must have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Requested resources of a group, in the form and the JSON of the Akash network.
 
-use super::group::Attribute;
+use super::attribute::Attribute;
 use super::price::DecCoin;
 use serde::{Deserialize, Serialize};
 
