@@ -19,10 +19,9 @@ mod wildcard;
 
 pub use cross::cross_validate;
 pub use fault::{CrossFault, EndpointNeed, ManifestError, ResourceKind, StructureFault};
-pub use hostname::{HostnameFault, check_hostname, is_within, looks_like};
+pub use hostname::{HostnameFault, MAX_HOSTNAME, check_hostname, is_hostname, is_within, looks_like};
 pub use validate::{
-    MAX_BODY, MAX_HOSTNAME, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, MAX_SERVICE_NAME, NEXT_CASES, is_hostname,
-    is_service_name, validate,
+    MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, MAX_SERVICE_NAME, NEXT_CASES, is_service_name, validate,
 };
 pub(crate) use validate::{expose_order, faults, is_env_name};
 pub use version::{Hashes, MAX_BYTES, canonical_json, hash, parse};

@@ -313,6 +313,13 @@ impl std::fmt::Display for EndpointNeed {
     }
 }
 
+pub(super) fn broken(at: &str, fault: StructureFault) -> ManifestError {
+    ManifestError::Structure {
+        at: at.to_owned(),
+        fault,
+    }
+}
+
 pub(super) fn truncated(text: &str) -> String {
     const SHOWN: usize = 80;
     if text.chars().count() <= SHOWN {

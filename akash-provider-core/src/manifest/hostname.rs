@@ -1,12 +1,16 @@
 //! Checks of the hostnames that tenants can use.
 
 use super::punycode;
-use super::validate::is_hostname;
-use super::wildcard::is_wildcard;
+use super::wildcard::{WILDCARD_LABEL, is_wildcard};
 use unicode_security::skeleton;
 
 /// Default DNS domain of a Kubernetes cluster.
 const CLUSTER_DOMAIN: &str = "cluster.local";
+
+/// Maximum length of a hostname in DNS and Kubernetes.
+pub const MAX_HOSTNAME: usize = 253;
+
+const MAX_HOST_LABEL: usize = 63;
 
 /// Reason why a tenant cannot use a hostname. Messages consist of the hostname and the text of the reason:
 /// "`NAME` is an IP address".
@@ -46,6 +50,26 @@ impl HostnameFault {
             Self::Punycode => "encode the label as IDNA does",
         }
     }
+}
+
+/// Returns whether `host` is a lower-case DNS-1123 subdomain of at most [`MAX_HOSTNAME`] characters. Returns
+/// false for a name with a wildcard, or with [`WILDCARD_LABEL`] as its first label.
+#[must_use]
+pub fn is_hostname(host: &str) -> bool {
+    is_dns_name(host) && host.split('.').next() != Some(WILDCARD_LABEL)
+}
+
+pub(super) fn is_dns_name(host: &str) -> bool {
+    host.len() <= MAX_HOSTNAME && host.split('.').all(is_label)
+}
+
+pub(super) fn is_label(label: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    !label.is_empty()
+        && label.len() <= MAX_HOST_LABEL
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+        && label.bytes().all(allowed)
 }
 
 /// Checks whether a tenant can use a hostname. The rules do not depend on the provider.

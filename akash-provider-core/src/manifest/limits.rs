@@ -4,8 +4,7 @@
 //! limits are several times the values in public SDL files, and low enough that one manifest cannot exhaust
 //! hostnames, objects or memory.
 
-use super::fault::{ManifestError, StructureFault};
-use super::validate::broken;
+use super::fault::{ManifestError, StructureFault, broken};
 use super::{Credentials, Service, ServiceExpose, ServiceParams};
 use crate::types::{Attribute, Resources};
 

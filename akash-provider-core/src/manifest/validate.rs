@@ -1,9 +1,8 @@
 //! Structural rules of a manifest, as in the tools and providers of the Akash network.
 
-use super::fault::{ManifestError, StructureFault, truncated};
-use super::hostname::check_hostname;
+use super::fault::{ManifestError, StructureFault, broken, truncated};
+use super::hostname::{check_hostname, is_label};
 use super::image;
-use super::wildcard::WILDCARD_LABEL;
 use super::{Group, HttpOptions, Manifest, Service, ServiceExpose, limits};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -27,11 +26,6 @@ pub const MAX_PROXY_BUFFER: u32 = 1_048_576;
 
 /// Maximum read and send timeout of a proxy, in milliseconds.
 pub const MAX_PROXY_TIMEOUT: u32 = 60_000;
-
-/// Maximum length of a hostname in DNS and Kubernetes.
-pub const MAX_HOSTNAME: usize = 253;
-
-const MAX_HOST_LABEL: usize = 63;
 
 /// Checks all rules that do not depend on the chain. Groups and services exist, have names and are sorted.
 /// Images, variables, ports, proxy options and hostnames are valid. All lists and texts are within
@@ -230,33 +224,6 @@ pub(crate) fn is_env_name(name: &str) -> bool {
         && !name.starts_with("..")
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.bytes().all(allowed)
-}
-
-/// Returns whether `host` is a lower-case DNS-1123 subdomain of at most [`MAX_HOSTNAME`] characters. Returns
-/// false for a name with a wildcard, or with [`WILDCARD_LABEL`] as its first label.
-#[must_use]
-pub fn is_hostname(host: &str) -> bool {
-    is_dns_name(host) && host.split('.').next() != Some(WILDCARD_LABEL)
-}
-
-pub(super) fn is_dns_name(host: &str) -> bool {
-    host.len() <= MAX_HOSTNAME && host.split('.').all(is_label)
-}
-
-fn is_label(label: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    !label.is_empty()
-        && label.len() <= MAX_HOST_LABEL
-        && !label.starts_with('-')
-        && !label.ends_with('-')
-        && label.bytes().all(allowed)
-}
-
-pub(super) fn broken(at: &str, fault: StructureFault) -> ManifestError {
-    ManifestError::Structure {
-        at: at.to_owned(),
-        fault,
-    }
 }
 
 #[cfg(test)]

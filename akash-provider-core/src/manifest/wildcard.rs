@@ -76,7 +76,7 @@ mod tests {
                 "{good}"
             );
             assert_eq!(with_star(&without_star(good)), good);
-            assert!(super::super::validate::is_dns_name(&without_star(good)), "{good}");
+            assert!(super::super::hostname::is_dns_name(&without_star(good)), "{good}");
         }
         for bad in [
             "*",
