@@ -13,13 +13,16 @@ use std::sync::Arc;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod describe;
 mod explain;
 pub(crate) mod gpu;
 mod ignored;
 mod layout;
+mod ledger;
 mod need;
 pub mod node_inventory;
 mod pack;
+mod room;
 #[cfg(feature = "runtime")]
 mod source;
 pub mod spec;

@@ -8,15 +8,10 @@
 //! a claim on the set of these kinds. The number of free devices of a kind is limited by every set that
 //! contains the kind (Hall's condition), so that no device is sold twice.
 
-use super::layout::{Free, Layout, pair};
+use super::layout::{Free, Layout};
 use super::need::Need;
-use super::pack;
 use super::spec::{ClusterSpec, NodeSpec, Quantity};
-use super::{
-    AdjustOptions, Allocation, Explanation, GpuMetrics, IgnoredResource, InsufficientCapacity, Inventory,
-    Metrics, NodeMetrics, Pair, ReplicaGroup,
-};
-use crate::types::ResourceUnit;
+use super::{Allocation, GpuMetrics, IgnoredResource, ReplicaGroup};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +41,7 @@ pub struct NodeInventory {
 
 impl NodeInventory {
     /// Creates the inventory of a cluster without reservations. Invalid entries, such as a duplicate node or
-    /// a GPU of an unknown vendor, are omitted. [`Inventory::explain`] lists these entries as ignored.
+    /// a GPU of an unknown vendor, are omitted. [`Inventory::explain`](super::Inventory::explain) lists these entries as ignored.
     #[must_use]
     pub fn new(spec: &ClusterSpec) -> Self {
         Self::from_layout(Layout::new(spec))
@@ -127,7 +122,7 @@ impl NodeInventory {
 
     /// Returns the GPUs of a node, by kind. For a model with several kinds, the sum of `available` is the
     /// number of devices that one order can get.
-    fn gpus(&self, index: usize) -> Vec<GpuMetrics> {
+    pub(super) fn gpus(&self, index: usize) -> Vec<GpuMetrics> {
         let node = &self.layout.nodes[index];
         let mut gpus = self.layout.gpus(node);
         // Free capacity of a closed node is not available.
@@ -147,7 +142,7 @@ impl NodeInventory {
     }
 
     /// Reserves an allocation on its nodes. With a negative `sign`, releases the allocation.
-    fn move_allocation(&mut self, allocation: &Allocation, sign: i64) {
+    pub(super) fn move_allocation(&mut self, allocation: &Allocation, sign: i64) {
         for unit in &allocation.units {
             let need = Need::new(&self.layout, unit);
             let mut placed = 0i64;
@@ -171,7 +166,7 @@ impl NodeInventory {
     /// Returns the number of reserved replicas for which capacity is missing. Replicas without a node are
     /// included. If a tenth of the reserved amount of a node or storage pool is missing, a tenth of its
     /// replicas is added, rounded up.
-    fn overcommitted(&self) -> u32 {
+    pub(super) fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {
             let replicas = self.replicas[i];
@@ -199,69 +194,4 @@ fn lack(base: i64, free: i64, replicas: i64) -> i64 {
     // Rounded up, in 128 bits, because both factors can be large.
     let concerned = (i128::from(replicas) * -i128::from(free) + taken - 1) / taken;
     i64::try_from(concerned).map_or(replicas, |c| c.min(replicas))
-}
-
-impl Inventory for NodeInventory {
-    fn adjust(
-        &mut self,
-        units: &[ResourceUnit],
-        options: AdjustOptions,
-    ) -> Result<Allocation, InsufficientCapacity> {
-        pack::fit(self, units, options.dry_run)
-    }
-
-    fn restore(&mut self, allocation: &Allocation) {
-        self.move_allocation(allocation, 1);
-    }
-
-    fn release(&mut self, allocation: &Allocation) {
-        self.move_allocation(allocation, -1);
-    }
-
-    fn explain(&self, units: &[ResourceUnit]) -> Explanation {
-        super::explain::explain(self, units)
-    }
-
-    fn metrics(&self) -> Metrics {
-        let nodes = self.layout.nodes.iter().zip(&self.free);
-        let nodes = nodes.enumerate().map(|(index, (node, free))| {
-            let pair = |quantity, free| {
-                let amounts = pair(quantity, free);
-                // Free capacity of a closed node is not available.
-                let available = if node.closed.is_some() {
-                    0
-                } else {
-                    amounts.available
-                };
-                Pair { available, ..amounts }
-            };
-            NodeMetrics {
-                name: node.name.to_string(),
-                cpu: pair(node.cpu, free.cpu),
-                gpu: pair(Quantity::free(node.gpu_allocatable), free.gpu),
-                memory: pair(node.memory, free.memory),
-                storage_ephemeral: pair(node.ephemeral, free.ephemeral),
-                gpus: self.gpus(index),
-                storage_classes: self.layout.class_names(node),
-                hardware: (*node.hardware).clone(),
-            }
-        });
-        let storage = self.layout.classes.iter().zip(&self.storage);
-        Metrics {
-            nodes: nodes.collect(),
-            storage: storage
-                .map(|(class, free)| (class.name.clone(), pair(class.quantity, *free)))
-                .collect(),
-            overcommitted_replicas: self.overcommitted(),
-            ignored: self.layout.ignored().cloned().collect(),
-        }
-    }
-
-    fn dup(&self) -> Box<dyn Inventory> {
-        Box::new(self.clone())
-    }
-
-    fn as_nodes(&self) -> Option<&Self> {
-        Some(self)
-    }
 }

@@ -5,6 +5,7 @@
 //! earliest node. If a later unit does not fit, the search returns to an earlier unit and tries another
 //! model. A log of reservations undoes failed attempts without copies.
 
+use super::describe::describe;
 use super::gpu::GpuRequest;
 use super::need::Need;
 use super::node_inventory::NodeInventory;
@@ -228,7 +229,7 @@ impl Search<'_> {
         let message = format!(
             "unit {id}: {placed} of {} replicas fit on {nodes} nodes; each needs {}",
             unit.count,
-            super::explain::describe(need, unit)
+            describe(need, unit)
         );
         InsufficientCapacity { unit: id, message }
     }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::inventory::{GpuSpec, IgnoredKind, NodeSpec, ReplicaGroup};
-use crate::types::{Attribute, DecCoin, Gpu, Resources};
+use crate::inventory::{AdjustOptions, GpuSpec, IgnoredKind, Inventory, NodeSpec, ReplicaGroup};
+use crate::types::{Attribute, DecCoin, Gpu, ResourceUnit, Resources};
 use proptest::prelude::*;
 
 const GIB: i64 = 1 << 30;
