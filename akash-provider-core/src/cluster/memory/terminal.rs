@@ -1,6 +1,5 @@
 //! A terminal without a shell: it prints the input until the user exits.
 
-use super::facets::ExecResult;
 use crate::cluster::ExecIo;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -73,15 +72,4 @@ fn exit(typed: &str) -> Option<i32> {
 async fn say(out: &mut (impl AsyncWriteExt + Unpin), text: &str) -> io::Result<()> {
     out.write_all(text.as_bytes()).await?;
     out.flush().await
-}
-
-/// Runs a command without a terminal: copies the input to stdout and writes the banner to stderr.
-pub(super) fn copied(banner: Option<&str>, input: Vec<u8>) -> ExecResult {
-    ExecResult {
-        stdout: input,
-        stderr: banner
-            .map(|text| format!("{text}\n").into_bytes())
-            .unwrap_or_default(),
-        code: 0,
-    }
 }
