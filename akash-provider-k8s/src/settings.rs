@@ -1,7 +1,7 @@
 //! Settings of the Kubernetes backend.
 
 use crate::audit::DeletionLog;
-use crate::state::Definitions;
+use crate::state::definitions::Definitions;
 use akash_provider_core::types::Address;
 use ipnet::IpNet;
 use k8s_openapi::api::rbac::v1::Subject;

@@ -18,6 +18,7 @@ pub(crate) mod object;
 mod orphans;
 mod outage;
 pub(crate) mod reading;
+mod replica_counts;
 #[cfg(test)]
 pub(crate) mod samples;
 mod shared;
@@ -29,10 +30,11 @@ mod watch_config;
 mod watches;
 
 pub use definitions::Definitions;
-pub use health::{Replicas, replicas};
+pub use health::replicas;
 pub use history::{EventStore, History, RecordedEvent, StoredEvent};
 pub use kind::{Kind, is_lease_namespace, lease_of_host};
 pub use orphans::{Orphan, Reason};
+pub use replica_counts::Replicas;
 pub use status::{forwarded_ports, has_service, lease_status, pod_service, restarts, service_status};
 pub use view::LeaseView;
 pub use watch_config::WatchConfig;

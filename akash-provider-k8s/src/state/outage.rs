@@ -4,8 +4,8 @@
 //! refused to start it because of the tenant's settings. In addition, the kubelet of the pod's node must send
 //! [heartbeats](super::nodes), and the pod must not be terminating.
 
-use super::health::Replicas;
 use super::nodes::Nodes;
+use super::replica_counts::Replicas;
 use super::{LeaseView, pod_service};
 use akash_provider_core::cluster::{Health, Outage};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateWaiting, ContainerStatus, Pod, PodStatus};

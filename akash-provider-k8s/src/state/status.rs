@@ -1,7 +1,8 @@
 //! Status, ports and restarts of a lease, pure functions of its objects.
 
 use super::LeaseView;
-use super::health::{Replicas, replicas};
+use super::health::replicas;
+use super::replica_counts::Replicas;
 use crate::labels;
 use crate::operators::hostname::notes::Notes;
 use akash_provider_core::cluster::{AssignedIp, ForwardedPort, LeaseStatus, ServiceStatus, Termination};

@@ -1,6 +1,7 @@
 use super::super::samples::{Counts, deployment, lease, manifest, stateful_set};
 use super::*;
 use akash_provider_core::cluster::Outage;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use serde_json::json;
 use std::sync::Arc;
 
