@@ -29,6 +29,8 @@ pub const LEASE_PROVIDER: &str = "akash.network/lease.id.provider";
 pub const LEASE: [&str; 5] = [LEASE_OWNER, LEASE_DSEQ, LEASE_GSEQ, LEASE_OSEQ, LEASE_PROVIDER];
 /// Label of the Services of leased IPs. The value is `metal-lb`.
 pub const SERVICE_TARGET: &str = "akash.network/service-target";
+/// Prefix of the labels of mountable storage classes. The value of such a label is a number above zero.
+pub(crate) const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
 /// Annotation of a ProviderHost: time of the last declaration, RFC 3339 in UTC.
 pub const UPDATED_AT: &str = "akash.network/lease.updated_at";
 

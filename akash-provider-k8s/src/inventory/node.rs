@@ -1,15 +1,14 @@
 //! Nodes: capacity, schedulability and mountable storage classes.
 
-use super::gpu::{self, Devices, Vendor};
+use super::gpu::{self, Devices};
 use super::quantity::{Resources, milli_of, whole, whole_of};
 use super::reason::{ClosedReason, GpuProblem};
 use super::requests::Requests;
-use crate::labels;
+use super::vendor::Vendor;
+use crate::labels::{self, CLASS_LABEL};
 use akash_provider_core::inventory::{Hardware, NodeName, NodeSpec, Quantity};
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-/// Prefix of the labels of mountable storage classes. The value of such a label is a number above zero.
-pub(crate) const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
 /// Label that Node Feature Discovery sets to the CPU vendor.
 const CPU_VENDOR_LABEL: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";
 /// Maximum number of notes per node.

@@ -1,9 +1,8 @@
 //! Reasons why a resource is not offered, and the remedy of each reason.
 
 use super::Kind;
-use super::gpu::{self, Vendor};
-use super::node::CLASS_LABEL;
-use crate::labels;
+use super::vendor::{self, Vendor};
+use crate::labels::{self, CLASS_LABEL};
 use akash_provider_core::inventory::{IgnoredKind, IgnoredResource};
 use std::fmt;
 
@@ -92,7 +91,7 @@ pub(crate) enum GpuProblem {
     },
     /// The value of a label is not a number of devices.
     InvalidCount { label: String, value: String },
-    /// The node has more than [`gpu::KINDS`] kinds of devices of a vendor.
+    /// The node has more than [`vendor::KINDS`] kinds of devices of a vendor.
     TooManyKinds(Vendor),
     /// The labels count the devices of a model by size and by interface, but not by both.
     UncombinedAttributes { vendor: Vendor, model: String },
@@ -136,7 +135,7 @@ impl fmt::Display for GpuProblem {
                 write!(f, "label {label}: invalid number of devices `{value}`")
             }
             Self::TooManyKinds(vendor) => {
-                let (kinds, name) = (gpu::KINDS, vendor.name());
+                let (kinds, name) = (vendor::KINDS, vendor.name());
                 write!(
                     f,
                     "more than {kinds} kinds of {name} GPUs: the others are not counted"
@@ -148,7 +147,7 @@ impl fmt::Display for GpuProblem {
                 vendor.name()
             ),
             Self::UnknownModel { vendor, capacity } => {
-                let (name, label) = (vendor.name(), gpu::model_label(*vendor, "*"));
+                let (name, label) = (vendor.name(), vendor::model_label(*vendor, "*"));
                 write!(f, "{capacity} {name} GPUs of unknown model: no label {label}")
             }
             Self::VendorLabelOnly {
@@ -157,7 +156,7 @@ impl fmt::Display for GpuProblem {
                 model,
                 source,
             } => {
-                let (name, label) = (vendor.name(), gpu::model_label(*vendor, model));
+                let (name, label) = (vendor.name(), vendor::model_label(*vendor, model));
                 write!(
                     f,
                     "{capacity} {name} GPUs `{model}` are known only by label {source}; pods are bound by label {label}, \
@@ -179,19 +178,19 @@ impl GpuProblem {
         let help = match self {
             Self::Unhealthy { .. } => format!("check the device plugin and the drivers on node {node}"),
             Self::Unlabelled { vendor, .. } | Self::UnknownModel { vendor, .. } => {
-                with_label(gpu::model_label(*vendor, "MODEL"))
+                with_label(vendor::model_label(*vendor, "MODEL"))
             }
-            Self::VendorLabelOnly { vendor, model, .. } => with_label(gpu::model_label(*vendor, model)),
+            Self::VendorLabelOnly { vendor, model, .. } => with_label(vendor::model_label(*vendor, model)),
             Self::UncombinedAttributes { vendor, model } => {
-                with_label(gpu::model_label(*vendor, model) + ".ram.SIZE.interface.INTERFACE")
+                with_label(vendor::model_label(*vendor, model) + ".ram.SIZE.interface.INTERFACE")
             }
             Self::InvalidCount { label, .. } => {
                 format!("run `kubectl label --overwrite node {node} {label}=COUNT`")
             }
             Self::TooManyKinds(vendor) => format!(
                 "keep the labels {} of at most {} kinds on node {node}",
-                gpu::model_label(*vendor, "*"),
-                gpu::KINDS
+                vendor::model_label(*vendor, "*"),
+                vendor::KINDS
             ),
         };
         IgnoredResource::new(IgnoredKind::Gpu, format!("node `{node}`: {self}"), help)

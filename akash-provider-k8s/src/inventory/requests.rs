@@ -6,8 +6,8 @@
 //! request counts. Memory-backed volumes are added once per pod: the scheduler ignores them, but they use the
 //! memory of the node.
 
-use super::gpu::Vendor;
 use super::quantity::{Resources, milli_of, whole, whole_of};
+use super::vendor::Vendor;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec};
 use std::ops::AddAssign;
 

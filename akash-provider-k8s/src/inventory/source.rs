@@ -5,15 +5,14 @@
 //! and its classes are not offered. Changes are collected for [`Options::gather`], so that a burst of changes
 //! causes one update.
 
-use super::facts::{Change, Kind, ObjectFacts};
+use super::facts::{Kind, ObjectFacts};
 use super::lease::LeaseFacts;
 use super::node::NodeFacts;
+use super::options::Options;
 use super::pod::PodFacts;
-use super::storage::{
-    CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts,
-};
-use super::tally::Tally;
-use super::watch::{CountSink, NodeParts, PodParts, Read, Reporter, Watch, WatchCounts};
+use super::shared::{InventoryWatch, Publication, Shared};
+use super::storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, VolumeFacts};
+use super::watch::{CountSink, NodeParts, PodParts, Read, Reporter};
 use crate::labels;
 use crate::operators::ip::Capacity;
 use crate::settings::Settings;
@@ -22,9 +21,8 @@ use crate::state::reading::{Bookkeeping, Reading};
 use crate::state::{Definitions, WatchConfig};
 use crate::statistics::IgnoredResources;
 use crate::task;
-use akash_provider_core::error::{Error, ErrorKind, Failure};
-use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
-use akash_provider_core::inventory::{Inventory, InventorySource, InventoryUpdate, LeasedIpUsage};
+use akash_provider_core::error::Error;
+use akash_provider_core::inventory::{Inventory, InventorySource, InventoryUpdate};
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
 use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
@@ -34,46 +32,12 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout};
+use std::sync::Arc;
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Field selector of pods that use resources: bound to a node and not finished.
 const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
-
-/// Settings of the capacity count. [`Options::default`] is suitable if nodes and storage classes have their
-/// `akash.network` labels.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Settings of persistent storage.
-    pub storage: StorageOptions,
-    /// Duration for which changes are collected before an inventory update is published.
-    pub gather: Duration,
-    /// Maximum wait for storage objects before the first inventory update. After this time, the update omits
-    /// unread storage.
-    pub patience: Duration,
-    /// Timeouts and back-off of the watches.
-    pub watch_config: WatchConfig,
-    /// Shared watch of CustomResourceDefinitions; one per process.
-    pub definitions: Definitions,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            storage: StorageOptions::default(),
-            gather: Duration::from_millis(75),
-            patience: Duration::from_secs(20),
-            watch_config: WatchConfig {
-                page_size: 250,
-                ..WatchConfig::default()
-            },
-            definitions: Definitions::default(),
-        }
-    }
-}
 
 /// Capacity of a Kubernetes cluster, updated by watches. Dropping the value stops the watches.
 #[derive(Debug)]
@@ -81,20 +45,6 @@ pub struct KubeInventory {
     shared: Arc<Shared>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     tasks: Vec<AbortOnDropHandle<()>>,
-}
-
-/// State of the watch of a Kubernetes kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InventoryWatch {
-    /// All objects were listed, and the watch has not failed since.
-    pub is_connected: bool,
-    /// Number of started watches.
-    pub starts: u64,
-    /// Number of failures.
-    pub failures: u64,
-    /// Time since the last list or event; `None` before the first list.
-    pub last_event: Option<Duration>,
 }
 
 /// Capacity count that includes the pods of leases. Computed only on request, because a count is slow.
@@ -107,10 +57,6 @@ pub(crate) struct WholeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Last announcement: `Ok` after a change of the capacity, or the reason why the capacity is unknown. `None`
-/// before the first announcement.
-type Publication = Option<Result<(), String>>;
-
 /// Handle that computes the current capacity count on request.
 #[derive(Debug, Clone)]
 pub(crate) struct CountHandle(Arc<Shared>);
@@ -118,244 +64,6 @@ pub(crate) struct CountHandle(Arc<Shared>);
 impl CountHandle {
     pub(crate) fn count(&self) -> Arc<dyn Inventory> {
         self.0.inner().tally.recount()
-    }
-}
-
-/// Capacity count of the cluster. The watches update this count.
-#[derive(Debug)]
-pub(super) struct Shared {
-    inner: Mutex<Inner>,
-    change: Notify,
-    updates: MemoryInventorySource,
-    /// Channel that announces changes. `None` if the changes are published as complete updates.
-    publisher: Option<watch::Sender<Publication>>,
-    /// Settings for the count of leased addresses; `None` if the addresses are not counted.
-    leased_ips: Option<Settings>,
-    gather: Duration,
-    patience: Duration,
-}
-
-#[derive(Debug)]
-struct Inner {
-    tally: Tally,
-    watches: BTreeMap<Kind, Watch>,
-    /// Time at which all essential kinds of objects were listed; `None` during an outage.
-    known_since: Option<Instant>,
-    /// Whether the current failure of the essential watches was published.
-    is_failure_reported: bool,
-    /// True after the first inventory update was published.
-    published: bool,
-    /// Whether the number of leased addresses changed and was not published yet.
-    recounted: bool,
-}
-
-/// Next step of the task that publishes inventory updates.
-#[derive(Debug, PartialEq, Eq)]
-enum Next {
-    Nothing,
-    Publish,
-    Fail(String),
-    /// Check again after this duration, or after a change.
-    Wait(Duration),
-}
-
-impl Shared {
-    fn new(leased_ips: Option<Settings>, options: &Options) -> Self {
-        Self {
-            inner: Mutex::new(Inner {
-                tally: Tally::new(options.storage.clone()),
-                watches: BTreeMap::new(),
-                known_since: None,
-                is_failure_reported: false,
-                published: false,
-                recounted: false,
-            }),
-            change: Notify::new(),
-            updates: MemoryInventorySource::new(),
-            publisher: None,
-            leased_ips,
-            gather: options.gather,
-            patience: options.patience,
-        }
-    }
-
-    pub(super) fn apply(&self, changes: impl IntoIterator<Item = Change>) {
-        let mut inner = self.inner();
-        for change in changes {
-            inner.tally.apply(change);
-        }
-        let dirty = inner.tally.is_dirty();
-        // The woken task locks the state at once.
-        drop(inner);
-        if dirty {
-            self.change.notify_one();
-        }
-    }
-
-    pub(super) fn received(&self, kind: Kind, changes: impl IntoIterator<Item = Change>) {
-        self.count(kind, |counts| counts.received = Some(Instant::now()));
-        self.apply(changes);
-    }
-
-    pub(super) fn count(&self, kind: Kind, change: impl FnOnce(&mut WatchCounts)) {
-        change(&mut self.inner().watches.entry(kind).or_default().counts);
-    }
-
-    /// Returns the states of the started watches. If the cluster does not serve a kind, the kind is omitted.
-    fn watches(&self) -> BTreeMap<&'static str, InventoryWatch> {
-        let inner = self.inner();
-        let is_shown = |watch: &Watch| watch.counts.starts > 0 && !watch.absent;
-        let started = inner.watches.iter().filter(|(_, watch)| is_shown(watch));
-        let watches = started.map(|(kind, watch)| {
-            let status = InventoryWatch {
-                is_connected: watch.synced && watch.down.is_none(),
-                starts: watch.counts.starts,
-                failures: watch.counts.failures,
-                last_event: watch.counts.received.map(|at| at.elapsed()),
-            };
-            (kind.plural(), status)
-        });
-        watches.collect()
-    }
-
-    pub(super) fn update_watch(&self, kind: Kind, change: impl FnOnce(&mut Watch)) {
-        let mut inner = self.inner();
-        let watch = inner.watches.entry(kind).or_default();
-        let before = watch.clone();
-        change(watch);
-        let changed = before != *watch;
-        drop(inner);
-        if changed {
-            self.change.notify_one();
-        }
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the usage of leased addresses, or `None` if the usage is unknown. Without a known usage, the
-    /// provider offers no addresses.
-    fn leased_ips(&self) -> Option<LeasedIpUsage> {
-        let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
-        Some(LeasedIpUsage {
-            total,
-            in_use,
-            // Every reservation counts separately.
-            confirmed: Vec::new(),
-        })
-    }
-
-    /// Updates the number of leased addresses, forever.
-    async fn count_addresses(self: Arc<Self>, settings: Settings, capacity: Capacity) {
-        loop {
-            capacity.changed().await;
-            // Gathers changes.
-            sleep(self.gather).await;
-            let is_changed = capacity
-                .count()
-                .is_some_and(|count| settings.leased_ip_count.set(count));
-            if is_changed {
-                self.inner().recounted = true;
-                self.change.notify_one();
-            }
-        }
-    }
-
-    fn fail(&self, message: String) {
-        if self.publisher.is_some() {
-            self.tell(Err(message));
-            return;
-        }
-        self.updates.fail(Failure {
-            kind: ErrorKind::Unavailable,
-            transient: true,
-            message,
-        });
-    }
-
-    fn tell(&self, outcome: Result<(), String>) {
-        if let Some(sender) = &self.publisher {
-            sender.send_replace(Some(outcome));
-        }
-    }
-
-    /// Gathers and publishes changes, forever.
-    async fn publish(self: Arc<Self>) {
-        let mut again: Option<Duration> = None;
-        loop {
-            let change = self.change.notified();
-            match again.take() {
-                // The rest of the wait, or an earlier change.
-                Some(left) => drop(timeout(left, change).await),
-                None => change.await,
-            }
-            // After the notification, to gather further changes.
-            sleep(self.gather).await;
-            let next = self.inner().next(self.patience);
-            match next {
-                Next::Nothing => {}
-                Next::Wait(left) => again = Some(left),
-                Next::Fail(message) => self.fail(message),
-                Next::Publish if self.publisher.is_some() => {
-                    self.inner().tally.published();
-                    self.tell(Ok(()));
-                }
-                Next::Publish => {
-                    let snapshot = self.inner().tally.snapshot();
-                    self.updates.push(InventoryUpdate {
-                        inventory: snapshot.inventory,
-                        placements: snapshot.placements,
-                        leased_ips: self.leased_ips(),
-                    });
-                }
-            }
-        }
-    }
-}
-
-impl Inner {
-    fn next(&mut self, patience: Duration) -> Next {
-        let essential = |kind: &Kind| kind.is_essential();
-        let watch = |kind: Kind| self.watches.get(&kind);
-        let down = Kind::ALL.into_iter().filter(essential).find_map(|kind| {
-            let why = watch(kind)?.down.as_ref()?;
-            Some(format!("{} cannot be watched: {why}", kind.plural()))
-        });
-        if let Some(message) = down {
-            // After an outage the wait for storage starts again.
-            self.known_since = None;
-            let first = !std::mem::replace(&mut self.is_failure_reported, true);
-            return if first { Next::Fail(message) } else { Next::Nothing };
-        }
-        let synced = |kind: Kind| watch(kind).is_some_and(|w| w.synced);
-        if !Kind::ALL.into_iter().filter(essential).all(synced) {
-            return Next::Nothing;
-        }
-        let since = *self.known_since.get_or_insert_with(Instant::now);
-        let open = |kind: &Kind| !synced(*kind) && !watch(*kind).is_some_and(|w| w.absent);
-        let left = patience.saturating_sub(since.elapsed());
-        // Only before the first update: later storage failures are reported without a wait.
-        if !self.published && !left.is_zero() && Kind::ALL.iter().any(open) {
-            return Next::Wait(left);
-        }
-        for kind in Kind::ALL.into_iter().filter(|k| !k.is_essential()) {
-            let watch = self.watches.entry(kind).or_default();
-            // A kind that the cluster does not serve is not a failure.
-            let unread = !watch.absent && !watch.synced;
-            let why = unread.then(|| watch.down.clone().unwrap_or_else(|| "list pending".to_owned()));
-            self.tally.trouble(kind, why);
-        }
-        // After an outage an update is published without a change, because the last publication was a failure.
-        let again = std::mem::take(&mut self.is_failure_reported);
-        let first = !std::mem::replace(&mut self.published, true);
-        // The first update is published for an empty cluster too.
-        let recounted = std::mem::take(&mut self.recounted);
-        if again || first || recounted || self.tally.is_dirty() {
-            Next::Publish
-        } else {
-            Next::Nothing
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sinks and reports of the capacity watches.
 
 use super::facts::{Change, Key, Kind, ObjectFacts};
-use super::source::Shared;
+use super::shared::{Shared, Watch};
 use crate::labels;
 use crate::state::follow::{Report, Sink};
 use crate::state::reading::Parts;
@@ -147,27 +147,6 @@ impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
         let change = self.gone(object.meta());
         self.shared.received(self.kind, [change]);
     }
-}
-
-/// State of the watch of one kind.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Watch {
-    /// All objects were listed once.
-    pub(super) synced: bool,
-    /// The cluster does not serve the kind.
-    pub(super) absent: bool,
-    /// Error of a watch that does not work.
-    pub(super) down: Option<String>,
-    /// Counters. A change of a counter alone causes no inventory update.
-    pub(super) counts: WatchCounts,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct WatchCounts {
-    pub(super) starts: u64,
-    pub(super) failures: u64,
-    /// Time of the last list or event.
-    pub(super) received: Option<Instant>,
 }
 
 /// Writes the results of one watch to its [`Watch`] state.

@@ -1,7 +1,7 @@
 //! GPU models by the labels of vendor tools: GPU Feature Discovery of NVIDIA and the node labeller of AMD.
 
-use super::Vendor;
 use crate::inventory::reason::GpuProblem;
+use crate::inventory::vendor::Vendor;
 use akash_provider_core::inventory::GpuSpec;
 use std::collections::BTreeMap;
 

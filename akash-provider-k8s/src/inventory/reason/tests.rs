@@ -132,7 +132,9 @@ fn each_problem_of_gpus_has_its_remedy() {
         "nvidia GPUs `a100`: no label combines memory size and interface",
         &nvidia("a100.ram.SIZE.interface.INTERFACE=COUNT"),
     );
-    let kinds: Vec<_> = (0..=gpu::KINDS).map(|kind| nvidia(&format!("m{kind}"))).collect();
+    let kinds: Vec<_> = (0..=vendor::KINDS)
+        .map(|kind| nvidia(&format!("m{kind}")))
+        .collect();
     let pairs: Vec<_> = kinds.iter().map(|label| (label.as_str(), "1")).collect();
     gpu(
         labels(&pairs),

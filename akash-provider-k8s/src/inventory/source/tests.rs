@@ -1,8 +1,10 @@
 use super::*;
-use crate::inventory::facts::Key;
+use crate::inventory::facts::{Change, Key};
 use crate::state::follow::{Report, Sink};
 use futures::StreamExt;
 use serde_json::json;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
 
 const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
 

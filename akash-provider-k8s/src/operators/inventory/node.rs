@@ -2,9 +2,9 @@
 
 use super::database::vendor_of;
 use crate::inventory::Vendor;
-use crate::inventory::gpu::PREFIX as GPU_PREFIX;
-use crate::inventory::node::CLASS_LABEL;
 use crate::inventory::quantity::whole;
+use crate::inventory::vendor::PREFIX as GPU_PREFIX;
+use crate::labels::CLASS_LABEL;
 use crate::labels::{self, Labels};
 use crate::operators::version_of;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -9,7 +9,7 @@ use super::discovery::Cards;
 use super::node::{GPU_PRESENT, NodeView, is_ours, on_bus};
 use super::rules::Rules;
 use crate::inventory::Vendor;
-use crate::inventory::node::CLASS_LABEL;
+use crate::labels::CLASS_LABEL;
 use crate::labels::{self, Labels};
 use models::GpuModels;
 use serde::Serialize;
