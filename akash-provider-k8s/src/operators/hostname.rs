@@ -33,7 +33,7 @@ mod watch;
 mod writer;
 
 pub use super::{Counts, IgnoredLease, LeaseParts, WatchStatus, queue};
-pub use route_parent::RouteParent;
+pub use shared::RouteParent;
 pub use status::{HostnameStatus, ManagedHostname, Status};
 
 use super::WorkStatistics;

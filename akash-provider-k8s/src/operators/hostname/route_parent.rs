@@ -10,23 +10,8 @@ use crate::state::reading::{Bookkeeping, Reading};
 use k8s_openapi::api::networking::v1::IngressClass;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
-use serde::Serialize;
 use std::sync::Arc;
 use tokio::time::Instant;
-
-/// State of the parent of all routes: the IngressClass in Ingress mode, the Gateway in Gateway API mode.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct RouteParent {
-    /// Kind and name, for display.
-    pub name: String,
-    /// Presence in the cluster; `None` before the first list.
-    pub is_there: Option<bool>,
-    /// Last error of the watch, cleared when the watch works again.
-    pub error: Option<String>,
-    /// Address of a Gateway, from its status.
-    #[serde(skip)]
-    pub entrance: Option<ProxyAddress>,
-}
 
 /// Watches the object forever.
 pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, shared: Arc<Shared>) {

@@ -5,13 +5,14 @@ use super::facts::Host;
 use super::index::{Change, Delete, Event, Index, Plan, Work, Write};
 use super::live::LiveObject;
 use super::object_kind::ObjectKind;
-use super::route_parent::RouteParent;
+use super::proxy_address::ProxyAddress;
 use crate::operators::guard::MissingRecord;
 use crate::operators::operator_state::{self, OperatorState};
 use crate::operators::queue::RetryPolicy;
 use crate::state::Definitions;
 use akash_provider_core::cluster::Reachability;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -136,6 +137,20 @@ impl operator_state::Work for Work {
         self.deletes.clear();
         self.problem = Some(why);
     }
+}
+
+/// State of the parent of all routes: the IngressClass in Ingress mode, the Gateway in Gateway API mode.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RouteParent {
+    /// Kind and name, for display.
+    pub name: String,
+    /// Presence in the cluster; `None` before the first list.
+    pub is_there: Option<bool>,
+    /// Last error of the watch, cleared when the watch works again.
+    pub error: Option<String>,
+    /// Address of a Gateway, from its status.
+    #[serde(skip)]
+    pub entrance: Option<ProxyAddress>,
 }
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use super::certificate::CertificateState;
 use super::live::Acceptance;
 use super::notes::Proof;
 use super::object_kind::ObjectKind;
-use super::route_parent::RouteParent;
+use super::shared::RouteParent;
 use super::shared::{Hostnames, Shared};
 use crate::operators::Hold;
 use crate::operators::operator_state::{Counts, Inner};

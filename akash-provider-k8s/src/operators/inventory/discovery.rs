@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(super) mod queue;
 pub mod runner;
 
 /// Maximum size of a response of a discovery pod, in bytes.

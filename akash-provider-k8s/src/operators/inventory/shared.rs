@@ -3,7 +3,7 @@
 
 use super::database::Database;
 use super::discovery::Processors;
-use super::discovery::runner::DiscoveryQueue;
+use super::discovery::queue::DiscoveryQueue;
 use super::index::{Event, Index, Work};
 use super::rules::Rules;
 use crate::operators::operator_state::{self, OperatorState};

@@ -1,6 +1,6 @@
 //! Status of the inventory operator.
 
-use super::discovery::runner::{DiscoveryQueue, DiscoveryStatus, MachineStatus};
+use super::discovery::queue::{DiscoveryQueue, DiscoveryStatus, MachineStatus};
 use super::index::Index;
 use super::node::NodeView;
 use super::shared::{LastCount, Shared};
