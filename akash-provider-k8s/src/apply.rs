@@ -10,6 +10,7 @@
 
 mod calls;
 pub mod exact;
+pub(crate) mod grant;
 pub mod hash;
 pub mod item;
 pub mod ownership;
@@ -19,12 +20,12 @@ pub mod subset;
 pub(crate) use calls::{Calls, Read};
 
 use crate::audit::{DeletionLog, UNUSED};
-use crate::cluster::grants::{cannot_bind, needs_access};
 use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
+use grant::{cannot_bind, needs_access};
 use item::{Id, Item, Kind, Stage};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

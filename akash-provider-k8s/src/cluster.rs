@@ -11,12 +11,13 @@
 mod close;
 mod deploy;
 mod differences;
-pub(crate) mod grants;
+mod grants;
 mod heal;
 mod leftovers;
 mod listing;
 mod locks;
 mod manifests;
+mod namespace;
 mod passwords;
 mod port;
 pub(crate) mod records;

@@ -6,12 +6,12 @@ use crate::cluster::records::{Outcome, Verdict};
 use crate::crd::{ProviderHost, ProviderHostSpec};
 use crate::labels::{self, Labels};
 use crate::state::lease_of_host;
+use crate::time::timestamp;
 use akash_provider_core::cluster::{DeclaredHostname, HostnameDeclaration, Hostnames};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::without_star;
 use akash_provider_core::types::LeaseId;
 use async_trait::async_trait;
-use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
 
 const DECLARE: &str = "declare_hostname";
@@ -140,14 +140,4 @@ fn spec(lease: &LeaseId, name: &HostnameDeclaration) -> ProviderHostSpec {
         service_name: name.service.clone(),
         external_port: u32::from(name.external_port),
     }
-}
-
-/// Returns the current time in the format of [`rfc3339`].
-pub(crate) fn timestamp() -> String {
-    rfc3339(Timestamp::now())
-}
-
-/// Formats a time as RFC 3339 in UTC, with second precision.
-pub(crate) fn rfc3339(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

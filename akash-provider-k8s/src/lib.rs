@@ -21,11 +21,13 @@ mod leased_ips;
 pub mod objects;
 pub mod operators;
 mod pages;
+mod refusal;
 pub mod rights;
 pub mod settings;
 pub mod state;
 pub mod statistics;
 pub mod task;
+mod time;
 pub mod write_client;
 
 /// Guide to embedding a provider. The tests of this crate compile the examples.

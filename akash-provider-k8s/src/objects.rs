@@ -30,6 +30,8 @@ pub use routes::{BackendRef, PathMatch, RouteMatch, RouteRule};
 pub use routes::{HTTPRoute, HttpRouteSpec, INGRESS_CLASS, ParentRef, http_route, ingress};
 pub(crate) use routes::{effective, next_cases};
 
+pub use crate::refusal::{MAX_OBJECT_BYTES, Refusal};
+
 use self::context::Context;
 use crate::crd::convert;
 use crate::settings::{Isolation, Settings};
@@ -80,36 +82,10 @@ pub struct PriorState {
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 
-/// Reason why a deployment cannot be rendered as Kubernetes objects.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("service {service:?}, {field}: {problem}")]
-pub struct Refusal {
-    /// Name of the service; empty for the group.
-    pub service: String,
-    /// Field of the manifest, for example `expose[1].port`.
-    pub field: String,
-    /// Problem and remedy.
-    pub problem: String,
-}
-
-impl Refusal {
-    /// Creates an error; `service` is empty for the group.
-    #[must_use]
-    pub fn new(service: &str, field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self {
-            service: service.to_owned(),
-            field: field.into(),
-            problem: problem.into(),
-        }
-    }
-}
-
 /// Maximum number of replicas of a service.
 pub const MAX_REPLICAS: u32 = 1_000;
 /// Maximum number of ports of all services of a lease.
 pub const MAX_PORTS: usize = 500;
-/// Maximum size of an object in the API server, in bytes.
-pub const MAX_OBJECT_BYTES: usize = 1024 * 1024;
 
 /// Renders the objects of a lease.
 ///

@@ -3,11 +3,11 @@
 use super::item::{Data, Id, Kind, data_of};
 use super::plan::Delete;
 use super::{MANAGER, ownership};
-use crate::cluster::LeadershipGate;
 use crate::error::{from_kube, is_absent, within};
 use crate::labels;
 use crate::pages::{self, PAGE, PAGES};
 use crate::rights::{self, Attempt};
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -1,6 +1,6 @@
 //! Closes addresses to the pods of running leases: network policies forbid connections to new nodes and API servers.
 
-use super::deploy::{annotation, isolation_of, with_type};
+use super::namespace::{annotation, isolation_of, with_type};
 use super::{Inner, KubeCluster, LeadershipGate};
 use crate::apply::item::{Item, Kind, items};
 use crate::apply::plan::{DesiredState, ExistingObjects, Ledger, plan};

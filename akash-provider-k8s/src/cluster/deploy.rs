@@ -2,6 +2,7 @@
 
 use super::differences::{AppliedItems, meta_of, not_rendered, unplanned};
 use super::manifests::{Basis, entries, refused};
+use super::namespace::{annotation, isolation_of, with_type};
 use super::unwatched::{ByNamespace, UNWATCHED, is_in};
 use super::{Inner, is_as_new};
 use crate::apply::item::{Id, Item, Kind, items};
@@ -18,7 +19,6 @@ use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::apps::v1::{Deployment as AppsDeployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, PodTemplateSpec};
 use kube::Resource;
-use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -496,17 +496,6 @@ fn without_password(deployment: &WorkloadSpec) -> BTreeSet<Id> {
     unknown.map(|service| secret(&service.name)).collect()
 }
 
-pub(super) fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a String> {
-    namespace.metadata.annotations.as_ref()?.get(key)
-}
-
-/// Returns the isolation level of an existing lease, or the level `new` for a new lease.
-pub(super) fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Isolation {
-    namespace.map_or(new, |ns| {
-        Isolation::from_annotation(annotation(ns, labels::ISOLATION).map(String::as_str))
-    })
-}
-
 /// Returns true if the namespace has no ledger. Such a namespace can contain objects of another provider
 /// program.
 fn is_searched(namespace: Option<&Namespace>) -> bool {
@@ -534,11 +523,6 @@ fn is_whole(
 
 fn runs(view: &LeaseView, service: &str) -> bool {
     view.deployments.contains_key(service) || view.stateful_sets.contains_key(service)
-}
-
-/// Serializes an object with its kind and version.
-pub(super) fn with_type(object: &impl Serialize) -> Value {
-    serde_json::to_value(object).unwrap_or_default()
 }
 
 /// Returns true if the watch caches show all writes and deletions of an apply.

@@ -1,7 +1,7 @@
 //! Differences between the rendered objects of a lease and the cached objects, for deploys, repairs and findings.
 
 use super::Inner;
-use super::deploy::with_type;
+use super::namespace::with_type;
 use crate::apply::item::{Id, Item, Kind};
 use crate::apply::plan::{LiveObject, WatchedObjects};
 use crate::drift::{DriftedObject, NOT_RENDERED, drifted, foreign, is_among};

@@ -19,9 +19,9 @@ mod state;
 
 use self::applied::{AppliedLease, Repair, still_there};
 use self::state::RepairState;
-use super::deploy::{annotation, with_type};
 use super::differences::{meta_of, unplanned};
 use super::locks::LockResult;
+use super::namespace::{annotation, with_type};
 use super::{Inner, KubeCluster, LeadershipGate, is_as_new};
 use crate::apply::item::{Id, Item, Kind};
 use crate::apply::plan::{LiveObject, WatchedObjects, Write};

@@ -13,7 +13,7 @@
 mod stand_in;
 
 use super::Inner;
-use super::deploy::{annotation, isolation_of, with_type};
+use super::namespace::{annotation, isolation_of, with_type};
 use super::rollouts::is_applied;
 use crate::apply::item::{Id, Item, Kind, items};
 use crate::apply::plan::{Ledger, LiveObject, WatchedObjects};

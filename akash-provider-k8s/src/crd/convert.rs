@@ -14,7 +14,7 @@ pub use logins::{passwords, restore_passwords};
 
 use super::Manifest;
 use crate::labels;
-use crate::objects::Refusal;
+use crate::refusal::Refusal;
 use crate::settings::Settings;
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::types::LeaseId;

@@ -24,7 +24,7 @@ mod watch;
 mod writer;
 
 pub(crate) use capacity::Capacity;
-pub use metrics::MetricsStatus;
+pub use shared::MetricsStatus;
 pub use status::{AddressStatus, AssignedPort, PortState, Status};
 pub use usage::{PoolStatus, Usage};
 

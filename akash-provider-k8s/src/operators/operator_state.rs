@@ -3,9 +3,7 @@
 
 use super::guard::{Evidence, Guard, Hold, MissingRecord, Wait};
 use super::queue::{Queue, RetryPolicy};
-use super::report::WatchStatus;
 use crate::apply::hash;
-use crate::state::definitions::DEFINITIONS;
 use crate::state::{Definitions, WatchState};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::statistics::{CALL_BOUNDS, DurationHistogram};
@@ -252,15 +250,6 @@ impl<I: Index> OperatorState<I> {
     /// Subscribes to the events that affect a name. Notifies after the event was applied.
     pub(super) fn touches(&self) -> watch::Receiver<()> {
         self.touches.subscribe()
-    }
-
-    /// Returns the states of the watches. If a kind was missing, the result includes the watch of
-    /// CustomResourceDefinitions.
-    pub(super) fn watch_status(&self, inner: &Inner<I>) -> BTreeMap<&'static str, WatchStatus> {
-        let mut status = inner.watch_status();
-        let fares = self.definitions.watch_state();
-        status.extend(fares.map(|watch| (DEFINITIONS, WatchStatus::new(&watch, false))));
-        status
     }
 
     pub(super) fn next(&self, now: Instant) -> Next<I::Work> {

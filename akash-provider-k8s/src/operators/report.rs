@@ -1,8 +1,9 @@
 //! Status types that all operators share, in the format of the Go operators.
 
-use super::operator_state::{Index, Inner};
-use crate::hostnames::rfc3339;
+use super::operator_state::{Index, Inner, OperatorState};
 use crate::state::WatchState;
+use crate::state::definitions::DEFINITIONS;
+use crate::time::rfc3339;
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -80,6 +81,17 @@ impl WatchStatus {
             down_for_seconds: watch.down_for().map(|down| down.as_secs()),
             last_error: watch.last_error.clone(),
         }
+    }
+}
+
+impl<I: Index> OperatorState<I> {
+    /// Returns the states of the watches. If a kind was missing, the result includes the watch of
+    /// CustomResourceDefinitions.
+    pub(super) fn watch_status(&self, inner: &Inner<I>) -> BTreeMap<&'static str, WatchStatus> {
+        let mut status = inner.watch_status();
+        let fares = self.definitions.watch_state();
+        status.extend(fares.map(|watch| (DEFINITIONS, WatchStatus::new(&watch, false))));
+        status
     }
 }
 

@@ -1,8 +1,8 @@
 //! Writer of an operator: does the work of the index, a few names at a time, while the provider is the leader.
 
 use super::operator_state::{Index, Next, OperatorState, WorkItem};
-use crate::cluster::LeadershipGate;
 use crate::task;
+use akash_provider_core::election::LeadershipGate;
 use akash_provider_core::error::Error;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::super::unrecorded::Rules;
 use crate::apply::MANAGER;
 use crate::apply::item::{Id, Item};
 use crate::apply::plan::{LiveObject, WatchedObjects, Write};
-use crate::cluster::deploy::with_type;
+use crate::cluster::namespace::with_type;
 use crate::drift::{CONFLICT_REPAIRS, drifted, foreign, is_among};
 use crate::labels;
 use crate::state::LeaseView;

@@ -2,7 +2,7 @@
 
 use super::{MAX_EXTRA_BYTES, read, without_passwords};
 use crate::crd::ManifestSpec;
-use crate::objects::Refusal;
+use crate::refusal::Refusal;
 use akash_provider_core::cluster::{HostnameDeclaration, IpDeclaration, WorkloadSpec};
 use akash_provider_core::manifest::{Group, SchedulerParamsById, canonical_json};
 use data_encoding::HEXLOWER;

@@ -6,7 +6,7 @@ use crate::crd::{
     ManifestSchedulerGpu, ManifestSchedulerParams, ManifestSchedulerResources, ManifestService,
     ManifestServiceParams, ManifestSpec, ManifestStorage, ManifestUnits,
 };
-use crate::objects::{MAX_OBJECT_BYTES, Refusal};
+use crate::refusal::{MAX_OBJECT_BYTES, Refusal};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{
     HttpOptions, Proto, SchedulerParams, Service, ServiceExpose, ServiceParams,

@@ -4,17 +4,16 @@
 //! The metrics are requested after a change of the operator's own count. While the counts differ, the request is
 //! repeated a limited number of times.
 
-use super::shared::Shared;
+use super::shared::{MetricsStatus, Shared};
 use super::usage::Usage;
-use crate::hostnames::rfc3339;
 use crate::operators::report::cut;
+use crate::time::rfc3339;
 use akash_provider_core::error::chain_text;
 use futures::AsyncReadExt;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::GetParams;
 use kube::core::Request;
 use kube::{Client, Config};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,24 +30,6 @@ const TRIES: u32 = 7;
 const RESPONSE_MAX: u64 = 4 << 20;
 const TOTAL: &str = "metallb_allocator_addresses_total";
 const IN_USE: &str = "metallb_allocator_addresses_in_use_total";
-
-/// Address counts from the metrics of MetalLB, compared with the address counts of this operator.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct MetricsStatus {
-    /// Source of the metrics, for display.
-    pub of: String,
-    /// Total number of addresses in the counted pools, according to MetalLB.
-    pub total: Option<u32>,
-    /// Number of used addresses in the counted pools, according to MetalLB.
-    pub in_use: Option<u32>,
-    /// Difference between the counts of MetalLB and of this operator. `None` unless two successive
-    /// comparisons found a difference.
-    pub differs: Option<String>,
-    /// Reason why the counts are unknown.
-    pub error: Option<String>,
-    /// Time of the last request for the metrics, RFC 3339.
-    pub at: Option<String>,
-}
 
 #[derive(Debug, Default)]
 struct RequestSchedule {

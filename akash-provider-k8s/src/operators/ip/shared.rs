@@ -3,7 +3,6 @@
 use super::balancer::Mode;
 use super::index::{Event, Index, Work};
 use super::live::LiveService;
-use super::metrics::MetricsStatus;
 use super::usage::{NewNotices, Notice};
 use crate::operators::guard::MissingRecord;
 use crate::operators::operator_state::{self, OperatorState};
@@ -12,6 +11,7 @@ use crate::state::Definitions;
 use akash_provider_core::types::Address;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,6 +78,24 @@ impl operator_state::Work for Work {
         self.delete = None;
         self.problem = Some(why);
     }
+}
+
+/// Address counts from the metrics of MetalLB, compared with the address counts of this operator.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct MetricsStatus {
+    /// Source of the metrics, for display.
+    pub of: String,
+    /// Total number of addresses in the counted pools, according to MetalLB.
+    pub total: Option<u32>,
+    /// Number of used addresses in the counted pools, according to MetalLB.
+    pub in_use: Option<u32>,
+    /// Difference between the counts of MetalLB and of this operator. `None` unless two successive
+    /// comparisons found a difference.
+    pub differs: Option<String>,
+    /// Reason why the counts are unknown.
+    pub error: Option<String>,
+    /// Time of the last request for the metrics, RFC 3339.
+    pub at: Option<String>,
 }
 
 #[derive(Debug)]

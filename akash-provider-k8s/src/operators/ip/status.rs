@@ -3,14 +3,14 @@
 
 use super::index::Index;
 use super::live::LiveService;
-use super::metrics::MetricsStatus;
+use super::shared::MetricsStatus;
 use super::shared::{SERVICES, Shared};
 use super::usage::{self, Usage};
-use crate::hostnames::rfc3339;
 use crate::operators::Hold;
 use crate::operators::operator_state::{Counts, Inner};
 use crate::operators::report::{IgnoredLease, LeaseParts, WatchStatus};
 use crate::state::WatchState;
+use crate::time::rfc3339;
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::jiff::Timestamp;

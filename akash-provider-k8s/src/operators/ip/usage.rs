@@ -4,7 +4,7 @@ use super::balancer::Mode;
 use super::index::Index;
 use super::live::LiveService;
 use super::pool::Pool;
-use crate::hostnames::rfc3339;
+use crate::time::rfc3339;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
