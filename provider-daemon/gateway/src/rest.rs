@@ -18,18 +18,15 @@
 //! Responses also contain fields that clients of the Go provider do not expect, such as `hostnames` of a service.
 
 pub(super) mod body;
-mod caller;
+pub(super) mod caller;
 mod lease;
 mod manifest;
 mod migrate;
-mod path;
+pub(super) mod path;
 mod public;
 pub(super) mod reply;
 pub(super) mod status;
 pub(super) mod validate;
-
-pub(super) use caller::{Caller, permit, unauthorized};
-pub(super) use path::{LeasePath, bad_number};
 
 use super::listen::Peer;
 use super::statistics::count_requests;
@@ -39,11 +36,10 @@ use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::middleware::{self, Next};
 use axum::routing::{MethodFilter, MethodRouter, any, get, on};
+use caller::Caller;
 use http::StatusCode;
 use reply::Reply;
 use std::sync::Arc;
-
-pub(super) type Rejection = Box<Reply>;
 
 /// Check that runs before the handler of a route.
 #[derive(Debug, Clone, Copy)]

@@ -12,8 +12,9 @@ mod upgrade;
 
 use super::App;
 use super::auth::{Scope, Services, Target};
-use super::rest::reply::{self, Reply};
-use super::rest::{Caller, LeasePath, Rejection, permit, unauthorized};
+use super::rest::caller::{Caller, permit, unauthorized};
+use super::rest::path::LeasePath;
+use super::rest::reply::{self, Rejection, Reply};
 use super::statistics::StreamKind;
 use akash_provider_core::types::{Address, LeaseId};
 use axum::Extension;

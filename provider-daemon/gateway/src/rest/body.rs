@@ -1,6 +1,6 @@
 //! Bodies of requests, with limits for size and time.
 
-use super::{Rejection, reply};
+use super::reply::{self, Rejection};
 use axum::body::Body;
 use bytes::Bytes;
 use http::StatusCode;

@@ -1,6 +1,6 @@
 //! Caller of a REST request.
 
-use super::{Rejection, reply};
+use super::reply::{self, Rejection};
 use crate::App;
 use crate::auth::{Access, CredentialValidity, Credentials, Denial, Identity, Scope, Services, Target};
 use crate::listen::Peer;

@@ -1,8 +1,8 @@
 //! Status and manifest of a lease, for the tenant of the lease.
 
-use super::caller::permit;
-use super::reply::{self, Reply};
-use super::{Caller, LeasePath, Rejection};
+use super::caller::{Caller, permit, unauthorized};
+use super::path::LeasePath;
+use super::reply::{self, Rejection, Reply};
 use crate::App;
 use crate::auth::{Scope, Services, Target};
 use akash_provider_core::cluster::{
@@ -216,7 +216,7 @@ pub(super) async fn service_status(
     };
     // Before the cluster query: a caller without permission must not learn whether the service exists.
     if !services.contains(&path.service) {
-        return *super::caller::unauthorized();
+        return *unauthorized();
     }
     let call = app.cluster.service_status(&lease, &path.service);
     match app.bounded("service status", call).await {

@@ -1,8 +1,8 @@
 //! Submission of manifests.
 
-use super::caller::{permit, unauthorized};
-use super::reply::{self, Reply};
-use super::{Caller, Rejection, body, path};
+use super::caller::{Caller, permit, unauthorized};
+use super::reply::{self, Rejection, Reply};
+use super::{body, path};
 use crate::App;
 use crate::auth::{Scope, Target};
 use crate::leadership::NotLeading;

@@ -3,9 +3,9 @@
 //! A granular token needs the scope for two leases: the lease that holds the hostname or address, and the destination
 //! lease.
 
-use super::caller::{permit, unauthorized};
-use super::reply::{self, Reply};
-use super::{Caller, Rejection, body, manifest};
+use super::caller::{Caller, permit, unauthorized};
+use super::reply::{self, Rejection, Reply};
+use super::{body, manifest};
 use crate::App;
 use crate::auth::{Identity, Scope, Services, Target};
 use akash_provider_core::cluster::{IpDeclaration, LeasedIps};

@@ -1,6 +1,6 @@
 //! Ids in request paths, and the errors for invalid ids.
 
-use super::{Rejection, reply};
+use super::reply::{self, Rejection};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use http::StatusCode;
 use serde::Deserialize;

@@ -15,6 +15,9 @@ const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 /// Response of a handler. Handlers never return errors, because the framework would format errors in its own way.
 pub(crate) type Reply = Response<Body>;
 
+/// Response that a check of a request returns instead of a value.
+pub(crate) type Rejection = Box<Reply>;
+
 /// Returns a response without a body and without a content type.
 pub(crate) fn empty(status: StatusCode) -> Reply {
     let mut reply = Response::new(Body::empty());

@@ -1,7 +1,8 @@
 //! Bid screening over REST (`GET /validate`). A request without a body gets 404, as from the Go provider.
 
+use super::body;
+use super::caller::Caller;
 use super::reply::{self, Reply};
-use super::{Caller, body};
 use crate::App;
 use crate::listen::Peer;
 use crate::screening::{ScreeningError, ScreeningResult, admit, screen};

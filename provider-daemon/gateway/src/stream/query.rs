@@ -1,7 +1,8 @@
 //! Parameters of a stream, from the query of its URL.
 
+use crate::rest::path::bad_number;
 use crate::rest::reply;
-use crate::rest::{Rejection, bad_number};
+use crate::rest::reply::Rejection;
 use akash_provider_core::cluster::{EventOptions, ExecRequest, LogOptions};
 use axum::extract::Request;
 use http::StatusCode;

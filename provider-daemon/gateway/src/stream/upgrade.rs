@@ -5,8 +5,7 @@
 use super::socket::Socket;
 use crate::App;
 use crate::auth::CredentialValidity;
-use crate::rest::Rejection;
-use crate::rest::reply::{self, Reply};
+use crate::rest::reply::{self, Rejection, Reply};
 use axum::body::Body;
 use axum::extract::Request;
 use http::header::{
