@@ -9,8 +9,7 @@ use akash_provider_core::pricing::{Scale, ScaleConfig};
 use akash_provider_core::record::Recorder;
 use akash_provider_core::types::{DeclineCode, Event, Now, OrderId};
 use anyhow::{Context, ensure};
-use provider_daemon::args::OrderHistoryArgs;
-use provider_daemon::history::{self, OrderFilter};
+use provider_daemon::history::{self, Bounds, OrderFilter};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,9 +47,9 @@ fn main() -> anyhow::Result<()> {
 /// time until the record is in the file.
 fn round(runtime: &tokio::runtime::Runtime) -> anyhow::Result<(f64, f64)> {
     let home = tempfile::tempdir()?;
-    let args = OrderHistoryArgs {
-        order_history: Duration::from_secs(7 * 24 * 3600),
-        order_history_bytes: 64 << 20,
+    let bounds = Bounds {
+        age: Duration::from_secs(7 * 24 * 3600),
+        bytes: 64 << 20,
     };
     let prices = ScaleConfig {
         cpu: "0.05".parse()?,
@@ -58,7 +57,7 @@ fn round(runtime: &tokio::runtime::Runtime) -> anyhow::Result<(f64, f64)> {
     };
     let pricing = Arc::new(Scale::new(prices)?);
     let (mut recorder, history) =
-        history::start(home.path(), &args, pricing)?.context("history is disabled")?;
+        history::start(home.path(), bounds, pricing)?.context("history is disabled")?;
     let engine = Engine::new(Config::new(PROVIDER.parse()?, "bench"))?;
     // The file is open before the measurement.
     history.store().context("the file cannot be opened")?;

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod bus;
 pub mod cluster;
+mod cluster_domain;
 pub mod compared;
 pub mod config;
 pub mod devnet;
@@ -22,6 +23,7 @@ pub mod operators;
 pub mod orders;
 #[cfg(feature = "otlp")]
 pub mod otlp;
+mod output;
 pub mod pricing;
 pub mod query;
 pub mod routes;

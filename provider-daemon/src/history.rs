@@ -32,7 +32,6 @@ pub use summary::Summary;
 pub use text::{line_of, summary_text, timeline};
 pub use writer::{History, HistoryHealth};
 
-use crate::args::OrderHistoryArgs;
 use crate::state::has_space;
 use akash_provider_core::pricing::PricingStrategy;
 use std::path::Path;
@@ -55,19 +54,15 @@ pub struct Bounds {
 }
 
 /// Starts the order history of a provider. Its writer thread opens the file, so that a large or damaged file
-/// delays nothing. Returns `None` if the history is disabled.
+/// delays nothing. Returns `None` if the maximum age is zero.
 ///
 /// # Errors
 /// Returns an error if the thread cannot be started.
 pub fn start(
     home: &Path,
-    args: &OrderHistoryArgs,
+    bounds: Bounds,
     pricing: Arc<dyn PricingStrategy>,
 ) -> std::io::Result<Option<(HistoryRecorder, History)>> {
-    let bounds = Bounds {
-        age: args.order_history,
-        bytes: args.order_history_bytes,
-    };
     if bounds.age.is_zero() {
         return Ok(None);
     }

@@ -1,6 +1,6 @@
 //! Flags of the audit log and of the command that reads it.
 
-use super::operator::OutputArgs;
+use super::output::OutputArgs;
 use super::values;
 use crate::audit::AuditSettings;
 use akash_provider_core::types::LeaseId;

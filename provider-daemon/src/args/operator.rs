@@ -1,8 +1,8 @@
 //! Flags of the commands that control a running provider.
 
-use super::Output;
 use super::audit::AuditArgs;
 use super::orders::{OrderArgs, OrdersArgs, SummaryArgs};
+pub use super::output::OutputArgs;
 use super::values::check_log_levels;
 use akash_provider_core::types::{Address, CloseReason, LeaseId};
 use clap::{Args, Subcommand, ValueEnum};
@@ -113,14 +113,6 @@ pub struct ReleaseArgs {
     /// Output options.
     #[command(flatten)]
     pub printed: OutputArgs,
-}
-
-/// Output options of a command.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct OutputArgs {
-    /// Output format of the result
-    #[arg(long, short, value_enum, default_value = "text")]
-    pub output: Output,
 }
 
 /// Arguments of `reconcile`.

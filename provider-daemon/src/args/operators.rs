@@ -11,9 +11,9 @@ pub use inventory::{DiscoveryArgs, GpuListArgs, InventoryArgs};
 pub use names::{NamesArgs, ProofArg};
 
 use super::Output;
-use super::kubernetes::{ClusterDomainArgs, IngressArg, blocked_with_names_below};
-use super::operator::OutputArgs;
-use super::routes::RoutesArgs;
+use super::cluster_domain::{ClusterDomainArgs, blocked_with_names_below};
+use super::output::OutputArgs;
+use super::routes::{IngressArg, RoutesArgs};
 use super::values;
 use akash_provider_cli::error::WithHelp;
 use akash_provider_core::engine::hostnames::HostnameLedger;

@@ -1,8 +1,8 @@
 //! Flags of the order history and of the commands that read it.
 
-use super::operator::OutputArgs;
+use super::output::OutputArgs;
 use super::values;
-use crate::history::{LIMIT_MIN, OrderRef};
+use crate::history::{Bounds, LIMIT_MIN, OrderRef};
 use akash_provider_core::types::DeclineCode;
 use clap::Args;
 use std::time::Duration;
@@ -18,6 +18,17 @@ pub struct OrderHistoryArgs {
     /// Maximum size of the recorded orders, in bytes, at least 64Ki; the oldest orders are removed first
     #[arg(long, value_name = "BYTES", default_value = "64Mi", value_parser = limit)]
     pub order_history_bytes: u64,
+}
+
+impl OrderHistoryArgs {
+    /// Returns the bounds of the history.
+    #[must_use]
+    pub const fn bounds(&self) -> Bounds {
+        Bounds {
+            age: self.order_history,
+            bytes: self.order_history_bytes,
+        }
+    }
 }
 
 fn limit(text: &str) -> Result<u64, String> {

@@ -1,6 +1,5 @@
 //! Flags of HTTP routing, for the provider and for the hostname operator.
 
-use super::kubernetes::IngressArg;
 use super::values;
 use akash_provider_k8s::objects::INGRESS_CLASS;
 use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
@@ -33,6 +32,15 @@ pub struct RoutesArgs {
     /// Proxy buffer size of the Gateway, with the unit k or m
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = values::buffer_size)]
     pub proxy_buffer_size: String,
+}
+
+/// Kind of HTTP routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IngressArg {
+    /// Ingress objects
+    Ingress,
+    /// HTTPRoutes of the Gateway API
+    GatewayApi,
 }
 
 /// Controller of an Ingress class.

@@ -1,7 +1,7 @@
 //! Flags of `state`.
 
 use super::AuditLogArgs;
-use super::operator::OutputArgs;
+use super::output::OutputArgs;
 use clap::{Args, Subcommand};
 
 /// Actions on the state of a stopped provider.

@@ -56,11 +56,7 @@ fn pricing() -> Arc<dyn PricingStrategy> {
 }
 
 fn started(home: &Path) -> (HistoryRecorder, History) {
-    let args = OrderHistoryArgs {
-        order_history: BOUNDS.age,
-        order_history_bytes: BOUNDS.bytes,
-    };
-    let (recorder, history) = start(home, &args, pricing()).unwrap().unwrap();
+    let (recorder, history) = start(home, BOUNDS, pricing()).unwrap().unwrap();
     (recorder.of_provider(PROVIDER.parse().unwrap()), history)
 }
 

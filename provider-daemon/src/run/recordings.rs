@@ -67,7 +67,7 @@ impl Recordings {
             add(Box::new(recorder));
             flight
         });
-        let history = history::start(home, &args.history, Arc::clone(pricing));
+        let history = history::start(home, args.history.bounds(), Arc::clone(pricing));
         let history = history.context("cannot start the order history")?;
         let history = history.map(|(recorder, history)| {
             add(Box::new(recorder.of_provider(config.provider.clone())));
