@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::layout::Layout;
 
 mod arguments;
 
@@ -64,10 +63,6 @@ impl Component {
             Self::Scheduler => "kube-scheduler",
             Self::Etcd | Self::Containerd | Self::Kubelet | Self::KubeProxy | Self::Kwok => self.as_str(),
         }
-    }
-
-    pub(crate) fn arguments(self, layout: &Layout) -> Vec<String> {
-        arguments::arguments_of(self, layout)
     }
 }
 

@@ -1,7 +1,7 @@
 //! One HTTP connection: JSON-RPC requests, or a websocket.
 
 use crate::faults::Shared;
-use crate::rpc;
+use crate::rpc::{self, Http};
 use crate::websocket;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -11,7 +11,6 @@ use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::io;
 use std::sync::Arc;
@@ -24,7 +23,6 @@ const BYTES_MAX: usize = 64 << 20;
 const FLUSH: Duration = Duration::from_millis(20);
 
 pub(crate) type Body = BoxBody<Bytes, io::Error>;
-pub(crate) type Http = Client<HttpConnector, Full<Bytes>>;
 
 pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed()

@@ -24,6 +24,7 @@ mod faults;
 mod grpc;
 mod http;
 mod lie;
+mod number;
 mod pipe;
 mod rpc;
 mod view;

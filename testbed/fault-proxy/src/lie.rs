@@ -1,5 +1,6 @@
 //! False responses of a node. All other responses are true.
 
+use crate::number::number;
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -43,7 +44,7 @@ struct Wrapped {
 impl Lie {
     /// Changes a request so that a node with true heights can respond.
     pub(crate) fn change_request(self, method: &str, params: &mut Value) {
-        let asked = crate::rpc::number(&params["height"]);
+        let asked = number(&params["height"]);
         let Self::Chain(higher) = self else { return };
         if asked > 0 && matches!(method, "header" | "block" | "block_results" | "abci_query") {
             params["height"] = asked.saturating_sub(higher).max(1).to_string().into();
@@ -54,7 +55,7 @@ impl Lie {
     pub(crate) fn change_result(self, method: &str, path: &str, asked: u64, result: &mut Value) {
         let named = |true_height: &Value, higher: u64| {
             let height = match asked {
-                0 => crate::rpc::number(true_height).saturating_add(higher),
+                0 => number(true_height).saturating_add(higher),
                 asked => asked,
             };
             Value::from(height.to_string())
@@ -114,10 +115,7 @@ impl Lie {
         let Self::Pushes(higher) = self else { return None };
         let mut frame: Value = serde_json::from_str(text).ok()?;
         let height = frame.pointer_mut("/result/data/value/block/header/height")?;
-        *height = crate::rpc::number(height)
-            .saturating_add(higher)
-            .to_string()
-            .into();
+        *height = number(height).saturating_add(higher).to_string().into();
         Some(frame.to_string())
     }
 }

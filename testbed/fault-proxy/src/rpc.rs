@@ -1,11 +1,13 @@
 //! JSON-RPC requests, and the responses of nodes that lag or have pruned blocks.
 
 use crate::faults::Shared;
-use crate::http::Http;
+use crate::number::number;
 use crate::view::{Distance, View, has_height};
 use bytes::Bytes;
 use http::{Method, Request, Response, header, request};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use std::io;
 
@@ -13,6 +15,9 @@ use std::io;
 pub(crate) const UNSUPPORTED: &str = "v9";
 /// Maximum size of a response.
 const BYTES_MAX: usize = 64 << 20;
+
+/// Client of the upstream node.
+pub(crate) type Http = Client<HttpConnector, Full<Bytes>>;
 
 /// Responds to a request as the simulated node. The node can lag, and can lack old blocks.
 pub(crate) async fn answer(
@@ -224,10 +229,4 @@ async fn forward(
         response.headers_mut().insert(header::CONTENT_TYPE, kind.clone());
     }
     Ok(response)
-}
-
-/// Returns the number in a JSON number or a JSON string; 0 for any other value.
-pub(crate) fn number(value: &Value) -> u64 {
-    let text = value.as_str().and_then(|text| text.parse().ok());
-    text.or_else(|| value.as_u64()).unwrap_or_default()
 }

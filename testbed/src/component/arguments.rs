@@ -6,16 +6,18 @@ use crate::component::Component;
 use crate::layout::{Layout, NODE};
 use crate::tier::Tier;
 
-pub(super) fn arguments_of(component: Component, layout: &Layout) -> Vec<String> {
-    match component {
-        Component::Etcd => etcd(layout),
-        Component::ApiServer => api_server(layout),
-        Component::ControllerManager => controller_manager(layout),
-        Component::Scheduler => scheduler(layout),
-        Component::Containerd => vec!["--config".to_owned(), text_of(&layout.config("containerd.toml"))],
-        Component::Kubelet => kubelet(layout),
-        Component::KubeProxy => vec![flag("config", &text_of(&layout.config("kube-proxy.yaml")))],
-        Component::Kwok => kwok(layout),
+impl Component {
+    pub(crate) fn arguments(self, layout: &Layout) -> Vec<String> {
+        match self {
+            Self::Etcd => etcd(layout),
+            Self::ApiServer => api_server(layout),
+            Self::ControllerManager => controller_manager(layout),
+            Self::Scheduler => scheduler(layout),
+            Self::Containerd => vec!["--config".to_owned(), text_of(&layout.config("containerd.toml"))],
+            Self::Kubelet => kubelet(layout),
+            Self::KubeProxy => vec![flag("config", &text_of(&layout.config("kube-proxy.yaml")))],
+            Self::Kwok => kwok(layout),
+        }
     }
 }
 
