@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args as Arguments, Subcommand, ValueEnum};
-use testbed::{Cluster, Component, Options, Tier};
+use testbed::{Cluster, Component, Tier};
 
 use crate::error::{Error, Result};
-use crate::tiers;
+use crate::tiers::{self, default_dir, options};
 use crate::workspace::Workspace;
 
 /// Arguments of `cargo xtask cluster`.
@@ -149,16 +149,6 @@ fn down(dir: &Path) -> Result<()> {
     }
 }
 
-/// Returns the options of a cluster with this checkout's CustomResourceDefinitions.
-pub(crate) fn options(workspace: &Workspace, tier: Tier, name: &str, dir: Option<&Path>) -> Options {
-    Options {
-        tier,
-        name: name.to_owned(),
-        dir: dir.map_or_else(|| default_dir(&workspace.target, name), Path::to_owned),
-        crds: workspace.root.join("deploy").join("crds"),
-    }
-}
-
 fn show(cluster: &Cluster, output: Output) -> Result<()> {
     let status = cluster.status();
     match output {
@@ -235,10 +225,6 @@ fn exactly_one<T>(folder: &Path, mut found: Vec<(String, T)>) -> Result<T> {
             "no cluster runs; `cargo xtask cluster up --tier api` starts one",
         )),
     }
-}
-
-fn default_dir(target: &Path, name: &str) -> PathBuf {
-    target.join("cluster").join(name)
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod tally;
 mod test;
 mod tiers;
 mod verify;
+mod version;
 mod workspace;
 
 use std::process::ExitCode;

@@ -1,15 +1,15 @@
 //! Stages of the test command with a real Kubernetes. For each tier a cluster is started, checked, used by
 //! the tests of the tier, and stopped in any case.
 
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use testbed::{Cluster, Options, Tier};
 
 use crate::error::{Error, Result};
 use crate::report::{Kind, Notes, Report};
-use crate::suites::Suite;
+use crate::suites::{self, Suite};
 use crate::workspace::Workspace;
-use crate::{cluster, suites};
 
 /// Test and bench targets of each tier. Benches run in their short form.
 const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
@@ -26,6 +26,20 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
 const SECOND: &str = "second";
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
+
+/// Returns the options of a cluster with this checkout's CustomResourceDefinitions.
+pub(crate) fn options(workspace: &Workspace, tier: Tier, name: &str, dir: Option<&Path>) -> Options {
+    Options {
+        tier,
+        name: name.to_owned(),
+        dir: dir.map_or_else(|| default_dir(&workspace.target, name), Path::to_owned),
+        crds: workspace.root.join("deploy").join("crds"),
+    }
+}
+
+pub(crate) fn default_dir(target: &Path, name: &str) -> PathBuf {
+    target.join("cluster").join(name)
+}
 
 /// Tier with its built test programs.
 pub(crate) struct Prepared<'a> {
@@ -129,7 +143,7 @@ fn node_campaign(
     seed: u64,
     numbers: &[(&str, &str)],
 ) -> Result<()> {
-    let options = cluster::options(workspace, Tier::Node, "campaign", None);
+    let options = options(workspace, Tier::Node, "campaign", None);
     with_cluster(&options, |cluster| {
         let tests = workspace
             .cargo(&["test", "--locked", "-p", package, "--all-features"])
@@ -154,7 +168,7 @@ const HAND_OVERS: [(&str, &str, &str); 3] = [
 
 /// Runs the campaign of fail-overs between two daemons.
 pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
-    let options = cluster::options(workspace, Tier::Api, "campaign-ha", None);
+    let options = options(workspace, Tier::Api, "campaign-ha", None);
     with_cluster(&options, |cluster| {
         for (store, lease, count) in HAND_OVERS {
             workspace
@@ -190,9 +204,9 @@ fn on_cluster(prepared: Prepared<'_>) -> Result<Notes> {
         ..
     } = prepared;
     // Special names, so that a developer's running cluster is not touched.
-    let first = cluster::options(workspace, tier, &format!("test-{tier}"), None);
+    let first = options(workspace, tier, &format!("test-{tier}"), None);
     // Exclusive tests mostly wait for the cluster, so they run on a second one in parallel.
-    let second = cluster::options(workspace, tier, &format!("{SECOND}-{tier}"), None);
+    let second = options(workspace, tier, &format!("{SECOND}-{tier}"), None);
     let outcome = thread::scope(|scope| {
         let second = scope.spawn(|| Cluster::up(&second));
         for line in testbed::check(&first)? {

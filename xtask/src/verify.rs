@@ -15,7 +15,6 @@ use crate::error::Result;
 use crate::report::{Kind, Notes, Report};
 use crate::workspace::Workspace;
 use crate::{alone, docs, layers, prose, survey};
-pub(crate) use manifests::version;
 pub(crate) use reasons::write_weights;
 
 const WASM: &str = "wasm32-unknown-unknown";

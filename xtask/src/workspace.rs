@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::process::Process;
+use crate::version::version;
 
 /// The workspace of this program.
 #[derive(Debug, Clone)]
@@ -201,7 +202,7 @@ impl Workspace {
         let needs = packages.filter_map(|p| Some((p.rust_version.clone()?, p.name.clone())));
         needs
             .filter(|(_, name)| *name != member.name)
-            .max_by_key(|(needed, _)| crate::verify::version(needed))
+            .max_by_key(|(needed, _)| version(needed))
     }
 
     /// Returns the packages reachable from `from` through dependencies that `is_taken` accepts, including

@@ -3,7 +3,6 @@
 
 use testbed::Tier;
 
-use crate::cluster;
 use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::tiers;
@@ -41,7 +40,7 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
         .env("FIGURES_SECONDS", "40")
         .env("MEASURED_PROGRAM", &program);
     super::collect(recorded, found)?;
-    let options = cluster::options(workspace, Tier::Api, "bench-ha", None);
+    let options = tiers::options(workspace, Tier::Api, "bench-ha", None);
     tiers::with_cluster(&options, |cluster| {
         let measured = test("api_tier")
             .args(["--", "--exact", "--nocapture"])

@@ -3,7 +3,6 @@
 
 use testbed::{Component, Tier};
 
-use crate::cluster;
 use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::process::Process;
@@ -19,7 +18,7 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
     bench(workspace)
         .args(["--bench", "cluster", "--bench", "inventory", "--no-run"])
         .run()?;
-    let api = |name: &str| cluster::options(workspace, Tier::Api, name, None);
+    let api = |name: &str| tiers::options(workspace, Tier::Api, name, None);
     tiers::with_cluster(&api("bench"), |cluster| {
         let leases = bench(workspace).args(["--bench", "cluster", "--", "--kubeconfig"]);
         super::collect(leases.args([cluster.kubeconfig()]), found)

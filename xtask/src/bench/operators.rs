@@ -2,7 +2,6 @@
 
 use testbed::{Component, Tier};
 
-use crate::cluster;
 use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::process::Process;
@@ -21,7 +20,7 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
         .args(both)
         .run()?;
     let scratch = workspace.scratch("operator-bench")?;
-    let options = cluster::options(workspace, Tier::Api, "bench-operators", None);
+    let options = tiers::options(workspace, Tier::Api, "bench-operators", None);
     tiers::with_cluster(&options, |cluster| {
         // The controllers would treat nodes without a kubelet as lost, and delete their pods.
         cluster.pause(Component::ControllerManager)?;

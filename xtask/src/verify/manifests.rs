@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::version::version;
 use crate::workspace::{Package, Workspace, read};
 
 /// Maximum number of keywords of a crate in the registry. The same limit applies to categories.
@@ -95,13 +96,6 @@ fn lacks(member: &Package) -> Vec<String> {
     empty.chain(loose).chain(uncounted).chain(undocumented).collect()
 }
 
-/// Parses a version. `1.89` and `1.89.0` are equal.
-pub(crate) fn version(text: &str) -> Vec<u64> {
-    let mut parts: Vec<u64> = text.split('.').filter_map(|part| part.parse().ok()).collect();
-    parts.resize(3, 0);
-    parts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,12 +156,6 @@ mod tests {
     fn test_attribute_is_found_at_start_of_line() {
         assert!(has_tests("fn a() {}\n    #[test]\nfn b() {}"));
         assert!(!has_tests("//! A `#[test]` is an attribute."));
-    }
-
-    #[test]
-    fn versions_are_compared_by_number() {
-        assert!(version("1.100") > version("1.99.3"));
-        assert_eq!(version("1.89"), version("1.89.0"));
     }
 
     #[test]
