@@ -15,14 +15,17 @@ mod ha;
 mod ha_campaign;
 #[path = "api_tier/ha_figures.rs"]
 mod ha_figures;
-#[expect(dead_code, reason = "other tests use the rest of the module")]
 #[path = "common/http.rs"]
 mod http;
 #[expect(dead_code, reason = "other tests use the rest of the module")]
 #[path = "common/landed.rs"]
 mod landed;
+#[path = "api_tier/leased.rs"]
+mod leased;
 #[path = "api_tier/on_a_chain.rs"]
 mod on_a_chain;
+#[path = "api_tier/requests.rs"]
+mod requests;
 #[path = "common/scrape.rs"]
 mod scrape;
 #[path = "api_tier/served_inventory.rs"]
@@ -30,6 +33,8 @@ mod served_inventory;
 #[expect(dead_code, reason = "other tests use the rest of the module")]
 #[path = "common/stage.rs"]
 mod stage;
+#[path = "api_tier/with_operator.rs"]
+mod with_operator;
 
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

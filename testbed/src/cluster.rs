@@ -128,7 +128,8 @@ impl Cluster {
         &self.layout.dir
     }
 
-    /// Returns the audit log of writes by the account `akash-provider`, with one JSON object per line.
+    /// Returns the audit log with one JSON object per line: writes of the account `akash-provider`, and all requests
+    /// of the account `logged`.
     #[must_use]
     pub fn audit_log(&self) -> PathBuf {
         self.layout.audit_log()

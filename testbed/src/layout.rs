@@ -138,7 +138,7 @@ impl Layout {
         self.dir.join("logs").join(format!("{component}.log"))
     }
 
-    /// Returns the path of the audit log of the provider's writes.
+    /// Returns the path of the audit log.
     pub(crate) fn audit_log(&self) -> PathBuf {
         self.dir.join("logs").join("audit.log")
     }

@@ -27,7 +27,7 @@ impl<'a> Node<'a> {
     }
 
     /// Marks the node as ready, as a kubelet would.
-    fn ready(&self) {
+    pub(crate) fn ready(&self) {
         let room = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50"});
         let now = "2026-01-01T00:00:00Z";
         let status = json!({"status": {"capacity": room, "allocatable": room, "conditions": [{
@@ -185,65 +185,12 @@ fn provider_waits_for_cluster_and_bids_with_its_capacity() {
     assert!(StoredEvent::is_stored(&stage), "{}", again.dump());
 }
 
-fn operator(stage: &Stage, name: &str) -> Value {
+/// Returns the status of an operator in the process of the provider.
+pub(crate) fn operator(stage: &Stage, name: &str) -> Value {
     let (code, out, err) = stage.ran(&["operator", "status", "--output=json"]);
     assert_eq!(code, 0, "{out}{err}");
     let status: Value = serde_json::from_str(&out).unwrap();
     status["operators"][name].clone()
-}
-
-fn hostname_operator(stage: &Stage) -> Value {
-    operator(stage, "hostname")
-}
-
-/// Returns the holder in the election Lease of the hostname operators.
-fn holder(cluster: &Cluster) -> String {
-    let path = "jsonpath={.spec.holderIdentity}";
-    let lease = [
-        "get",
-        "lease",
-        "akash-operator-hostname",
-        "--namespace=lease",
-        "--output",
-        path,
-    ];
-    cluster.kubectl(&lease).unwrap_or_default()
-}
-
-#[test]
-fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
-    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
-        return;
-    };
-    let mut stage = Stage::new("operators", true);
-    stage.start_node(Some(Duration::from_millis(500)));
-    let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
-    let words = [
-        "--cluster-k8s",
-        "--kubeconfig",
-        &kubeconfig,
-        "--with-operators=hostname",
-    ];
-    let mut provider = stage.provider("provider", &words);
-    provider.says("ready: bidding");
-    let works = || {
-        let status = hostname_operator(&stage);
-        status["is_ready"] == true && status["election"]["is_leader"] == true
-    };
-    until(
-        "the operator leads",
-        || hostname_operator(&stage).to_string(),
-        works,
-    );
-    let (_, printed_status, _) = stage.ran(&["operator", "status"]);
-    assert_eq!(printed_status, "hostname: active\n");
-    let status = hostname_operator(&stage);
-    assert_eq!(status["election"]["identity"], holder(&cluster).as_str());
-    provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
-    assert_eq!(holder(&cluster), "", "the Lease has no holder after the stop");
-    let (code, _, err) = stage.ran(&["operator", "status"]);
-    assert!(code != 0 && err.contains("no provider runs"), "{err}");
 }
 
 /// Checks that the metrics agree with `status`, the status of the operator. The caller must have observed a
