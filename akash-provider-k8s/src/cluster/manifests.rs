@@ -25,7 +25,7 @@ const ADOPTED: &str = "provider.akash.network/adopted";
 /// Services that another program deployed: name of the service and hash of its manifest entry.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// Source of the existing Manifest object. A new record is compared with this object.
+/// Place from which the existing Manifest object is read, to compare a new record with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.

@@ -134,7 +134,8 @@ async fn review(client: &Client, (rule, resource, verb): Right, namespace: Strin
 enum Place {
     /// Rights in the whole cluster, and rights in the namespace of the custom resources.
     Provider,
-    /// Rights in the namespaces of at most [`LEASES_MAX`] leases. Contains the number of all leases.
+    /// Rights in the namespaces of leases. The field is the number of all leases, of which `doctor` checks at
+    /// most [`LEASES_MAX`].
     Leases(usize),
 }
 
