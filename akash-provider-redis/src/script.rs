@@ -96,7 +96,7 @@ const TOGETHER_BYTES: usize = 1 << 20;
 pub(crate) struct Publisher {
     connection: SharedConnection,
     script: Script,
-    /// Id of this process, to detect duplicates.
+    /// Id of this process, with which the server detects events that were published twice.
     id: String,
     /// Number of the last sent event. The lock is held until the server responds, so that events arrive in
     /// order. The server drops an event with a lower number than the previous event.

@@ -7,7 +7,7 @@ use super::{Cluster, Hold};
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// Environment variable with the state folder of one cluster, or of several.
+/// Environment variable with the state folders of one or more clusters.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";
 /// Interval between two searches for an unused cluster.
 const PAUSE: Duration = Duration::from_millis(50);

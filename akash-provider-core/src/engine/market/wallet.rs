@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Maximum time between two reads of the balance while an order waits for the balance.
+/// Maximum time between two reads of the balance while an order waits for a sufficient balance.
 const READ_INTERVAL_WAITING: Duration = Duration::from_secs(10);
 /// Maximum time between two reads of the balance while no order waits for the balance.
 const READ_INTERVAL: Duration = Duration::from_secs(60);

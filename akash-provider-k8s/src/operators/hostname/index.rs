@@ -67,7 +67,7 @@ pub struct Plan {
     pub proof: Option<ProofRule>,
 }
 
-/// Rule for the hostnames that require a proof.
+/// Rule that selects the hostnames that require a proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofRule {
     /// Domain of automatic hostnames (`--deployment-ingress-domain`). Hostnames in this domain need no proof.

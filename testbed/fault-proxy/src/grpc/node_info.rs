@@ -99,7 +99,7 @@ fn unsupported() -> Info {
     Info { akash: Some(akash) }
 }
 
-/// Returns a false response about the node, or `None` without such a fault.
+/// Returns a false response about the node. Returns `None` if no fault falsifies the response.
 pub(super) fn changed(path: &str, faults: Faults) -> Option<Bytes> {
     match path {
         SYNCING if faults.catching_up => Some(framed(&Syncing { syncing: true })),
