@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: builds the release archive of the daemon, with a statically linked program.
 //!
-//! Two builds of the same commit with the same toolchain give the same bytes, on any machine.
+//! The archive contains no path, no user name and no time of the building machine.
 
 use crate::error::{Error, Result};
 use crate::process::Process;
