@@ -48,7 +48,9 @@ impl Audit {
         let is_review = reviews.iter().any(|group| object["apiGroup"] == *group);
         let id = event["user"]["extra"][CREDENTIAL][0].as_str()?;
         let by = self.credentials.iter().position(|own| own == id)?;
-        if is_election || is_review {
+        // A dry run stores nothing.
+        let is_dry_run = event["requestURI"].as_str()?.contains("dryRun=All");
+        if is_election || is_review || is_dry_run {
             return None;
         }
         let at: Timestamp = event["requestReceivedTimestamp"].as_str()?.parse().ok()?;
