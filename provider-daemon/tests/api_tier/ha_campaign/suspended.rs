@@ -209,7 +209,10 @@ fn leader_suspended_during_a_deploy_does_not_overwrite_the_next_version() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    for drift in ["heal", "report"] {
+    // With `heal`, the next leader could hide an old write. The campaign `ha` tests both.
+    let is_campaign = std::env::var_os("HA_HAND_OVERS").is_some();
+    let drifts = ["report", "heal"].into_iter().take(1 + usize::from(is_campaign));
+    for drift in drifts {
         suspended_leader_overwrites_nothing(&cluster, drift);
     }
 }
