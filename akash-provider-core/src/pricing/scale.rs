@@ -17,6 +17,7 @@
 mod gpu;
 mod rate;
 
+#[cfg(feature = "runtime")]
 use super::line::Line;
 use super::{PriceError, PriceRequest, price_of};
 use crate::types::price::Dec;
