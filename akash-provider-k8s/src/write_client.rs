@@ -1,5 +1,5 @@
-//! Cluster client that writes only while a leadership gate is open. The checks are below all queues of the
-//! client, so a suspended process sends no queued write after it resumes.
+//! Cluster client that writes only while a leadership gate is open. A write ends with the term in which it
+//! started, so a suspended process sends no queued write after it resumes.
 
 use akash_provider_core::election::{LeadershipGate, WritePermit};
 use bytes::Bytes;
@@ -75,7 +75,8 @@ impl WriteClient {
         Self { client, gate }
     }
 
-    /// Creates a client that shares the connections of `client`.
+    /// Creates a client that shares the connections and the queue of `client`. The gate is checked before this
+    /// queue. A write ends with its term also in the queue.
     #[must_use]
     pub fn sharing(client: Client, gate: LeadershipGate) -> Self {
         let namespace = client.default_namespace().to_owned();

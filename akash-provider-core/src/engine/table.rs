@@ -92,7 +92,7 @@ impl<M: Machine> Table<M> {
         super::sorted(self.slots.keys())
     }
 
-    /// Inserts a machine. The machine has no deadlines at first. Replaces a machine with the same id.
+    /// Inserts a machine, and sets no deadline for the machine. Replaces a machine with the same id.
     pub(super) fn insert(&mut self, id: &M::Id, machine: M) {
         // The new machine must not inherit the timers and calls of the previous one.
         self.remove(id);

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use testbed::Cluster;
 
-/// ServiceAccount whose requests are in the audit log.
+/// ServiceAccount of the requests in the audit log.
 const ACCOUNT: &str = "logged";
-/// Resources whose actions of the Go provider have another name.
+/// Resources that the actions of the Go provider name differently.
 const NAMES: [(&str, &str); 5] = [
     ("networkpolicies", "networking-policies"),
     ("statefulsets", "statefulset"),
@@ -136,7 +136,8 @@ impl Request {
     }
 }
 
-/// Account of a provider whose requests the API server logs. Dropping the value deletes the account and all leases.
+/// Account of a provider. The API server logs the requests of this account. Dropping the value deletes the
+/// account and all leases.
 pub(crate) struct LoggedAccount<'a> {
     cluster: &'a Cluster,
     /// Path of a kubeconfig with a token of the account.

@@ -91,7 +91,7 @@ pub(crate) fn check_withdrawn(served: &Served, port: u16) {
     });
 }
 
-/// Checks the orders, calls and transactions of a provider whose leases have ended.
+/// Checks the orders, calls and transactions of a provider after the end of its leases.
 pub(crate) fn check_ended(served: &Served, values: &Values, [bids, deploys, withdrawals]: [f64; 3]) {
     let height = served.stage.chain.market(|market| market.height()) as f64;
     // One certificate, and the close of one bid.

@@ -1,4 +1,4 @@
-//! Queue of the nodes whose hardware is discovered, and the status of the discovery.
+//! Queue of the nodes for hardware discovery, and the status of the discovery.
 
 use super::{Cards, Machine};
 use crate::inventory::Vendor;
